@@ -1,6 +1,7 @@
-"""What passes cost the turns that share them."""
+"""What passes cost the turns that share them (count), or take them later (Ahead)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from decoders.engine.answers import Answer
 from decoders.engine.protocols import Passes
@@ -19,7 +20,8 @@ def count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int) 
         sharing: the number of turns
     """
     ledger = turn.request.ledger
-    _count_bytes(turn, engine, answer.cache_bytes, answer.weight_bytes / sharing)
+    rows = engine.rows_of(turn.request.tree)
+    _count_bytes(turn, rows, answer.cache_bytes, answer.weight_bytes / sharing)
     if waste := answer.waste:
         ledger.padded_tokens += waste.tokens
         ledger.padded_rows += waste.rows
@@ -29,25 +31,40 @@ def count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int) 
     ledger.count(model, answered, answer.passes)
 
 
-def count_ahead(
-    turn: Turn, model: str, engine: Passes, weight_bytes: float, nodes: Sequence[NodeId]
-) -> None:
-    """Add the cost of a pass that was made before it was asked for.
+@dataclass(frozen=True)
+class Ahead:
+    """What a turn pays for passes that were made before it asked for them.
 
-    Args:
+    Attributes:
         turn: the turn
-        model: the model that made it
+        model: the model that made them
         engine: the passes of that model
-        weight_bytes: bytes of weights that it read, or the turn's share
-        nodes: the nodes that it fed
+        weight_bytes: bytes of weights that each has read, or the turn's share
     """
-    _count_bytes(turn, engine, engine.fed(turn.request.tree, nodes), weight_bytes)
-    turn.request.ledger.count(model)
-    turn.request.ledger.charge_ahead(model)
+
+    turn: Turn
+    model: str
+    engine: Passes
+    weight_bytes: float
+
+    def taken(self) -> None:
+        ledger = self.turn.request.ledger
+        ledger.count(self.model)
+        ledger.charge_ahead(self.model)
+
+    def fed(self, nodes: Sequence[NodeId], seen: Sequence[int]) -> None:
+        if nodes:
+            self.engine.fed(self.turn.request.tree, nodes)
+        row_bytes = self.engine.model.row_bytes
+        for rows in seen:
+            _count_bytes(self.turn, rows, rows * row_bytes, self.weight_bytes)
+
+    def forget(self, place: int) -> None:
+        self.engine.forget(self.turn.request.tree, place)
 
 
-def _count_bytes(turn: Turn, engine: Passes, cache_bytes: int, weight_bytes: float) -> None:
+def _count_bytes(turn: Turn, rows: int, cache_bytes: int, weight_bytes: float) -> None:
     ledger = turn.request.ledger
     ledger.bytes_read += cache_bytes + weight_bytes
-    ledger.peak_rows = max(ledger.peak_rows, engine.rows_of(turn.request.tree))
+    ledger.peak_rows = max(ledger.peak_rows, rows)
     ledger.peak_cache_bytes = max(ledger.peak_cache_bytes, cache_bytes)

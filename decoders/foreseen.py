@@ -1,12 +1,31 @@
 """Passes that a model has made for a request before they are asked for (Foreseen)."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from decoders.engine.answers import Further
 from decoders.reading import Reading, Readings
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
+
+
+class Heed(Protocol):
+    """Who hears which passes are taken: the request's ledger and its cache."""
+
+    def taken(self) -> None:
+        """A pass is taken."""
+
+    def fed(self, nodes: Sequence[NodeId], seen: Sequence[int]) -> None:
+        """Passes were taken.
+
+        Args:
+            nodes: those that they have fed and that are live, each after the one before
+            seen: for each of the passes, how many rows its last token saw
+        """
+
+    def forget(self, place: int) -> None:
+        """The cache rows from this place of the text on hold tokens of passes not taken."""
 
 
 class Foreseen:
@@ -16,44 +35,40 @@ class Foreseen:
     and those after it are forgotten.
 
     Args:
+        tree: the request's tree
         further: the passes
         readings: those of all their rows
         held: how many of the likeliest tokens each reading has at most
-        fed: told the nodes that a pass has fed, when it is taken
-        forget: told from which place on the cache rows hold tokens of passes that are forgotten
+        heed: hears what happens to them
     """
 
     def __init__(
-        self,
-        further: Further,
-        readings: Readings,
-        held: int,
-        fed: Callable[[Sequence[NodeId]], None],
-        forget: Callable[[int], None],
+        self, tree: TokenTree, further: Further, readings: Readings, held: int, heed: Heed
     ):
         self._passes, self._nodes = deque(further.passes), [further.node]
-        self._readings, self._held, self._fed, self._forget = readings, held, fed, forget
+        self._tree, self._readings, self._held, self._heed = tree, readings, held, heed
+        self._seen = list[int]()
 
-    def take(self, tree: TokenTree, nodes: Sequence[NodeId]) -> list[Reading] | None:
+    def take(self, nodes: Sequence[NodeId]) -> list[Reading] | None:
         """The readings at these nodes, if the next pass has fed them and all that they follow.
 
         Args:
-            tree: the request's tree
-            nodes: the nodes whose readings it waits for, each after the one before
+            nodes: the nodes whose readings the request waits for, each after the one before
         """
         if not self._passes:
             return None
-        after, _, tokens, rows = self._passes[0]
+        after, place, fed, rows = self._passes[0]
+        tokens, parents = self._tree.tokens, self._tree.parents
         path, node = list[NodeId](), nodes[-1]
-        for token in reversed(tokens):
-            if node < 0 or tree.tokens[node] != token:
+        for token in reversed(fed):
+            if node < 0 or tokens[node] != token:
                 break
             path.append(node)
-            node = tree.parents[node]
+            node = parents[node]
         path.reverse()
         count = rows.stop - rows.start  # of its last tokens, those with logits
         if (
-            len(path) < len(tokens)
+            len(path) < len(fed)
             or node != self._nodes[after]
             or path[-count:] != list(nodes)
             or not self._readings.sound(rows)  # the loop comes to it, and says so
@@ -62,11 +77,21 @@ class Foreseen:
             return None
         self._passes.popleft()
         self._nodes += path
-        self._fed(path)
+        self._seen.append(place + len(fed))
+        self._heed.taken()
         return self._readings.of(rows, self._held)
 
     def close(self) -> None:
-        """Forget the passes that are left, which may have overwritten rows of the text."""
+        """Tell what was taken, and forget the passes that are left.
+
+        Those may have overwritten rows of the text, as each pass has the rows of refused tokens.
+        """
+        if self._seen:
+            tree, last = self._tree, self._nodes[-1]
+            while not tree.lives(last):
+                last = tree.parents[last]
+            self._heed.fed(tree.lineage(last, tree.depths[self._nodes[1]]), self._seen)
+            self._seen = []
         if self._passes:
-            self._forget(min(made.place for made in self._passes))
+            self._heed.forget(min(made.place for made in self._passes))
             self._passes.clear()

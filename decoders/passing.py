@@ -1,11 +1,10 @@
 """From a pass to the turns that share it: readings, and what was made in advance."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import torch
 
-from decoders.costs import count_ahead
+from decoders.costs import Ahead
 from decoders.engine.answers import Answer, Further
 from decoders.engine.kernels.loading import scan_for
 from decoders.engine.protocols import Passes, Verified, Wants
@@ -105,7 +104,6 @@ def foreseen(
         most, own = turn.held_of(model), readings
         if made.rows is not readings.rows:
             own = Readings(made.rows, most, {warping.temperature}, True, scan_for(made.rows))
-        engine, weight_bytes = engines[model], made.weight_bytes / sharing
-        fed = partial(count_ahead, turn, model, engine, weight_bytes)
-        found[model] = Foreseen(made, own, most, fed, partial(engine.forget, turn.request.tree))
+        heed = Ahead(turn, model, engines[model], made.weight_bytes / sharing)
+        found[model] = Foreseen(turn.request.tree, made, own, most, heed)
     return found

@@ -80,6 +80,10 @@ class TokenTree:
         depth = self.depths[node]
         return depth < len(self.trunk) and self.trunk[depth] == node
 
+    def lives(self, node: NodeId) -> bool:
+        """Whether a live tip descends from this node (or is it), or nothing was kept since it."""
+        return self.in_trunk(node) or node in self.tail
+
     def keep(self, tips: Iterable[NodeId]) -> None:
         """Keep these tips and their ancestors, and drop every other branch.
 

@@ -201,7 +201,7 @@ class Turn:
         """Take the readings at these nodes from a pass that was made in advance, if one was."""
         model = self.waiting.model
         passes = self.foreseen.get(model)
-        found = passes.take(self.request.tree, nodes) if passes else None
+        found = passes.take(nodes) if passes else None
         if found:
             self.known[model].update(zip(nodes, found, strict=True))
         return bool(found)

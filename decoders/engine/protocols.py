@@ -74,17 +74,14 @@ class Passes(Protocol):
         """
         return None
 
-    def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> int:
+    def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> None:
         """Give nodes the cache rows of guessed tokens: the request has come to the same ones.
 
         Args:
             tree: the request's tree
             nodes: the nodes, each after the one before
-
-        Returns:
-            bytes read from the request's cache in the pass of these tokens
         """
-        return 0
+        return None
 
     def forget(self, tree: TokenTree, place: int) -> None:
         """Give the cache rows from a place of the text on to other tokens.

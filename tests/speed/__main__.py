@@ -11,6 +11,7 @@ import torch
 
 SINGLE = (
     "engine",
+    "outside",
     "passes",
     "claims",
     "lookup",

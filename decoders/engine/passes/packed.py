@@ -91,12 +91,11 @@ class PackedPasses(Passes):
         target, drafts = (Fed(p.model, p.arena, p.caches[last.tree][0]) for p in (self, draft))
         return rounds(target, drafts, last)
 
-    def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> int:
+    def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> None:
         caches = self.caches[tree]
         if len(caches[0]) != tree.depths[nodes[0]]:  # there are rows of refused tokens
             self.arenas.sync([(caches, tree)])
         caches[0].append(tree, nodes)
-        return self.arenas.bytes(caches)
 
     def forget(self, tree: TokenTree, place: int) -> None:
         self.caches[tree][0].cut(place)

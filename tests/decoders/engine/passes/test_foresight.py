@@ -89,9 +89,9 @@ def watched(monkeypatch):
     made, right = [], []
     init, take = Foreseen.__init__, Foreseen.take
 
-    def counted(self, further, *args):
+    def counted(self, tree, further, *args):
         made.extend(further.passes)
-        init(self, further, *args)
+        init(self, tree, further, *args)
 
     def taken(self, *args):
         found = take(self, *args)
