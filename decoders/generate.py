@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import fields
 from typing import Any, overload
 
@@ -196,19 +197,22 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
 def _events(
     task: Task, turns: Sequence[Turn], engines: Mapping[str, Passes]
 ) -> Generator[Event, None, None]:
-    for turn, entry in drive(
+    happened = drive(
         turns,
         engines,
         max_batch=task.batching.max_batch,
         prefill_chunk=task.batching.prefill_chunk,
         static=task.batching.padding != "none",
         cancelled=task.cancelled,
-    ):
-        if entry is not None:
-            yield Event(turn.index, entry, entry.keep, entry.tokens, entry.provisional)
-        else:
-            kept = turn.request.tree.new_length(turn.request.answer)
-            yield Event(turn.index, None, kept, [], False, _result(task, turn))
+    )
+    # Python 3.12.0 to 3.12.3 would not end a generator that is only looped over (gh-118272).
+    with closing(happened):
+        for turn, entry in happened:
+            if entry is not None:
+                yield Event(turn.index, entry, entry.keep, entry.tokens, entry.provisional)
+            else:
+                kept = turn.request.tree.new_length(turn.request.answer)
+                yield Event(turn.index, None, kept, [], False, _result(task, turn))
 
 
 def _result(task: Task, turn: Turn) -> Result:

@@ -1,7 +1,7 @@
 """The loop (Loop): any number of requests decode at once and share the passes of each model."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 
@@ -196,7 +196,7 @@ def drive(
     prefill_chunk: int | None = None,
     static: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[Turn, Round | None]]:
+) -> Generator[tuple[Turn, Round | None], None, None]:
     """Decode all turns, and give back all cache rows at the end, even if the generator is closed.
 
     When a turn ends, the next one takes its place; in static batches, when all have ended.
