@@ -33,7 +33,9 @@ def count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int) 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What a turn pays for passes that were made before it asked for them.
+    """Listens to the passes that were made before a turn asked for them.
+
+    The turn pays for those that it takes, and its cache gets or gives back their rows.
 
     Attributes:
         turn: the turn

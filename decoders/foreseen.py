@@ -10,14 +10,14 @@ from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 
-class Heed(Protocol):
-    """Who hears which passes are taken: the request's ledger and its cache."""
+class Listener(Protocol):
+    """Hears which passes are taken, for the request's ledger and its cache."""
 
     def taken(self) -> None:
-        """A pass is taken."""
+        """Hear of each pass as it is taken."""
 
     def fed(self, nodes: Sequence[NodeId], seen: Sequence[int]) -> None:
-        """Passes were taken.
+        """Hear once, at the end, of all passes that were taken.
 
         Args:
             nodes: those that they have fed and that are live, each after the one before
@@ -25,7 +25,7 @@ class Heed(Protocol):
         """
 
     def forget(self, place: int) -> None:
-        """The cache rows from this place of the text on hold tokens of passes not taken."""
+        """Hear that the cache rows from a place of the text on hold tokens of passes not taken."""
 
 
 class Foreseen:
@@ -39,15 +39,15 @@ class Foreseen:
         further: the passes
         readings: those of all their rows
         held: how many of the likeliest tokens each reading has at most
-        heed: hears what happens to them
+        listener: hears what happens to them
     """
 
     def __init__(
-        self, tree: TokenTree, further: Further, readings: Readings, held: int, heed: Heed
+        self, tree: TokenTree, further: Further, readings: Readings, held: int, listener: Listener
     ):
         self._passes, self._nodes = deque(further.passes), [further.node]
-        self._tree, self._readings, self._held, self._heed = tree, readings, held, heed
-        self._seen = list[int]()
+        self._tree, self._readings, self._held = tree, readings, held
+        self._listener, self._seen = listener, list[int]()
 
     def take(self, nodes: Sequence[NodeId]) -> list[Reading] | None:
         """The readings at these nodes, if the next pass has fed them and all that they follow.
@@ -78,20 +78,21 @@ class Foreseen:
         self._passes.popleft()
         self._nodes += path
         self._seen.append(place + len(fed))
-        self._heed.taken()
+        self._listener.taken()
         return self._readings.of(rows, self._held)
 
     def close(self) -> None:
         """Tell what was taken, and forget the passes that are left.
 
-        Those may have overwritten rows of the text, as each pass has the rows of refused tokens.
+        Each pass writes over the rows of refused tokens, and those that are left may have written
+        over rows of the text.
         """
         if self._seen:
             tree, last = self._tree, self._nodes[-1]
             while not tree.lives(last):
                 last = tree.parents[last]
-            self._heed.fed(tree.lineage(last, tree.depths[self._nodes[1]]), self._seen)
+            self._listener.fed(tree.lineage(last, tree.depths[self._nodes[1]]), self._seen)
             self._seen = []
         if self._passes:
-            self._heed.forget(min(made.place for made in self._passes))
+            self._listener.forget(min(made.place for made in self._passes))
             self._passes.clear()

@@ -101,7 +101,8 @@ def stream(
     """Decode a prompt, or a list of prompts as one batch.
 
     Input is checked at the call, before anything runs (`check` does only that). Closing the
-    iterator early frees the cache. A request that fails ends with a Result that carries the error.
+    iterator early frees the cache; with CUDA graphs the model keeps its memory for the next run. A
+    request that fails ends with a Result that carries the error.
 
     Args:
         pair: the models
@@ -205,7 +206,8 @@ def _events(
         static=task.batching.padding != "none",
         cancelled=task.cancelled,
     )
-    # Python 3.12.0 to 3.12.3 would not end a generator that is only looped over (gh-118272).
+    # In Python 3.12.0 to 3.12.3 a generator that is closed keeps its locals (gh-118272), and so the
+    # loop its rows.
     with closing(happened):
         for turn, entry in happened:
             if entry is not None:

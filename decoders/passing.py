@@ -104,6 +104,6 @@ def foreseen(
         most, own = turn.held_of(model), readings
         if made.rows is not readings.rows:
             own = Readings(made.rows, most, {warping.temperature}, True, scan_for(made.rows))
-        heed = Ahead(turn, model, engines[model], made.weight_bytes / sharing)
-        found[model] = Foreseen(turn.request.tree, made, own, most, heed)
+        listener = Ahead(turn, model, engines[model], made.weight_bytes / sharing)
+        found[model] = Foreseen(turn.request.tree, made, own, most, listener)
     return found

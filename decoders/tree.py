@@ -81,7 +81,7 @@ class TokenTree:
         return depth < len(self.trunk) and self.trunk[depth] == node
 
     def lives(self, node: NodeId) -> bool:
-        """Whether a live tip descends from this node (or is it), or nothing was kept since it."""
+        """Whether a live tip descends from it (or is it), or it was added after the last `keep`."""
         return self.in_trunk(node) or node in self.tail
 
     def keep(self, tips: Iterable[NodeId]) -> None:

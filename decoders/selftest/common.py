@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from decoders import default_device
 from decoders.engine.attention import operator
@@ -43,9 +43,10 @@ def llama(dtype: torch.dtype = torch.float64, **sizes: float) -> Any:
         "max_position_embeddings": 512,
         "initializer_range": 0.3,
     } | sizes
+    config = LlamaConfig(**given, bos_token_id=None, eos_token_id=None)
     with default_device():  # seven billion random numbers take a CPU minutes
-        model: Any = LlamaForCausalLM(LlamaConfig(**given, bos_token_id=None, eos_token_id=None))
-    return model.to(dtype).eval()
+        model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    return model.eval()
 
 
 def recorded() -> tuple[str, torch.dtype]:

@@ -163,6 +163,21 @@ def test_closing_a_stream_frees_the_cache(pair, arenas, name):
     assert not still_there(arenas)
 
 
+def test_closing_a_stream_closes_the_loop_that_it_reads(pair, monkeypatch):
+    """Python 3.12.3 left it open, with its rows, until the stream was deleted."""
+    driven, drive = [], stream.__globals__["drive"]
+
+    def kept(*args, **options):
+        driven.append(drive(*args, **options))
+        return driven[0]
+
+    monkeypatch.setitem(stream.__globals__, "drive", kept)
+    events = stream(pair, PROMPT, "greedy", max_new_tokens=50)
+    next(events)
+    events.close()
+    assert driven[0].gi_frame is None
+
+
 def test_finished_requests_free_the_cache(pair, arenas):
     results = generate(pair, [PROMPT] * 3, "mtad", max_new_tokens=5)
     assert len(results) == 3

@@ -42,7 +42,7 @@ TURNED = call(aten.cat.default, [SECOND, call(aten.slice.Tensor, X, AXIS, 0, HAL
 ROTATION = call(aten.add.Tensor, call(aten.mul.Tensor, X, COS), call(aten.mul.Tensor, TURNED, SIN))
 PLACES = call(aten.unsqueeze.default, Value("position_ids"), 2)
 HALVES = call(aten.mul.Tensor, PLACES, WEIGHT)
-# Until transformers 5.18: a product of matrices whose inner size is 1, so the numbers are the same.
+# The same numbers up to and including transformers 5.18: a product of matrices of inner size 1.
 COLUMN = call(aten.unsqueeze.default, call(aten.unsqueeze.default, WEIGHT, 0), 2)
 SPEEDS = call(aten.expand.default, COLUMN, [1, -1, 1])
 LINE = call(aten.unsqueeze.default, Value("position_ids"), 1)

@@ -24,7 +24,8 @@ from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
 
 # How passes run: replayed from recordings (of small models on a CPU, and from CUDA graphs on a GPU;
-# others plainly), module by module, compiled by Inductor, or from CUDA graphs alone.
+# others plainly), module by module, compiled by Inductor, or from CUDA graphs, with a warning where
+# there can be none.
 PASSES = "recorded", "plain", "compiled", "graphs"
 
 
@@ -88,8 +89,8 @@ class PackedModel(Loaded):
 
     def _replayed(self, passes: str) -> Pass:
         """What replays `plain`, if passes are to be replayed and can be; else `plain`."""
-        graphs = passes == "graphs" or (passes == "recorded" and not self.spread)
-        if graphs and not self.by_request:
+        one = self.arenas().simple and not self.spread
+        if passes in ("recorded", "graphs") and one and not self.by_request:
             return Graphs(self.plain, self._weights, self.name)
         small = device_of(self.device).on_host and self.weight_bytes <= COPIED_BYTES
         if passes == "recorded" and small:
@@ -97,7 +98,8 @@ class PackedModel(Loaded):
                 self.plain, self._example, self._weights, self.name, self.positions, Lowered
             )
         if passes == "graphs":
-            run_plainly(self.name, "recorded", "its attention has no kernel here")
+            reason = "its attention has no kernel here" if one else "its layers have several caches"
+            run_plainly(self.name, "recorded", reason)
         return self.plain
 
     def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output:

@@ -24,6 +24,7 @@ from decoders.errors import first_line
 TOKENS = REQUESTS = 1, 2, 4, 8, 16, 32, 64
 MASKS = 2**16  # numbers in all masks of a pass
 LONGEST_TEXT = 2**24  # rows
+CAPTURING = threading.Lock()  # torch allows one capture at a time in a process
 Run = Callable[[], tuple[torch.Tensor, ...]]
 
 
@@ -39,7 +40,8 @@ def cuda_graph(run: Run) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
         run()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    # Without a stream of its own a capture would be on the first device that had one.
+    with CAPTURING, torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"):
         answers = run()
     return graph.replay, answers
 

@@ -54,7 +54,7 @@ def test_these_are_one_call(family):
 
 
 def test_angles_that_are_a_product_of_matrices(monkeypatch):
-    """As transformers had them until 5.18: the kernels were never used there.
+    """As transformers has them up to and including 5.18: the kernels were never used there.
 
     A machine with a GPU, which had 5.17, showed it."""
 

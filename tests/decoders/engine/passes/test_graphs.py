@@ -211,12 +211,16 @@ def test_an_arena_that_grows_gets_graphs_of_its_own(kernels, monkeypatch):
 
 @pytest.mark.parametrize("name", ["mistral", "gemma3_text"])
 def test_windows(kernels, name):
-    """In all layers the graph has the window's size; in some, passes run as they are."""
+    """In all layers the graph has the window's size; in some, passes run as they are, and say so.
+
+    They were called replayed from graphs."""
     model, _ = zoo.build_pair(name, sliding_window=6)
     model.double()
     pairs = [ModelPair(model, None, passes=passes) for passes in ("graphs", "plain")]
     ours, plain = (tokens(pair, prompts=PROMPTS[:3], max_new_tokens=30) for pair in pairs)
     assert ours == plain
+    graphs = "CUDA graphs" in pairs[0].packed["target"].engine_name
+    assert graphs == (name == "mistral")
 
 
 def test_changes_of_weights_are_followed(kernels):
