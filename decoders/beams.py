@@ -13,9 +13,10 @@ from operator import neg
 import numpy as np
 import torch
 
+from decoders.asks import Ask
 from decoders.distribution import Distribution, Whole
 from decoders.reading import Reading
-from decoders.request import Ask, Request
+from decoders.request import Request
 from decoders.shapes import NodeId, TokenId
 from decoders.trace import Fate, Round, Trial
 from decoders.warp import Warping, small, top, warp

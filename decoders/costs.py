@@ -49,10 +49,8 @@ class Ahead:
     engine: Passes
     weight_bytes: float
 
-    def taken(self) -> None:
-        ledger = self.turn.request.ledger
-        ledger.count(self.model)
-        ledger.charge_ahead(self.model)
+    def taken(self, count: int) -> None:
+        self.turn.request.ledger.charge_ahead(self.model, count)
 
     def fed(self, nodes: Sequence[NodeId], seen: Sequence[int]) -> None:
         if nodes:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+from decoders.asks import Ask, Drawn
 from decoders.distribution import Distribution
 from decoders.errors import InputError
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
-from decoders.request import Ask, Drawn, Request
+from decoders.request import Request
 from decoders.shapes import NodeId, TokenId
 
 

@@ -2,19 +2,20 @@
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Protocol
 
 from decoders.engine.answers import Further
 from decoders.reading import Reading, Readings
-from decoders.shapes import NodeId
+from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
 
 class Listener(Protocol):
     """Hears which passes are taken, for the request's ledger and its cache."""
 
-    def taken(self) -> None:
-        """Hear of each pass as it is taken."""
+    def taken(self, count: int) -> None:
+        """Hear of passes as they are taken."""
 
     def fed(self, nodes: Sequence[NodeId], seen: Sequence[int]) -> None:
         """Hear once, at the end, of all passes that were taken.
@@ -49,6 +50,19 @@ class Foreseen:
         self._tree, self._readings, self._held = tree, readings, held
         self._listener, self._seen = listener, list[int]()
 
+    @property
+    def tokens(self) -> list[TokenId]:
+        """Those that the next pass has fed; none if there is no such pass."""
+        return self._passes[0].tokens if self._passes else []
+
+    def said(self, count: int) -> list[TokenId]:
+        """The likeliest token after the last one of each of the next `count` passes."""
+        return [self._readings.best(made.rows.stop - 1) for made in islice(self._passes, count)]
+
+    def readings(self, rows: slice) -> list[Reading]:
+        """The readings of rows of a pass."""
+        return self._readings.of(rows, self._held)
+
     def take(self, nodes: Sequence[NodeId]) -> list[Reading] | None:
         """The readings at these nodes, if the next pass has fed them and all that they follow.
 
@@ -57,29 +71,39 @@ class Foreseen:
         """
         if not self._passes:
             return None
-        after, place, fed, rows = self._passes[0]
-        tokens, parents = self._tree.tokens, self._tree.parents
-        path, node = list[NodeId](), nodes[-1]
-        for token in reversed(fed):
-            if node < 0 or tokens[node] != token:
-                break
-            path.append(node)
-            node = parents[node]
-        path.reverse()
-        count = rows.stop - rows.start  # of its last tokens, those with logits
-        if (
-            len(path) < len(fed)
-            or node != self._nodes[after]
-            or path[-count:] != list(nodes)
-            or not self._readings.sound(rows)  # the loop comes to it, and says so
-        ):
+        rows, last = self._passes[0].rows, nodes[-1]
+        # Of its last tokens so many have logits.
+        asked = self._tree.lineage(last, self._tree.depths[last] + 1 - (rows.stop - rows.start))
+        if asked != list(nodes) or not self.follow(last):
             self.close()
             return None
-        self._passes.popleft()
-        self._nodes += path
-        self._seen.append(place + len(fed))
-        self._listener.taken()
-        return self._readings.of(rows, self._held)
+        return self.readings(rows)
+
+    def follow(self, node: NodeId, count: int = 1) -> slice | None:
+        """Take the next `count` passes, if they have fed the text that ends with this node.
+
+        Returns:
+            the places of their rows among all readings; None if they have fed another text
+        """
+        made = [*islice(self._passes, count)]
+        tokens, parents = self._tree.tokens, self._tree.parents
+        path = list[NodeId]()
+        for each in reversed(made):
+            for token in reversed(each.tokens):
+                if node < 0 or tokens[node] != token:
+                    return None
+                path.append(node)
+                node = parents[node]
+        rows = slice(made[0].rows.start, made[-1].rows.stop)
+        # The loop comes to rows that are not sound, and says so.
+        if node != self._nodes[made[0].after] or not self._readings.sound(rows):
+            return None
+        self._nodes += reversed(path)
+        for each in made:
+            self._passes.popleft()
+            self._seen.append(each.place + len(each.tokens))
+        self._listener.taken(count)
+        return rows
 
     def close(self) -> None:
         """Tell what was taken, and forget the passes that are left.

@@ -59,26 +59,32 @@ class Ledger:
             self._spent[_part(model)] += now - self._mark
         self._mark = now
 
-    def charge_pass(self, model: str, ahead: Sequence[tuple[str, float]] = ()) -> None:
+    def charge_pass(
+        self, model: str, weight: float = 1.0, ahead: Sequence[tuple[str, float]] = ()
+    ) -> None:
         """Charge a pass, and keep back the shares of passes that were made together with it.
 
         Args:
             model: "target", or who drafts
-            ahead: for each of those, who made it, and its time as a multiple of that of this pass
+            weight: its part of the time, beside those in `ahead`; 0 if it was not made itself
+            ahead: for each of those, who made it, and its part
         """
         self._charge_rest()
         part = _part(model)
         before = self._spent[part]
         self.charge(model)
-        share = (self._spent[part] - before) / (1 + sum(weight for _, weight in ahead))
-        self._spent[part] = before + share
-        for other, weight in ahead:
-            self._ahead[_part(other)].append(weight * share)
+        if ahead:
+            unit = (self._spent[part] - before) / (weight + sum(each for _, each in ahead))
+            self._spent[part] = before + weight * unit
+            for other, each in ahead:
+                self._ahead[_part(other)].append(each * unit)
 
-    def charge_ahead(self, model: str) -> None:
-        """Charge a pass that was made before it was asked for."""
+    def charge_ahead(self, model: str, count: int) -> None:
+        """Count and charge passes that were made before they were asked for."""
         part = _part(model)
-        self._spent[part] += self._ahead[part].pop()
+        for _ in range(count):
+            self.count(model)
+            self._spent[part] += self._ahead[part].pop()
 
     def _charge_rest(self) -> None:
         """Charge passes that nobody has asked for, since their tokens were guessed wrong."""

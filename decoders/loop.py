@@ -10,7 +10,7 @@ import torch
 from decoders.costs import count
 from decoders.engine.protocols import Passes
 from decoders.errors import ModelError
-from decoders.passing import foreseen, made_ahead, penalised, read, shares
+from decoders.passing import foreseen, penalised, read, rounds_made, shares
 from decoders.trace import Round
 from decoders.turn import Turn
 
@@ -83,7 +83,8 @@ class Loop(AbstractContextManager["Loop"]):
         for turn in self.active:
             turn.waited = 0 if turn.waiting.model == model else turn.waited + 1
         with torch.inference_mode():
-            self._forward(asking, model)
+            if not (len(self.active) == 1 and self._rounds(*asking)):
+                self._forward(asking, model)
         happened: list[tuple[Turn, Round | None]] = []
         for turn in asking:
             happened += ((turn, entry) for entry in turn.rounds)
@@ -136,6 +137,15 @@ class Loop(AbstractContextManager["Loop"]):
         for engine in self._engines(turn):
             engine.release(turn.request.tree)
 
+    def _rounds(self, turn: Turn) -> bool:
+        """Let a turn go on by rounds made in advance; False if there are none."""
+        ask, made = turn.waiting, rounds_made(turn, self.engines)
+        if not made:
+            return False
+        turn.request.ledger.charge_pass("target", 0, shares(made))
+        turn.answer((), foreseen(turn, made, self.engines))
+        return turn.waiting is not ask or bool(turn.drawn)
+
     def _forward(self, asking: Sequence[Turn], model: str) -> None:
         engine = self.engines[model]
         heads = (
@@ -165,8 +175,8 @@ class Loop(AbstractContextManager["Loop"]):
                     if head in self._engines(turn):
                         head.learn(tree, answer.features.of(layers, head.reads))
             count(turn, model, engine, answer, len(asking))
-            further = made_ahead(turn, answer, self.engines, len(self.active) == 1)
-            turn.request.ledger.charge_pass(model, shares(answer, further))
+            further = {model: answer.further} if answer.further else {}
+            turn.request.ledger.charge_pass(model, answer.weight_bytes, shares(further))
             if answer.part is None:
                 continue
             try:

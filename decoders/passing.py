@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-import torch
-
 from decoders.costs import Ahead
 from decoders.engine.answers import Answer, Further
 from decoders.engine.kernels.loading import scan_for
-from decoders.engine.protocols import Passes, Verified, Wants
+from decoders.engine.protocols import Begun, Passes, Wants
 from decoders.foreseen import Foreseen
 from decoders.penalties import applied
 from decoders.reading import Readings
@@ -41,69 +39,46 @@ def penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -
     return rows
 
 
-def made_ahead(
-    turn: Turn, answer: Answer, engines: Mapping[str, Passes], alone: bool
-) -> dict[str, Further]:
-    """The passes made in advance for a turn, by model: those of its own model, or whole rounds.
-
-    Args:
-        turn: the turn
-        answer: its answer
-        engines: the passes of each model
-        alone: whether no other turn is active
-    """
-    model, nodes = turn.waiting.model, turn.waiting.nodes
-    if answer.further:
-        return {model: answer.further}
-    if not (alone and turn.waiting.rounds_left and len(nodes) > 1) or answer.logits is None:
+def rounds_made(turn: Turn, engines: Mapping[str, Passes]) -> dict[str, Further]:
+    """Rounds that are made, by model, when a turn that is alone begins to draft; perhaps none."""
+    if not turn.may_go_on:
         return {}
-
-    def drawn() -> Logits:
-        return torch.stack([turn.known["draft"][node].row for node in nodes[:-1]])
-
-    last = Verified(turn.request.tree, nodes, answer.logits, drawn, turn.rounds_ahead)
-    rounds = engines[model].rounds(engines["draft"], last)
-    return {
-        role: made
-        for role, made in zip(("target", "draft"), rounds or (), strict=False)
-        if made.passes
-    }
+    begun = Begun(turn.request.tree, turn.last, turn.waiting.steps, turn.rounds_ahead)
+    made = engines["target"].rounds(engines["draft"], begun) or ()
+    return dict(zip(("target", "draft"), made, strict=False))
 
 
-def shares(answer: Answer, further: Mapping[str, Further]) -> list[tuple[str, float]]:
-    """For each pass made in advance, who made it, and its time as a multiple of that of `answer`.
+def shares(further: Mapping[str, Further]) -> list[tuple[str, float]]:
+    """For each pass made in advance, who made it, and the bytes of weights that it reads.
 
-    Passes made in one call are not timed apart; mostly they wait for weights, so a share of the
-    time goes by the bytes of weights that each reads.
+    Passes made in one call are not timed apart; mostly they wait for weights, so the time is shared
+    by these bytes.
     """
-    return [
-        (model, made.weight_bytes / answer.weight_bytes)
-        for model, made in further.items()
-        for _ in made.passes
-    ]
+    return [(model, made.weight_bytes) for model, made in further.items() for _ in made.passes]
 
 
 def foreseen(
     turn: Turn,
     further: Mapping[str, Further],
     engines: Mapping[str, Passes],
-    readings: Readings,
-    sharing: int,
+    readings: Readings | None = None,
+    sharing: int = 1,
 ) -> dict[str, Foreseen]:
     """What a turn takes passes made in advance from, by model.
 
     Args:
         turn: the turn
-        further: see `made_ahead`
+        further: passes made in advance, by model
         engines: the passes of each model
-        readings: those of the pass that it answers, and of passes made with it
+        readings: those of a pass that it answers, and of the passes made with it
         sharing: the number of turns that share it
     """
     found, warping = {}, turn.request.warping
     for model, made in further.items():
-        most, own = turn.held_of(model), readings
-        if made.rows is not readings.rows:
-            own = Readings(made.rows, most, {warping.temperature}, True, scan_for(made.rows))
+        most = turn.held_of(model)
+        own = readings or Readings(
+            made.rows, most, {warping.temperature}, True, scan_for(made.rows)
+        )
         listener = Ahead(turn, model, engines[model], made.weight_bytes / sharing)
         found[model] = Foreseen(turn.request.tree, made, own, most, listener)
     return found

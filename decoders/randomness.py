@@ -79,3 +79,8 @@ class Numbers:
 
     def __call__(self, probs: Distribution) -> int:
         return probs.draw([self.left.popleft()])[0]
+
+
+def one_by_one(source: RandomSource) -> Callable[[Distribution], int]:
+    """Draws with the number that is then the source's next."""
+    return lambda probs: source.draw(probs)[0]

@@ -86,6 +86,12 @@ class Readings(Sequence["Reading"]):
         values, ids = self._scan.likeliest(self.host[place : place + 1], count)
         return values[0].tolist(), ids[0].tolist()
 
+    def best(self, place: int) -> TokenId:
+        """The likeliest token of a row; of equals the lowest id."""
+        if self.host is not None and self.held == 1:
+            return self._tops[1][place][0]
+        return self[place].best
+
     def sound(self, part: slice) -> bool:
         """Whether the logits of these rows make distributions.
 
@@ -232,6 +238,11 @@ class Reading:
             order = sorted(range(len(ids)), key=lambda i: (-logits[i], ids[i]))
             ids, logits = [ids[i] for i in order], [logits[i] for i in order]
         return ids, logits
+
+    @property
+    def best(self) -> TokenId:
+        """The likeliest token; of equals the lowest id."""
+        return self.likeliest()[0][0]
 
     def warp(self, warping: Warping) -> Distribution:
         """The distribution that is sampled: small if the tokens read hold all of it, else whole."""

@@ -4,9 +4,9 @@ A decoder only asks it for readings and commits rounds to it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from decoders.asks import Ask
 from decoders.distribution import Distribution
 from decoders.ledger import Ledger
 from decoders.randomness import RandomSource
@@ -15,58 +15,6 @@ from decoders.shapes import NodeId, Penalties, TokenId
 from decoders.trace import Fate, Round, Trial, Trials
 from decoders.tree import TokenTree
 from decoders.warp import Warping
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A decoder's question: what follows these nodes of its tree?
-
-    The answer is a list of readings, one per node in the order asked; for a chain, a list of Drawn.
-
-    Attributes:
-        model: "target", "draft" or "head"
-        nodes: the nodes asked about
-        likeliest: how many of the likeliest tokens the decoder will look at in each reading, beyond
-            those that warping leaves
-        more: how many tokens the decoder will probably draw after this chain in the same way
-        steps: above 0, a chain: draw at most this many tokens with this model, the first after the
-            one node asked about, each of the others after the one before. The chain ends with the
-            first token that ends the text.
-        until: of a chain, ends it before the first token for which this is true of the reading that
-            the token would be drawn from
-        features: layers whose hidden states come with each reading, numbered as in transformers'
-            `hidden_states`: 0 is the embedding, the last comes after the final norm
-        rounds_left: of the target's verification of a chain of the draft model, in how many rounds
-            after this one that model will probably draw as many tokens
-    """
-
-    model: str
-    nodes: tuple[NodeId, ...]
-    likeliest: int = 0
-    steps: int = 0
-    until: Callable[[Reading], bool] | None = None
-    features: tuple[int, ...] = ()
-    more: int = 0
-    rounds_left: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A token of a chain.
-
-    Attributes:
-        node: its node
-        parent: the node before it
-        token: its id
-        q: the distribution that it was drawn from
-        reading: the reading at `parent`
-    """
-
-    node: NodeId
-    parent: NodeId
-    token: TokenId
-    q: Distribution
-    reading: Reading
 
 
 class Request:
@@ -155,8 +103,16 @@ class Request:
         likeliest: int = 0,
         features: tuple[int, ...] = (),
         rounds_left: int = 0,
+        steady: bool = False,
     ) -> Ask:
-        return Ask(model, tuple(nodes), likeliest, features=features, rounds_left=rounds_left)
+        return Ask(
+            model,
+            tuple(nodes),
+            likeliest,
+            features=features,
+            rounds_left=rounds_left,
+            steady=steady,
+        )
 
     def draw(
         self,
@@ -165,9 +121,10 @@ class Request:
         steps: int,
         until: Callable[[Reading], bool] | None = None,
         more: int = 0,
+        steady: bool = False,
     ) -> Ask:
         """Ask for a chain of at most `steps` tokens after a node, see `Ask`."""
-        return Ask(model, (node,), steps=steps, until=until, more=more)
+        return Ask(model, (node,), steps=steps, until=until, more=more, steady=steady)
 
     def sample(
         self, after: NodeId, fate: Fate, probs: Distribution, p: Distribution

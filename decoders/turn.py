@@ -1,22 +1,24 @@
 """A request in the loop (Turn): its open ask, the readings of its nodes, and its new rounds."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 
 import torch
 
+from decoders.asks import Ask, Drawn
 from decoders.distribution import Distribution
 from decoders.engine.answers import Outlook
 from decoders.errors import ModelError
 from decoders.foreseen import Foreseen
-from decoders.randomness import RandomSource, SeededSource
+from decoders.randomness import SeededSource, one_by_one
 from decoders.reading import MOST, NUCLEUS, Reading, held
-from decoders.request import Ask, Drawn, Request
+from decoders.request import Request
 from decoders.settings import Decoding
 from decoders.shapes import NodeId, TokenId
+from decoders.steady import settled
 from decoders.trace import Round
 
 ALTERNATIVES = 5
@@ -33,6 +35,7 @@ class Turn:
         rows: cache rows to reserve for it in each model
         models: the models that it asks
         waiting: the ask that it waits for, once it has started
+        before: the one before
         foreseen: while it answers, passes made in advance, by model
         waited: for how many passes of other models it has waited
         drawn: the tokens of a chain so far
@@ -49,7 +52,8 @@ class Turn:
     decoding: Decoding
     rows: int = 0
     models: Sequence[str] = ("target", "draft")
-    waiting: Ask = field(init=False, repr=False)
+    waiting: Ask = field(default=Ask("target", ()), repr=False)
+    before: Ask = field(default=Ask("target", ()), repr=False)
     foreseen: Mapping[str, Foreseen] = field(default_factory=dict)
     waited: int = 0
     drawn: list[Drawn] = field(default_factory=list)
@@ -106,14 +110,16 @@ class Turn:
             tokens = min(tokens, rounds[-1].drafted - len(self.drawn))
         return self._outlook(tokens, tokens)
 
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it begins a draft after a round that others like it will probably follow."""
+        drafts = self.waiting.model == "draft" and self.waiting.steps and not self.drawn
+        return bool(drafts and self.before.rounds_left)
+
     def rounds_ahead(self, most: int) -> Outlook | None:
-        """How it goes on if rounds, `most` at most, are like the one that is now verified."""
-        request, nodes = self.request, self.waiting.nodes
-        ended = request.tree.tokens[nodes[-1]] in request.end_tokens  # perhaps a shorter draft
-        if ended or not request.rounds or self.heeds:
-            return None
-        rounds = min(most, self.waiting.rounds_left)
-        return self._outlook(request.left, rounds * (2 * len(nodes) - 1))
+        """How it goes on if rounds, `most` at most, draft as many tokens as it now begins to."""
+        rounds = min(most, self.before.rounds_left)
+        return self._outlook(self.request.left, rounds * (2 * self.waiting.steps + 1))
 
     def _outlook(self, tokens: int, draws: int) -> Outlook | None:
         warping = self.request.warping
@@ -151,7 +157,7 @@ class Turn:
                 self._resume(None)
 
     def answer(
-        self, readings: Iterable[Reading], foreseen: Mapping[str, Foreseen] = MappingProxyType({})
+        self, readings: Sequence[Reading], foreseen: Mapping[str, Foreseen] = MappingProxyType({})
     ) -> None:
         """Take the readings of the missing nodes and continue the decoder.
 
@@ -159,11 +165,12 @@ class Turn:
         queued.
 
         Args:
-            readings: one for each missing node
+            readings: one for each missing node, or none if passes in advance have them
             foreseen: passes that were made in advance, by model
         """
         self.foreseen = foreseen
-        self.known[self.waiting.model].update(zip(self.missing(), readings, strict=True))
+        if readings:
+            self.known[self.waiting.model].update(zip(self.missing(), readings, strict=True))
         try:
             if self.unstarted:
                 self.unstarted = False
@@ -212,8 +219,11 @@ class Turn:
             answer = None
             if isinstance(item, Round):
                 self._note(item)
+                if self.waiting.steady:
+                    for entry in settled(self.request, self.foreseen, self.known):
+                        self._note(entry)
                 continue
-            self.waiting, self.drawn = item, []
+            self.before, self.waiting, self.drawn = self.waiting, item, []
             if item.steps:
                 # Nobody knows how many numbers a chain takes that ends when it hesitates.
                 source = self.request.source
@@ -225,26 +235,15 @@ class Turn:
         self.decoding.close()
 
     def _note(self, entry: Round) -> None:
-        self.annotate(entry)
-        for model, known in self.known.items():
-            # A draft that heeds the target's states says something else now that it has them.
-            kept = () if self.heeds and model != "target" else self.request.tips
-            self.known[model] = {n: known[n] for n in kept if n in known}
-        self.rounds.append(entry)
-
-    def annotate(self, entry: Round) -> None:
-        """Add raw log-probabilities of the target and alternatives to the tokens that a round kept.
-
-        Args:
-            entry: the round
-        """
+        """Queue a round; the tokens it kept get raw log-probabilities and alternatives."""
         target = self.known["target"]
         for trial in entry.tried.kept:
             if (reading := target.get(trial.parent)) is not None:
                 trial.log_p, trial.round = reading.log_p(trial.token), entry.index
                 trial.alternatives = reading.alternatives(ALTERNATIVES)
                 self.request.kept[trial.node] = trial
-
-
-def one_by_one(source: RandomSource) -> Callable[[Distribution], TokenId]:
-    return lambda probs: source.draw(probs)[0]
+        for model, known in self.known.items():
+            # A draft that heeds the target's states says something else now that it has them.
+            kept = () if self.heeds and model != "target" else self.request.tips
+            self.known[model] = {n: known[n] for n in kept if n in known}
+        self.rounds.append(entry)

@@ -27,7 +27,7 @@ DATA = PLAIN | {
     "tree",
     "warp",
 }
-REQUEST = DATA | {"request"}
+REQUEST = DATA | {"asks", "request"}
 DECODERS = {
     "errors": set(),
     "assets": set(),
@@ -45,7 +45,8 @@ DECODERS = {
     "trace": PLAIN,
     "ledger": PLAIN | {"trace"},
     "theory": PLAIN | {"distribution"},
-    "request": DATA,
+    "asks": DATA,
+    "request": DATA | {"asks"},
     "result": REQUEST,
     "settings": REQUEST,
     "inputs": PLAIN,
@@ -59,7 +60,8 @@ DECODERS = {
     "testing": REQUEST | {"drafts", "passing", "settings", "turn"},
     "engine": PLAIN | {"assets", "devices", "heap", "inputs", "penalties", "scan", "tree"},
     "foreseen": REQUEST | {"engine"},
-    "turn": REQUEST | {"engine", "foreseen", "settings"},
+    "steady": REQUEST | {"foreseen"},
+    "turn": REQUEST | {"engine", "foreseen", "settings", "steady"},
     "costs": REQUEST | {"engine", "turn"},
     "passing": REQUEST | {"costs", "engine", "foreseen", "penalties", "turn"},
     "loop": REQUEST | {"costs", "engine", "passing", "turn"},

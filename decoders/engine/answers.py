@@ -168,7 +168,7 @@ class Made(NamedTuple):
 
     after: int
     place: int
-    tokens: Sequence[TokenId]
+    tokens: list[TokenId]
     rows: slice
 
 

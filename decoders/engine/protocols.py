@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from decoders.engine.answers import Answer, Features, Further, Outlook
-from decoders.shapes import Logits, NodeId
+from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 # For each request, the nodes whose logits it wants.
@@ -18,21 +18,19 @@ Layers = tuple[int, ...]
 Foresee = Callable[[int], Outlook | None]
 
 
-class Verified(NamedTuple):
-    """A round whose draft, a chain, the target has just read.
+class Begun(NamedTuple):
+    """A round in which nothing is drafted yet.
 
     Attributes:
         tree: the request's tree
-        nodes: those of the target's pass: the tip, and the draft after it
-        logits: the target's logits there, (nodes, V)
-        drawn: the draft model's logits at all of them but the last
+        tip: the last token of the text, which the target has not read
+        length: how many tokens the draft model will draw, each after the one before
         foresee: tells how the request goes on, for a number of rounds at most
     """
 
     tree: TokenTree
-    nodes: Sequence[NodeId]
-    logits: Logits
-    drawn: Callable[[], Logits]
+    tip: NodeId
+    length: int
     foresee: Foresee
 
 
@@ -62,15 +60,15 @@ class Passes(Protocol):
         """
         return None
 
-    def rounds(self, draft: "Passes", last: Verified) -> tuple[Further, Further] | None:
-        """Make further rounds of a request that drafts and verifies chains.
+    def rounds(self, draft: "Passes", begun: Begun) -> tuple[Further, Further] | None:
+        """Make rounds of a request that drafts and verifies chains.
 
         Args:
-            draft: the passes of the draft model, which drew each token after the one before
-            last: the round that this model has just verified
+            draft: the passes of the draft model
+            begun: the first of the rounds
 
         Returns:
-            this model's passes and those of the draft model; None if there are none
+            this model's passes, perhaps none, and those of the draft model; None if none were made
         """
         return None
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Generator, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
+from decoders.asks import Ask
 from decoders.drafts import Draft, Predict
 from decoders.reading import Reading
-from decoders.request import Ask, Request
+from decoders.request import Request
 from decoders.settings import Checked, Decoding, Law
 from decoders.shapes import NodeId
 from decoders.trace import Fate, Trial, Trials
@@ -127,14 +128,15 @@ class Rule(Checked, ABC):
 Parts = tuple[Source, Rule]
 
 
-def sample(request: Request, more: int) -> Decoding:
+def sample(request: Request, more: int, steady: bool = False) -> Decoding:
     """A round without a draft: one token of the target.
 
     Args:
         request: the request being decoded
         more: how many rounds of this kind will probably follow
+        steady: whether no other kind follows
     """
-    (d,) = yield request.draw("target", request.tip, 1, more=more)
+    (d,) = yield request.draw("target", request.tip, 1, more=more, steady=steady)
     yield request.advance([Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token])], d.node)
 
 
@@ -149,6 +151,7 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
     stepwise = (rule.stepwise or not request.warping.temperature) and not rule.beyond
     if not (stepwise and rule.law is Law.TARGET):
         rounds_left = None
+    steady = rounds_left is not None and rule.stepwise and not (learn or pause)
     while not request.finished:
         draft = yield from propose(request)
         if pause and not draft.draws and rule.law is Law.TARGET:
@@ -158,7 +161,9 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
             (last,) = draft.nodes[-1:]
             draft.q.update(zip([last], (yield from predict(request, [last])), strict=True))
         left = rounds_left() if rounds_left else 0
-        readings = yield request.ask("target", draft.nodes, likeliest, rounds_left=left)
+        readings = yield request.ask(
+            "target", draft.nodes, likeliest, rounds_left=left, steady=steady
+        )
         if learn:
             learn(draft, readings)
         yield request.advance(*rule.judge(request, draft, readings))

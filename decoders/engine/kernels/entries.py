@@ -24,8 +24,8 @@ AHEAD = types.int64(
 )  # fmt: skip
 PROGRAM = types.Tuple((LINES, REALS, types.Array(types.float32, 1, "C"), LINES, LINES, types.int64))
 ROUNDS = types.int64(
-    PROGRAM, PROGRAM, INTEGERS, ROWS, ROWS, PASSES, PASSES, LINES, INTEGERS, INTEGERS, NUMBERS,
-    NUMBERS, types.int64, types.int64, types.int64,
+    PROGRAM, PROGRAM, INTEGERS, PASSES, PASSES, LINES, INTEGERS, INTEGERS, NUMBERS, NUMBERS,
+    types.int64, types.int64, types.int64,
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
 SERVE = types.void(types.int64, types.int64)
@@ -78,13 +78,13 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
 
     @njit(ROUNDS, nogil=True, **options)
     def rounds(
-        draft, target, drafted, asked, before, judged, drawn, tokens, kept, ends, warping, numbers,
-        place, left, team,
+        draft, target, pending, judged, drawn, tokens, kept, ends, warping, numbers, place, left,
+        team,
     ):  # fmt: skip
         if stamp:
             return further_rounds(
-                draft, target, drafted, asked, before, judged, drawn, tokens, kept, ends, warping,
-                numbers, place, left, team,
+                draft, target, pending, judged, drawn, tokens, kept, ends, warping, numbers, place,
+                left, team,
             )  # fmt: skip
         return 0
 

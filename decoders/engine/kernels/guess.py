@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 UNDER_ONE = 1 - 2**-52  # as in `decoders.distribution`
+COLUMNS = 256  # numbers that are compared at once
 
 
 @njit(error_model="numpy")
@@ -63,18 +64,50 @@ def draw(masses, number):
 @njit(error_model="numpy")
 def likeliest(row, count):
     """The ids of the largest numbers of a row, falling; of equals the lower id first."""
-    ids = np.empty(min(count, len(row)), np.int64)
+    size, lines = len(row), len(row) // COLUMNS
+    ids = np.zeros(min(count, size), np.int64)  # where nothing is a number, any
+    if len(ids) == 0:
+        return ids
     found = 0
-    for i in range(len(row)):
-        if found == len(ids) and row[i] <= row[ids[found - 1]]:
-            continue
-        found = min(found + 1, len(ids))
-        j = found - 1
-        while j > 0 and row[ids[j - 1]] < row[i]:
-            ids[j] = ids[j - 1]
-            j -= 1
-        ids[j] = i
+    if lines < 2 or len(ids) > COLUMNS // 2:
+        for i in range(size):
+            found = insert(row, i, ids, found)
+        return ids
+    # Of the columns of a row written in lines, only those with the largest maxima can have any of
+    # these numbers; many columns are compared at once.
+    highest = row[:COLUMNS].copy()
+    for line in range(1, lines):
+        start = line * COLUMNS
+        for column in range(COLUMNS):
+            x = row[start + column]
+            highest[column] = x if x > highest[column] else highest[column]
+    for column in range(COLUMNS):
+        found = insert(highest, column, ids, found)
+    least, found = highest[ids[found - 1]], 0
+    for column in range(COLUMNS):
+        if highest[column] >= least:
+            for i in range(column, lines * COLUMNS, COLUMNS):
+                found = insert(row, i, ids, found)
+    for i in range(lines * COLUMNS, size):
+        found = insert(row, i, ids, found)
     return ids
+
+
+@njit(error_model="numpy")
+def insert(row, i, ids, found):
+    """Put an id among the `found` ones of the largest numbers, if it belongs there."""
+    x = row[i]
+    if found == len(ids):
+        last = ids[found - 1]
+        if x < row[last] or (x == row[last] and i > last) or x != x:
+            return found
+        found -= 1
+    j = found
+    while j > 0 and (row[ids[j - 1]] < x or (row[ids[j - 1]] == x and ids[j - 1] > i)):
+        ids[j] = ids[j - 1]
+        j -= 1
+    ids[j] = i
+    return found + 1
 
 
 @njit(error_model="numpy")

@@ -9,85 +9,81 @@ from decoders.engine.kernels.program import carry_out
 
 @njit(error_model="numpy")
 def rounds(
-    draft, target, drafted, asked, before, judged, drawn, tokens, kept, ends, warping, numbers,
-    place, left, team,
-):  # fmt: skip
+    draft, target, pending, judged, drawn, tokens, kept, ends, warping, numbers, place, left, team
+):
     """Rounds of the draft model's chain, judged token by token.
 
-    Each is guessed from the logits of the one before. Row r of the caches holds the token at place
-    r of the text.
+    Row r of the caches holds the token at place r of the text.
 
     Args:
         draft, target: the two programs: lines, reals, workspace, caches and packs as in
             `carry_out`, and the first row of the request
-        drafted: the draft tokens of the round that is over, (length,)
-        asked: the draft model's logits from which they were drawn, (length, V)
-        before: the target's logits of that round, (1 + length, V)
+        pending: the last tokens of the text, those that the draft model has not seen, (1 or 2,);
+            the target has not seen the last one
         judged: the target's logits, (rounds, 1 + length, V)
         drawn: those of the draft model, (rounds, length, V)
         tokens: what the target was fed, the last token of the text and the draft after it,
             (rounds, 1 + length)
-        kept: how many draft tokens of the round before are in the text of each, (rounds,); -1 of
-            those that are not begun
+        kept: how many draft tokens of each round are kept, (rounds,); -1 of one whose draft alone
+            was made, up to an end token; of those after it, nothing is written
         ends: tokens that end a text
         warping: see `weigh`
-        numbers: the uniform numbers: of each round those of the tests and of the target's token,
-            and of the next one those of the draft
-        place: the place of the last token that the text had in the round that is over
-        left: how many tokens the text could still grow by in that round
+        numbers: the uniform numbers: of each round those of the draft, of the tests and of the
+            target's token
+        place: the place of the last token of the text
+        left: how many tokens the text can still grow by, more than `length`
         team: that of `decoders.engine.kernels.parts.share`
 
     Returns:
-        the number of rounds made; none is in which the draft is shorter, or the text ends, but the
-            draft of one more may have been begun, up to an end token
+        the number of rounds that are judged; none is begun in which the draft is shorter
 
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    length, used = len(drafted), 0
-    known, rows = drafted.copy(), before
-    p, q = np.empty(before.shape[1]), np.empty(asked.shape)
-    pair, one = np.empty(2, np.int64), np.int64(1)
-    for i in range(length):
-        weigh(asked[i], warping, q[i])
+    length, used, late, one = drawn.shape[1], 0, np.int64(len(pending) - 1), np.int64(1)
+    p, q = np.empty(judged.shape[2]), np.empty(drawn.shape[1:])
+    unseen = np.empty(2, np.int64)
+    for i in range(len(pending)):
+        unseen[i] = pending[i]
     for step in range(len(kept)):
+        kept[step], tokens[step, 0] = -1, unseen[late]
+        after = np.int64(drawn[step].ctypes.data)
+        feed(draft, np.int64(unseen.ctypes.data), 1 + late, one, place - late, after, team)
+        for i in range(length):
+            weigh(drawn[step, i], warping, q[i])
+            token = draw(q[i], numbers[used + i])
+            tokens[step, 1 + i] = token
+            if token in ends:
+                return step
+            if i + 1 < length:
+                fed = np.int64(tokens[step, 1 + i :].ctypes.data)
+                after = np.int64(drawn[step, 1 + i].ctypes.data)
+                feed(draft, fed, one, one, place + 1 + i, after, team)
+        used += length
+        rows = judged[step]
+        fed, after = np.int64(tokens[step].ctypes.data), np.int64(rows.ctypes.data)
+        feed(target, fed, 1 + length, 1 + length, place, after, team)
         count = 0
         while True:
             weigh(rows[count], warping, p)
             if count == length:
                 break
-            token = known[count]
+            token = tokens[step, 1 + count]
             used += 1
             if numbers[used - 1] * q[count, token] >= p[token]:
                 subtract(p, q[count])
                 break
             count += 1
         token = draw(p, numbers[used])
+        kept[step], used = count, used + 1
         left -= count + 1
         place += count + 1
         if left <= length or token in ends:
-            return step
-        kept[step] = count
-        tokens[step, 0] = token
+            return step + 1
         # The draft model has not seen the last token of its draft.
-        pair[0], pair[1] = known[length - 1], token
         late = np.int64(count == length)
-        fed = np.int64(pair.ctypes.data) + 8 * (1 - late)
-        feed(draft, fed, 1 + late, one, place - late, np.int64(drawn[step].ctypes.data), team)
-        for i in range(length):
-            weigh(drawn[step, i], warping, q[i])
-            token = draw(q[i], numbers[used + 1 + i])
-            tokens[step, i + 1] = known[i] = token
-            if token in ends:
-                return step
-            if i + 1 < length:
-                fed = np.int64(tokens[step, i + 1 :].ctypes.data)
-                after = np.int64(drawn[step, i + 1].ctypes.data)
-                feed(draft, fed, one, one, place + 1 + i, after, team)
-        used += 1 + length
-        rows = judged[step]
-        fed, after = np.int64(tokens[step].ctypes.data), np.int64(rows.ctypes.data)
-        feed(target, fed, 1 + length, 1 + length, place, after, team)
+        unseen[0] = tokens[step, length]
+        unseen[late] = token
     return len(kept)
 
 

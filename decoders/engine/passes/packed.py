@@ -12,7 +12,7 @@ from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
 from decoders.engine.memory.rows import CacheRows, Layout
 from decoders.engine.passes.foresight import ahead, following, most
 from decoders.engine.passes.rounds import Fed, rounds
-from decoders.engine.protocols import Foresee, Layers, Passes, Verified, Wants
+from decoders.engine.protocols import Begun, Foresee, Layers, Passes, Wants
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
@@ -83,13 +83,15 @@ class PackedPasses(Passes):
     def expect(self, tree: TokenTree, foresee: Foresee) -> None:
         self._foresee[tree] = foresee
 
-    def rounds(self, draft: Passes, last: Verified) -> tuple[Further, Further] | None:
+    def rounds(self, draft: Passes, begun: Begun) -> tuple[Further, Further] | None:
         if not (isinstance(draft, PackedPasses) and self.ahead and draft.ahead):
             return None
         if not (self.arenas.simple and draft.arenas.simple):
             return None
-        target, drafts = (Fed(p.model, p.arena, p.caches[last.tree][0]) for p in (self, draft))
-        return rounds(target, drafts, last)
+        for each in (self, draft):  # there are rows of refused tokens
+            each.arenas.sync([(each.caches[begun.tree], begun.tree)])
+        target, drafts = (Fed(p.model, p.arena, p.caches[begun.tree][0]) for p in (self, draft))
+        return rounds(target, drafts, begun)
 
     def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> None:
         caches = self.caches[tree]

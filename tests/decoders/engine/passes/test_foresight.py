@@ -69,7 +69,19 @@ def told(result):
         result.tokens,
         result.finished,
         [
-            (t.node, t.token, t.parent, t.fate, t.p, t.q, t.log_p, t.alternatives)
+            (
+                t.node,
+                t.token,
+                t.parent,
+                t.fate,
+                t.p,
+                t.q,
+                t.accept_probability,
+                t.u,
+                t.log_p,
+                t.alternatives,
+                t.round,
+            )  # fmt: skip
             for r in result.rounds
             for t in r.trials
         ],
@@ -85,35 +97,41 @@ def unforeseen(monkeypatch):
 
 
 def watched(monkeypatch):
-    """The passes that are made in advance, and the readings of those that are taken."""
+    """The passes that are made in advance, and for each of those that are taken its rows."""
     made, right = [], []
-    init, take = Foreseen.__init__, Foreseen.take
+    init, follow = Foreseen.__init__, Foreseen.follow
 
     def counted(self, tree, further, *args):
         made.extend(further.passes)
         init(self, tree, further, *args)
 
-    def taken(self, *args):
-        found = take(self, *args)
-        right.extend([found] if found else [])
+    def followed(self, node, count=1):
+        found = follow(self, node, count)
+        right.extend([found] * count if found else [])
         return found
 
     monkeypatch.setattr(Foreseen, "__init__", counted)
-    monkeypatch.setattr(Foreseen, "take", taken)
+    monkeypatch.setattr(Foreseen, "follow", followed)
     return made, right
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The number of tokens that each pass has fed in advance."""
-    seen, run = [], PackedPasses.run
+    """The number of passes that each call has made in advance."""
+    seen, run, rounds = [], PackedPasses.run, PackedPasses.rounds
 
     def counted(self, *args, **options):
         answers = run(self, *args, **options)
         seen.append(sum(len(answer.further.passes) for answer in answers if answer.further))
         return answers
 
+    def of_rounds(self, *args):
+        found = rounds(self, *args)
+        seen.extend([sum(len(further.passes) for further in found)] if found else [])
+        return found
+
     monkeypatch.setattr(PackedPasses, "run", counted)
+    monkeypatch.setattr(PackedPasses, "rounds", of_rounds)
     return seen
 
 
@@ -207,10 +225,10 @@ def test_time_is_shared_among_passes_that_were_made_together():
     """Else a race would show four tokens of greedy decoding at once."""
     ledger, rounds = Ledger(clock=iter([0.0, 4.0, 4.0, 4.5, 5.0]).__next__), []
     ledger.start()
-    ledger.charge_pass("target", [("target", 1.0)] * 3)
+    ledger.charge_pass("target", 1.0, [("target", 1.0)] * 3)
     for i in range(3):
         if i:
-            ledger.charge_ahead("target")
+            ledger.charge_ahead("target", 1)
         rounds.append(Round(i, Trials.of([])))
         ledger.settle(rounds[-1])
     assert [r.verify_seconds for r in rounds] == [1.0, 1.5, 1.5]

@@ -1,0 +1,63 @@
+"""A decoder's question to a model (Ask), and the answer to one for a chain (Drawn)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from decoders.distribution import Distribution
+from decoders.reading import Reading
+from decoders.shapes import NodeId, TokenId
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A decoder's question: what follows these nodes of its tree?
+
+    The answer is a list of readings, one per node in the order asked; for a chain, a list of Drawn.
+
+    Attributes:
+        model: "target", "draft" or "head"
+        nodes: the nodes asked about
+        likeliest: how many of the likeliest tokens the decoder will look at in each reading, beyond
+            those that warping leaves
+        more: how many tokens the decoder will probably draw after this chain in the same way
+        steps: above 0, a chain: draw at most this many tokens with this model, the first after the
+            one node asked about, each of the others after the one before. The chain ends with the
+            first token that ends the text.
+        until: of a chain, ends it before the first token for which this is true of the reading that
+            the token would be drawn from
+        features: layers whose hidden states come with each reading, numbered as in transformers'
+            `hidden_states`: 0 is the embedding, the last comes after the final norm
+        rounds_left: of the target's verification of a chain of the draft model, in how many rounds
+            after this one that model will probably draw as many tokens
+        steady: whether all further rounds ask in the same way and are judged token by token, so
+            that passes in advance can settle them (`decoders.steady`)
+    """
+
+    model: str
+    nodes: tuple[NodeId, ...]
+    likeliest: int = 0
+    steps: int = 0
+    until: Callable[[Reading], bool] | None = None
+    features: tuple[int, ...] = ()
+    more: int = 0
+    rounds_left: int = 0
+    steady: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A token of a chain.
+
+    Attributes:
+        node: its node
+        parent: the node before it
+        token: its id
+        q: the distribution that it was drawn from
+        reading: the reading at `parent`
+    """
+
+    node: NodeId
+    parent: NodeId
+    token: TokenId
+    q: Distribution
+    reading: Reading

@@ -1,0 +1,95 @@
+"""Rounds made in advance that leave nothing to decide (settled).
+
+At temperature 0 a draft is what the draft model finds likeliest, and it is kept as far as the
+target finds the same. So such rounds are written down without their decoder and without
+distributions, as it would have written them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from decoders.foreseen import Foreseen
+from decoders.randomness import SeededSource
+from decoders.reading import Reading
+from decoders.request import Request
+from decoders.shapes import NodeId, TokenId
+from decoders.trace import Fate, Round, Trial, Trials
+
+
+def settled(
+    request: Request, foreseen: Mapping[str, Foreseen], known: Mapping[str, dict[NodeId, Reading]]
+) -> Iterator[Round]:
+    """Commit the rounds that passes in advance have made, if the temperature is 0.
+
+    It ends where the passes do, or have fed another text.
+
+    Args:
+        request: the request, whose last ask was `steady`
+        foreseen: passes that were made in advance, by model
+        known: gets the target's readings of each round, by model and node
+    """
+    judged, drawn = foreseen.get("target"), foreseen.get("draft")
+    if not judged or request.warping.temperature or not isinstance(request.source, SeededSource):
+        return
+    tree = request.tree
+    while not request.finished and judged.tokens[:1] == [tree.tokens[request.tip]]:
+        draft, nodes = judged.tokens[1:], [request.tip]
+        if draft and not (drawn and drawn.said(len(draft)) == draft):
+            return
+        for token in draft:
+            nodes.append(tree.add(nodes[-1], token))
+        if (rows := judged.follow(nodes[-1])) is None:
+            return
+        readings = judged.readings(rows)
+        known["target"].update(zip(nodes, readings, strict=True))
+        if draft and not (drawn and drawn.follow(nodes[-2], len(draft))):
+            return
+        yield request.advance(*_walked(request, request.source, draft, nodes, readings))
+
+
+def _walked(
+    request: Request,
+    source: SeededSource,
+    draft: Sequence[TokenId],
+    nodes: Sequence[NodeId],
+    readings: Sequence[Reading],
+) -> tuple[Trials, NodeId]:
+    """The trials of a draft that is judged token by token, and the new tip.
+
+    Random numbers decide nothing here, but each is taken: they are part of a trace.
+
+    Args:
+        request: the request
+        source: its source
+        draft: the tokens
+        nodes: the tip and the nodes of the draft
+        readings: the target's at `nodes`
+    """
+    for _ in draft:
+        source.uniform()
+    kept, u = list[Trial](), 0.0
+    for node, child, token, reading in zip(nodes, nodes[1:], draft, readings, strict=False):
+        u = source.uniform()
+        if token != reading.best:
+            break
+        kept.append(Trial(child, token, node, Fate.ACCEPTED, 1.0, 1.0, 1.0, u))
+    count = len(kept)
+    source.uniform()
+    own = readings[count].best
+    tip = request.tree.add(nodes[count], own)
+    fate = Fate.CORRECTED if count < len(draft) else Fate.BONUS if draft else Fate.SAMPLED
+    kept.append(Trial(tip, own, nodes[count], fate, 1.0))
+    every = partial(_every, kept, draft, nodes, u)
+    return Trials(kept, len(draft), min(count + 1, len(draft)), count, every), tip
+
+
+def _every(
+    kept: Sequence[Trial], draft: Sequence[TokenId], nodes: Sequence[NodeId], u: float
+) -> list[Trial]:
+    """All trials: accepted tokens, the one that was refused by the number `u`, those after it."""
+    *accepted, own = kept
+    rest = [*zip(nodes[1:], draft, nodes, strict=False)][len(accepted) :]
+    trials = [Trial(*each, Fate.DISCARDED) for each in rest]
+    if rest:
+        trials[0] = Trial(*rest[0], Fate.REJECTED, 0.0, 1.0, 0.0, u)
+    return [*accepted, *trials, own]

@@ -1,0 +1,90 @@
+"""Rounds that passes in advance settle at temperature 0: what their decoder would have written."""
+
+import pytest
+import torch
+
+from decoders import ModelPair, catalog, generate, turn
+from decoders.engine.kernels.loading import kernels
+from tests.decoders.engine.passes.test_foresight import PROMPTS, build_pair, halved, told
+from tests.models import build
+
+pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels here")
+GREEDY = catalog["greedy"]()
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Drafts that are kept now and then, and drafts that are all kept."""
+    twins = (halved(build("qwen3", torch.float32)) for _ in range(2))
+    return build_pair(), ModelPair(*twins)
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """The rounds that were settled."""
+    seen, usual = [], turn.settled
+
+    def noted(*args):
+        for entry in usual(*args):
+            seen.append(entry)
+            yield entry
+
+    monkeypatch.setattr(turn, "settled", noted)
+    return seen
+
+
+def both(pair, method, monkeypatch, prompts=PROMPTS, **options):
+    """All of the results, and what they are when decoders write all rounds."""
+    options = {"max_new_tokens": 40, "seed": 5, "temperature": 0, **options}
+    found = [told(generate(pair, p, method, **options)) for p in prompts]
+    with monkeypatch.context() as patch:
+        patch.setattr(turn, "settled", lambda *args: ())
+        return found, [told(generate(pair, p, method, **options)) for p in prompts]
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize("length", [0, 1, 3, 6])
+def test_the_decoder_would_have_written_the_same(pairs, kind, length, settled, monkeypatch):
+    method = catalog["speculative"](draft_length=length) if length else GREEDY
+    ours, theirs = both(pairs[kind], method, monkeypatch, ignore_eos=True)
+    assert ours == theirs
+    fates = {trial.fate for entry in settled for trial in entry.trials}
+    expected = {"sampled"} if not length else {"accepted", "bonus"}
+    if length and not kind:
+        expected = {"accepted", "corrected", "rejected"} | ({"discarded"} if length > 1 else set())
+    assert expected <= fates
+    assert len(settled) > 10
+
+
+@pytest.mark.parametrize("length", range(1, 14))
+def test_a_text_may_be_stopped_in_any_of_them(pairs, length, settled, monkeypatch):
+    stop = {"stop": lambda request, tokens: len(tokens) >= length}
+    for method in (GREEDY, catalog["speculative"](draft_length=3)):
+        ours, theirs = both(pairs[0], method, monkeypatch, PROMPTS[:1], **stop)
+        assert ours == theirs
+        assert len(ours[0][0]) == length
+
+
+def test_others_decide_for_themselves(pairs, settled):
+    """Rounds whose draft may change its length, whose rule has other numbers, or in which chance
+    decides."""
+    for name, settings in (
+        ("speculative", {"draft_length": "auto"}),
+        ("speculative", {"confidence": 0.1}),
+        ("speculative", {"rule": "block"}),
+        ("speculative", {"lenience": 0.5}),
+        ("speculative", {"draft": "lookup"}),
+        ("mtad", {}),
+    ):
+        method = catalog[name](**settings)
+        generate(pairs[0], PROMPTS[0], method, max_new_tokens=30, temperature=0, ignore_eos=True)
+    generate(pairs[0], PROMPTS[0], "speculative", max_new_tokens=30, ignore_eos=True)
+    assert not settled
+
+
+def test_requests_of_a_batch_are_settled_one_by_one(pairs, settled, monkeypatch):
+    options = {"max_new_tokens": 24, "seed": 5, "temperature": 0, "ignore_eos": True}
+    found = [told(r) for r in generate(pairs[0], PROMPTS, GREEDY, **options)]
+    assert len(settled) > 10
+    monkeypatch.setattr(turn, "settled", lambda *args: ())
+    assert found == [told(r) for r in generate(pairs[0], PROMPTS, GREEDY, **options)]
