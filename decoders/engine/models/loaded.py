@@ -5,7 +5,6 @@ import inspect
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import starmap, zip_longest
 from typing import Any
 
 import torch
@@ -81,7 +80,7 @@ class Loaded:
 
     def refuse_changes(self) -> None:
         """Raise InputError if modules of the caller's model are not those that were tested."""
-        if not all(starmap(same, zip_longest(self._twin.modules(), self.model.modules()))):
+        if not same(self._twin, self.model):
             raise InputError(
                 f"The {self.name} has had modules replaced or adapters switched since its pair was "
                 "made; make a new ModelPair of it."
@@ -164,12 +163,16 @@ def changes_frequencies(module: torch.nn.Module) -> bool:
 def same(module: torch.nn.Module | None, other: torch.nn.Module | None) -> bool:
     """Whether two modules share their weights and have the same adapters switched on.
 
-    Adapters add modules without a counterpart (None), which count as different.
+    So must all modules in them. Adapters add modules, for which the other one has no counterpart.
     """
     if module is None or other is None:
-        return False
-    return module._parameters is other._parameters and all(
-        vars(module).get(name) == vars(other).get(name) for name in SWITCHES
+        return module is other
+    mine, theirs = vars(module), vars(other)
+    return (
+        mine["_parameters"] is theirs["_parameters"]
+        and all(mine.get(name) == theirs.get(name) for name in SWITCHES)
+        and len(module._modules) == len(other._modules)
+        and all(map(same, module._modules.values(), other._modules.values()))
     )
 
 
