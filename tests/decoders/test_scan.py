@@ -45,6 +45,19 @@ def test_the_likeliest_fall_and_none_is_above_them(scan, row, data):
             assert places[0] == given_row.index(max(given_row))
 
 
+@pytest.mark.skipif(SCANS["compiled"] is None, reason="no kernels here")
+@given(st.integers(1, 3000), st.integers(1, 80), st.integers(1, 2000), st.integers(0, 99))
+@settings(deadline=None)
+def test_of_equals_kernels_find_the_lower_ids(size, count, kinds, seed):
+    """They look through long rows by columns, so not in the order of ids."""
+    levels = np.random.default_rng(seed).integers(0, kinds, size)
+    row, count = np.where(levels, levels, NEVER).astype(np.float32), min(count, size)
+    values, ids = SCANS["compiled"].likeliest(row[None], count)
+    expected = sorted(range(size), key=lambda i: (-row[i], i))[:count]
+    assert ids[0].tolist() == expected
+    assert values[0].tolist() == row[expected].tolist()
+
+
 @EACH
 @given(
     st.lists(LOGITS, min_size=1, max_size=40).filter(lambda x: max(x) > NEVER),
@@ -84,6 +97,18 @@ def test_what_is_no_number_comes_first(scan, count, place):
     values, _ = scan.likeliest(rows_of(row, [0.0, 1.0, 2.0, 1.0, 0.5]), count)
     assert math.isnan(values[0, 0])
     assert values[1, 0] == 2
+
+
+@EACH
+@pytest.mark.parametrize("count", [1, 6, 64])
+@pytest.mark.parametrize("strange", [[0], [300], [0, 255, 256], range(256), range(1000)])
+def test_of_a_long_row_too(scan, count, strange):
+    """Ids stay within the row, or kernels would read beyond it."""
+    row = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    row[list(strange)] = np.nan
+    values, ids = scan.likeliest(row[None], count)
+    assert math.isnan(values[0, 0])
+    assert all(0 <= i < 1000 for i in ids[0].tolist())
 
 
 def test_which_rows_kernels_look_through():
