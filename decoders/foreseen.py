@@ -56,8 +56,10 @@ class Foreseen:
         return self._passes[0].tokens if self._passes else []
 
     def said(self, count: int) -> list[TokenId]:
-        """The likeliest token after the last one of each of the next `count` passes."""
-        return [self._readings.best(made.rows.stop - 1) for made in islice(self._passes, count)]
+        """The likeliest token after each of the next `count` passes; none of rows without sense."""
+        lasts = [made.rows.stop - 1 for made in islice(self._passes, count)]
+        sound = all(self._readings.sound(slice(last, last + 1)) for last in lasts)
+        return [self._readings.best(last) for last in lasts] if sound else []
 
     def readings(self, rows: slice) -> list[Reading]:
         """The readings of rows of a pass."""
@@ -81,6 +83,10 @@ class Foreseen:
 
     def follow(self, node: NodeId, count: int = 1) -> slice | None:
         """Take the next `count` passes, if they have fed the text that ends with this node.
+
+        Args:
+            node: the last node that they may have fed
+            count: passes of which each feeds the tokens after those of the one before
 
         Returns:
             the places of their rows among all readings; None if they have fed another text

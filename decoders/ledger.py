@@ -66,8 +66,8 @@ class Ledger:
 
         Args:
             model: "target", or who drafts
-            weight: its part of the time, beside those in `ahead`; 0 if it was not made itself
-            ahead: for each of those, who made it, and its part
+            weight: its share, in the unit of those in `ahead`; 0 if it was not made itself
+            ahead: for each of those, who made it, and its share
         """
         self._charge_rest()
         part = _part(model)

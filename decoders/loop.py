@@ -1,8 +1,8 @@
 """The loop (Loop): any number of requests decode at once and share the passes of each model."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 
 import torch
@@ -143,7 +143,8 @@ class Loop(AbstractContextManager["Loop"]):
         if not made:
             return False
         turn.request.ledger.charge_pass("target", 0, shares(made))
-        turn.answer((), foreseen(turn, made, self.engines))
+        with failing(turn):
+            turn.answer((), foreseen(turn, made, self.engines))
         return turn.waiting is not ask or bool(turn.drawn)
 
     def _forward(self, asking: Sequence[Turn], model: str) -> None:
@@ -179,7 +180,7 @@ class Loop(AbstractContextManager["Loop"]):
             turn.request.ledger.charge_pass(model, answer.weight_bytes, shares(further))
             if answer.part is None:
                 continue
-            try:
+            with failing(turn):
                 if not readings.sound(answer.part):
                     raise ModelError(
                         f"The {engine.model.name} gave logits that are not numbers at token "
@@ -192,10 +193,17 @@ class Loop(AbstractContextManager["Loop"]):
                     for node, reading in zip(nodes, answered, strict=True):
                         reading.features = states.at(node)
                 turn.answer(answered, foreseen(turn, further, self.engines, readings, len(asking)))
-            except ModelError as error:
-                # A traceback would keep the cache alive together with the result.
-                turn.error = error.with_traceback(None)
-                turn.decoding.close()
+
+
+@contextmanager
+def failing(turn: Turn) -> Iterator[None]:
+    """Let a ModelError end this turn alone."""
+    try:
+        yield
+    except ModelError as error:
+        # A traceback would keep the cache alive together with the result.
+        turn.error = error.with_traceback(None)
+        turn.decoding.close()
 
 
 def drive(

@@ -3,7 +3,7 @@
 A decoder only asks it for readings and commits rounds to it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from decoders.asks import Ask
@@ -15,6 +15,8 @@ from decoders.shapes import NodeId, Penalties, TokenId
 from decoders.trace import Fate, Round, Trial, Trials
 from decoders.tree import TokenTree
 from decoders.warp import Warping
+
+ALTERNATIVES = 5  # kept of each token
 
 
 class Request:
@@ -203,3 +205,16 @@ class Request:
         self.ledger.settle(entry, last=finished is not None)
         self.rounds.append(entry)
         return entry
+
+    def annotate(self, entry: Round, readings: Mapping[NodeId, Reading]) -> None:
+        """Add raw log-probabilities of the target and alternatives to the tokens that a round kept.
+
+        Args:
+            entry: the round
+            readings: the target's
+        """
+        for trial in entry.tried.kept:
+            if (reading := readings.get(trial.parent)) is not None:
+                trial.log_p, trial.round = reading.log_p(trial.token), entry.index
+                trial.alternatives = reading.alternatives(ALTERNATIVES)
+                self.kept[trial.node] = trial

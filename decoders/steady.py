@@ -21,7 +21,7 @@ def settled(
 ) -> Iterator[Round]:
     """Commit the rounds that passes in advance have made, if the temperature is 0.
 
-    It ends where the passes do, or have fed another text.
+    It ends where the passes end, or where they have fed another text.
 
     Args:
         request: the request, whose last ask was `steady`

@@ -15,13 +15,11 @@ from decoders.errors import ModelError
 from decoders.foreseen import Foreseen
 from decoders.randomness import SeededSource, one_by_one
 from decoders.reading import MOST, NUCLEUS, Reading, held
-from decoders.request import Request
+from decoders.request import ALTERNATIVES, Request
 from decoders.settings import Decoding
 from decoders.shapes import NodeId, TokenId
 from decoders.steady import settled
 from decoders.trace import Round
-
-ALTERNATIVES = 5
 
 
 @dataclass(eq=False)
@@ -235,13 +233,7 @@ class Turn:
         self.decoding.close()
 
     def _note(self, entry: Round) -> None:
-        """Queue a round; the tokens it kept get raw log-probabilities and alternatives."""
-        target = self.known["target"]
-        for trial in entry.tried.kept:
-            if (reading := target.get(trial.parent)) is not None:
-                trial.log_p, trial.round = reading.log_p(trial.token), entry.index
-                trial.alternatives = reading.alternatives(ALTERNATIVES)
-                self.request.kept[trial.node] = trial
+        self.request.annotate(entry, self.known["target"])
         for model, known in self.known.items():
             # A draft that heeds the target's states says something else now that it has them.
             kept = () if self.heeds and model != "target" else self.request.tips

@@ -48,6 +48,7 @@ class Drafting(NamedTuple):
         pause: how many more empty drafts will probably follow an empty one; None if nobody knows
         rounds_left: after a draft, in how many more rounds the draft model will probably draw a
             chain of the same length; None if it draws no chains, or nobody knows
+        steady: whether each draft is such a chain, of one length as far as the text has room
     """
 
     propose: Propose
@@ -56,6 +57,7 @@ class Drafting(NamedTuple):
     likeliest: int = 0
     pause: Callable[[], int] | None = None
     rounds_left: Callable[[], int] | None = None
+    steady: bool = False
 
 
 class Source(Checked, ABC):
@@ -101,7 +103,7 @@ class Rule(Checked, ABC):
         beyond: whether it needs q after the last draft token too, for the bonus token
         backwards: whether it tests the last draft token first
         stepwise: whether it is speculative sampling: it takes one number for each test and one for
-            the target's own token
+            the target's own token, and keeps at temperature 0 what the target finds likeliest
     """
 
     law: ClassVar[Law | None] = Law.TARGET
@@ -146,12 +148,12 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    propose, predict, learn, likeliest, pause, rounds_left = drafting
+    propose, predict, learn, likeliest, pause, rounds_left, steady = drafting
     # At temperature 0 the exact rules keep the same tokens.
     stepwise = (rule.stepwise or not request.warping.temperature) and not rule.beyond
     if not (stepwise and rule.law is Law.TARGET):
         rounds_left = None
-    steady = rounds_left is not None and rule.stepwise and not (learn or pause)
+    steady = steady and rounds_left is not None and rule.stepwise
     while not request.finished:
         draft = yield from propose(request)
         if pause and not draft.draws and rule.law is Law.TARGET:

@@ -97,6 +97,7 @@ class Chain(Source):
                 lambda r: chain(r, fixed, until, self.drafter),
                 predict,
                 rounds_left=None if until or self.uses_head else lambda: request.left,
+                steady=True,
             )
         auto = AutoLength(request)
         return Drafting(

@@ -36,10 +36,19 @@ def settled(monkeypatch):
 def both(pair, method, monkeypatch, prompts=PROMPTS, **options):
     """All of the results, and what they are when decoders write all rounds."""
     options = {"max_new_tokens": 40, "seed": 5, "temperature": 0, **options}
-    found = [told(generate(pair, p, method, **options)) for p in prompts]
+
+    def all_told():
+        """Of a prompt alone, or of a list of prompts as a batch."""
+        results = [generate(pair, p, method, **options) for p in prompts]
+        return [
+            [told(each) for each in found] if isinstance(found, list) else told(found)
+            for found in results
+        ]
+
+    ours = all_told()
     with monkeypatch.context() as patch:
         patch.setattr(turn, "settled", lambda *args: ())
-        return found, [told(generate(pair, p, method, **options)) for p in prompts]
+        return ours, all_told()
 
 
 @pytest.mark.parametrize("kind", [0, 1])
@@ -56,13 +65,48 @@ def test_the_decoder_would_have_written_the_same(pairs, kind, length, settled, m
     assert len(settled) > 10
 
 
-@pytest.mark.parametrize("length", range(1, 14))
-def test_a_text_may_be_stopped_in_any_of_them(pairs, length, settled, monkeypatch):
-    stop = {"stop": lambda request, tokens: len(tokens) >= length}
-    for method in (GREEDY, catalog["speculative"](draft_length=3)):
-        ours, theirs = both(pairs[0], method, monkeypatch, PROMPTS[:1], **stop)
+def test_a_text_may_be_stopped_in_any_of_them(pairs, settled, monkeypatch):
+    for length in range(1, 14):
+        stop = {"stop": lambda request, tokens, length=length: len(tokens) >= length}
+        for method in (GREEDY, catalog["speculative"](draft_length=3)):
+            settled.clear()
+            ours, theirs = both(pairs[0], method, monkeypatch, PROMPTS[:1], **stop)
+            assert ours == theirs
+            assert len(ours[0][0]) == length
+            assert settled or length < 6
+
+
+@pytest.mark.parametrize("method", [GREEDY, catalog["speculative"](draft_length=3)])
+def test_any_token_may_end_a_text(method, settled, monkeypatch):
+    """Alone, and in a batch whose other texts go on."""
+    pair = build_pair()
+    whole = generate(pair, PROMPTS[0], method, max_new_tokens=24, temperature=0).tokens
+    for end in dict.fromkeys(whole):
+        pair.target.generation_config.eos_token_id = end
+        for prompts in (PROMPTS[:1], [PROMPTS]):
+            ours, theirs = both(pair, method, monkeypatch, prompts, max_new_tokens=24)
+            assert ours == theirs
+    assert settled
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_logits_that_are_no_numbers_end_a_request_where_they_did(role, settled, monkeypatch):
+    """From the token on that makes them, which the passes in advance have fed."""
+    for name in ("greedy", "speculative"):
+        pair = build_pair()
+        options = {"max_new_tokens": 40, "temperature": 0, "ignore_eos": True}
+        whole = generate(pair, PROMPTS[0], name, **options).tokens  # the kernels are there now
+        seen = {*PROMPTS[0], *whole[:15]}
+        late = next(token for token in whole[15:] if token not in seen)
+        getattr(pair, role).get_input_embeddings().weight.data[late] = torch.nan
+        settled.clear()
+        ours, theirs = both(pair, name, monkeypatch, [PROMPTS[:1]], ignore_eos=True)
         assert ours == theirs
-        assert len(ours[0][0]) == length
+        assert settled
+        tokens = ours[0][0][0]
+        assert tokens == whole[: len(tokens)]
+        if role == "target" or name == "speculative":
+            assert len(tokens) <= whole.index(late) + 1
 
 
 def test_others_decide_for_themselves(pairs, settled):
@@ -83,8 +127,6 @@ def test_others_decide_for_themselves(pairs, settled):
 
 
 def test_requests_of_a_batch_are_settled_one_by_one(pairs, settled, monkeypatch):
-    options = {"max_new_tokens": 24, "seed": 5, "temperature": 0, "ignore_eos": True}
-    found = [told(r) for r in generate(pairs[0], PROMPTS, GREEDY, **options)]
-    assert len(settled) > 10
-    monkeypatch.setattr(turn, "settled", lambda *args: ())
-    assert found == [told(r) for r in generate(pairs[0], PROMPTS, GREEDY, **options)]
+    ours, theirs = both(pairs[0], GREEDY, monkeypatch, [PROMPTS], ignore_eos=True)
+    assert ours == theirs
+    assert len(settled) > 20

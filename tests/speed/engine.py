@@ -20,7 +20,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import decoders
-from decoders.turn import Turn
+from decoders.request import Request
 
 VOCABULARY = 4096
 BEAMS = 4
@@ -84,13 +84,13 @@ def outside_forward(pair: decoders.ModelPair, run: Callable[[], decoders.Result]
 def without_annotations(run: Callable[[], object]) -> Callable[[], object]:
     """The run without the trace's log-probabilities and alternatives; trials are still noted."""
 
-    def annotate(turn, entry):
+    def annotate(request, entry, readings):
         for trial in entry.trials:
             trial.log_p = 0.0
-            turn.request.kept[trial.node] = trial
+            request.kept[trial.node] = trial
 
     def stubbed():
-        with mock.patch.object(Turn, "annotate", annotate):
+        with mock.patch.object(Request, "annotate", annotate):
             run()
 
     return stubbed

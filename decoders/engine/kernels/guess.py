@@ -65,7 +65,7 @@ def draw(masses, number):
 def likeliest(row, count):
     """The ids of the largest numbers of a row, falling; of equals the lower id first."""
     size, lines = len(row), len(row) // COLUMNS
-    ids = np.zeros(min(count, size), np.int64)  # where nothing is a number, any
+    ids = np.zeros(min(count, size), np.int64)  # any will do for a row without numbers
     if len(ids) == 0:
         return ids
     found = 0
@@ -73,8 +73,8 @@ def likeliest(row, count):
         for i in range(size):
             found = insert(row, i, ids, found)
         return ids
-    # Of the columns of a row written in lines, only those with the largest maxima can have any of
-    # these numbers; many columns are compared at once.
+    # Think of the row as lines of COLUMNS numbers: the largest ones lie in the columns with the
+    # largest maxima, and the maxima of many columns are found at once.
     highest = row[:COLUMNS].copy()
     for line in range(1, lines):
         start = line * COLUMNS
@@ -95,7 +95,10 @@ def likeliest(row, count):
 
 @njit(error_model="numpy")
 def insert(row, i, ids, found):
-    """Put an id among the `found` ones of the largest numbers, if it belongs there."""
+    """Put an id among the `found` ones of the largest numbers, if it belongs there.
+
+    Returns how many there are now.
+    """
     x = row[i]
     if found == len(ids):
         last = ids[found - 1]

@@ -163,7 +163,8 @@ def changes_frequencies(module: torch.nn.Module) -> bool:
 def same(module: torch.nn.Module | None, other: torch.nn.Module | None) -> bool:
     """Whether two modules share their weights and have the same adapters switched on.
 
-    So must all modules in them. Adapters add modules, for which the other one has no counterpart.
+    The same must hold for all modules in them. Adapters add modules, for which the other one has no
+    counterpart.
     """
     if module is None or other is None:
         return module is other

@@ -1,9 +1,8 @@
 """Rounds that two models make before they are asked, in one call of the kernels (rounds).
 
 Whoever knows a decoder's rule and its next random numbers knows how it goes on. So the kernels
-draft and verify for as long as a call may take. The loop comes to the same tokens by itself and
-finds their passes there. If it comes to others, what was made is forgotten. So rounds made in
-advance change no token.
+draft and verify for as long as a call may take. Whoever comes to the same tokens finds their passes
+there. Of others, what was made is forgotten. So rounds made in advance change no token.
 """
 
 from collections.abc import Sequence
@@ -39,7 +38,7 @@ class Fed(NamedTuple):
     cache: CacheRows
 
     def unseen(self, tree: TokenTree, tip: NodeId) -> list[NodeId]:
-        """The nodes up to the tip that have no row; none if the rows are not the text before."""
+        """The nodes up to the tip that have no row; none if the rows are not those before."""
         nodes = tree.lineage(tip, len(self.cache))
         return nodes if nodes and self.cache.nodes[-1] == tree.parents[nodes[0]] else []
 

@@ -45,7 +45,7 @@ def measured(unmetered) -> list[Result]:
 
 def test_a_result_is_what_the_library_gives_alone(pair, unmetered, monkeypatch):
     """The lap's seconds were compared on the machine's clock: the call's own setup took 67 ms on a
-    busy machine, and CI failed. This clock goes on by a millisecond whenever it is read.
+    busy machine, and CI failed. This clock advances by a millisecond whenever it is read.
     """
     now = count()
     monkeypatch.setattr(job_module, "StopClock", lambda *_: StopClock(lambda: next(now) / 1000))

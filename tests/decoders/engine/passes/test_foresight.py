@@ -32,6 +32,10 @@ METHODS = {
     "hesitating": catalog["speculative"](draft_length=5, confidence=0.05),
 }
 OUTLOOKS = "outlook", "rounds_ahead"
+TOLD = (
+    "node", "token", "parent", "fate", "p", "q", "accept_probability", "u", "log_p", "alternatives",
+    "round",
+)  # fmt: skip
 COUNTS = (
     "target_calls", "draft_calls", "target_passes", "draft_passes", "bytes_read",
     "peak_cache_rows", "peak_cache_bytes",
@@ -68,24 +72,11 @@ def told(result):
     return (
         result.tokens,
         result.finished,
+        [[getattr(t, name) for name in TOLD] for r in result.rounds for t in r.trials],
         [
-            (
-                t.node,
-                t.token,
-                t.parent,
-                t.fate,
-                t.p,
-                t.q,
-                t.accept_probability,
-                t.u,
-                t.log_p,
-                t.alternatives,
-                t.round,
-            )  # fmt: skip
+            (r.tokens, r.keep, r.drafted, r.tested, r.accepted, r.target_calls, r.draft_calls)
             for r in result.rounds
-            for t in r.trials
         ],
-        [(r.target_calls, r.draft_calls) for r in result.rounds],
         [getattr(result.metrics, name) for name in COUNTS],
     )
 
@@ -247,7 +238,7 @@ def test_drafts_that_were_not_asked_for_are_the_drafts_time():
     """It was the target's when a draft hesitated before it came to them."""
     ledger = Ledger(clock=iter([0.0, 4.0, 5.0, 5.0]).__next__)
     ledger.start()
-    ledger.charge_pass("draft", [("draft", 1.0)] * 3)
+    ledger.charge_pass("draft", 1.0, [("draft", 1.0)] * 3)
     ledger.charge_pass("target")
     entry = Round(0, Trials.of([]))
     ledger.settle(entry)
