@@ -75,10 +75,9 @@ def foreseen(
     """
     found, warping = {}, turn.request.warping
     for model, made in further.items():
-        most = turn.held_of(model)
-        own = readings or Readings(
-            made.rows, most, {warping.temperature}, True, scan_for(made.rows)
-        )
+        most, own = turn.held_of(model), readings
+        if own is None:
+            own = Readings(made.rows, most, {warping.temperature}, True, scan_for(made.rows))
         listener = Ahead(turn, model, engines[model], made.weight_bytes / sharing)
         found[model] = Foreseen(turn.request.tree, made, own, most, listener)
     return found
