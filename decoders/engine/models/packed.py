@@ -201,9 +201,10 @@ class PackedModel(Loaded):
         """
         if isinstance(self.forward, Recorded):
             self.forward.follow()
-        usual = most_rows is None and kind is CacheRows and layout is None
-        if self._idle and usual:
-            return self._idle.pop()
+        usual = most_rows is None and layout is None
+        for place, idle in enumerate(self._idle):
+            if usual and idle.kind is kind:
+                return self._idle.pop(place)
         arenas = self.arenas(rows, most_rows, kind, layout)
         if isinstance(self.forward, Graphs) and usual and arenas.simple:
             arenas.each[0].set_aside()

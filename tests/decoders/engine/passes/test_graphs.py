@@ -151,6 +151,25 @@ def test_the_same_tokens(kernels, pairs, decoder, caplog):
     assert "CUDA graphs" in recorded.packed["target"].engine_name
 
 
+@pytest.mark.parametrize("padding", ["inputs", "kv", "both"])
+def test_padded_passes_are_replayed_too(kernels, pairs, padding, monkeypatch):
+    """They were not, so a comparison of padding on a GPU set graphs beside plain passes."""
+    plain, recorded = pairs
+    replayed, run = [], graphs.Graph.run
+    monkeypatch.setattr(
+        graphs.Graph, "run", lambda self, **inputs: replayed.append(1) or run(self, **inputs)
+    )
+    expected = tokens(plain, "lookup", seed=4)
+    for _ in range(2):  # the next run takes over the arena, but for runs with other rows
+        assert tokens(plain, "lookup", seed=4, padding=padding) == expected
+        assert not replayed
+        assert tokens(recorded, "lookup", seed=4, padding=padding) == expected
+        assert len(replayed) > 5
+        replayed.clear()
+        assert tokens(recorded, "lookup", seed=4) == expected
+        replayed.clear()
+
+
 def test_a_limit_on_memory_leaves_no_room_for_a_row_of_graphs(kernels):
     pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("graphs", "plain"))
     options = {"max_cache_bytes": 60 * pair.packed["target"].row_bytes}
