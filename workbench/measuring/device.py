@@ -123,17 +123,15 @@ class Device:
         pair, threads = self.ready(choice)
         # There is no patience where a visitor pays for each second that was reckoned with.
         patience = 0.0 if zero_gpu() else PATIENCE_SECONDS
-        for event in session.run(
-            pair,
-            study,
-            threads=threads,
-            cancel=stopped,
-            patience=patience,
-            engines=self.engines,
-        ):
-            if isinstance(event, Ended) and any(unsteady(r, None) for r in event.run.results):
-                self._threads = None  # something else is on the machine now
-            yield event
+        running = session.run(
+            pair, study, threads=threads, cancel=stopped, patience=patience, engines=self.engines
+        )
+        # In Python 3.12.0 to 3.12.3 a generator that is closed keeps its locals (gh-118272).
+        with closing(running) as events:
+            for event in events:
+                if isinstance(event, Ended) and any(unsteady(r, None) for r in event.run.results):
+                    self._threads = None  # something else is on the machine now
+                yield event
 
     def _answered(
         self, choice: PairChoice, function: Callable[..., Item], *arguments: Any

@@ -48,7 +48,7 @@ def run(
     cancel: threading.Event | Callable[[], bool] | None = None,
     patience: float = 0.0,
     engines: Engines = named,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Run the jobs of a study, and yield events of plain data; the last is an `Ended` with the run.
 
     A job that fails has its error in its result, and the others continue. Cancelling ends the study
@@ -96,7 +96,7 @@ class _Session:
         self.warm: set[tuple[Method, int]] = set()  # decoders, and the batch sizes they ran at
         self.done, self.steps = 0, len(self.jobs) * study.settings.timings
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         with light_heap():
             self.began = time.monotonic()
             self.run = replace(self.run, exact=self._law(exact))

@@ -56,6 +56,21 @@ def test_a_call_runs_in_the_one_thread_and_hands_back_what_it_gives_or_raises(de
     assert device.call(int, "7") == 7
 
 
+def test_a_study_that_is_left_ends_at_once(device, monkeypatch):
+    """In Python 3.12.0 to 3.12.3 a closed generator keeps its locals, and so did the cache."""
+    held, usual = [], session.run
+
+    def kept(*args, **options):
+        held.append(usual(*args, **options))  # as those versions do
+        return held[-1]
+
+    monkeypatch.setattr(session, "run", kept)
+    events = device.run(comparison("greedy"), CHOICE)
+    next(events)
+    events.close()
+    assert held[0].gi_frame is None
+
+
 class Steps:
     """An iterator that notes the threads of its life."""
 
