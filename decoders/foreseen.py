@@ -56,10 +56,14 @@ class Foreseen:
         return self._passes[0].tokens if self._passes else []
 
     def said(self, count: int) -> list[TokenId]:
-        """The likeliest token after each of the next `count` passes; none of rows without sense."""
+        """The likeliest token after each of the next passes; none if logits are not numbers.
+
+        Args:
+            count: the number of passes
+        """
         lasts = [made.rows.stop - 1 for made in islice(self._passes, count)]
         sound = all(self._readings.sound(slice(last, last + 1)) for last in lasts)
-        return [self._readings.best(last) for last in lasts] if sound else []
+        return [self._readings[last].best for last in lasts] if sound else []
 
     def readings(self, rows: slice) -> list[Reading]:
         """The readings of rows of a pass."""

@@ -86,12 +86,6 @@ class Readings(Sequence["Reading"]):
         values, ids = self._scan.likeliest(self.host[place : place + 1], count)
         return values[0].tolist(), ids[0].tolist()
 
-    def best(self, place: int) -> TokenId:
-        """The likeliest token of a row; of equals the lowest id."""
-        if self.host is not None and self.held == 1:
-            return self._tops[1][place][0]
-        return self[place].best
-
     def sound(self, part: slice) -> bool:
         """Whether the logits of these rows make distributions.
 

@@ -1,8 +1,8 @@
 """Rounds made in advance that leave nothing to decide (settled).
 
-At temperature 0 a draft is what the draft model finds likeliest, and it is kept as far as the
-target finds the same. So such rounds are written down without their decoder and without
-distributions, as it would have written them.
+At temperature 0 nothing is left to chance: the draft model drafts its likeliest tokens, and the
+target keeps them up to the first that is not its own likeliest. So such rounds are written down
+without their decoder and without distributions, as the decoder would have written them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

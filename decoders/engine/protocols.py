@@ -23,7 +23,7 @@ class Begun(NamedTuple):
 
     Attributes:
         tree: the request's tree
-        tip: the last token of the text, which the target has not read
+        tip: the last token of the text; the target has not read it yet
         length: how many tokens the draft model will draw, each after the one before
         foresee: tells how the request goes on, for a number of rounds at most
     """

@@ -48,7 +48,7 @@ class Drafting(NamedTuple):
         pause: how many more empty drafts will probably follow an empty one; None if nobody knows
         rounds_left: after a draft, in how many more rounds the draft model will probably draw a
             chain of the same length; None if it draws no chains, or nobody knows
-        steady: whether each draft is such a chain, of one length as far as the text has room
+        steady: whether all these chains are equally long, but for the last ones of the budget
     """
 
     propose: Propose
