@@ -29,8 +29,8 @@ class Ask:
             `hidden_states`: 0 is the embedding, the last comes after the final norm
         rounds_left: of the target's verification of a chain of the draft model, in how many rounds
             after this one that model will probably draw as many tokens
-        steady: whether all further rounds ask in the same way and are judged token by token, so
-            that passes in advance can settle them (`decoders.steady`)
+        steady: whether all further rounds ask in the same way, are judged token by token and leave
+            nothing to chance, so that passes in advance can settle them (`decoders.steady`)
     """
 
     model: str

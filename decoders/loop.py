@@ -145,9 +145,11 @@ class Loop(AbstractContextManager["Loop"]):
         turn.request.ledger.charge_pass("target", 0, shares(made))
         with failing(turn):
             turn.answer((), foreseen(turn, made, self.engines))
-        return turn.waiting is not ask or bool(turn.drawn)
+        return bool(turn.rounds or turn.drawn) or turn.waiting.model != ask.model
 
     def _forward(self, asking: Sequence[Turn], model: str) -> None:
+        for turn in asking:
+            turn.wake()
         engine = self.engines[model]
         heads = (
             [

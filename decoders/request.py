@@ -9,7 +9,7 @@ from typing import Any
 from decoders.asks import Ask
 from decoders.distribution import Distribution
 from decoders.ledger import Ledger
-from decoders.randomness import RandomSource
+from decoders.randomness import RandomSource, SeededSource
 from decoders.reading import Reading
 from decoders.shapes import NodeId, Penalties, TokenId
 from decoders.trace import Fate, Round, Trial, Trials
@@ -85,6 +85,11 @@ class Request:
         """How many tokens the answer may still grow by."""
         return self.budget - self.tree.new_length(self.answer)
 
+    @property
+    def certain(self) -> bool:
+        """Whether nothing is left to chance, and its random numbers are only part of a trace."""
+        return not self.warping.temperature and isinstance(self.source, SeededSource)
+
     def warp(self, reading: Reading) -> Distribution:
         return reading.warp(self.warping)
 
@@ -113,7 +118,7 @@ class Request:
             likeliest,
             features=features,
             rounds_left=rounds_left,
-            steady=steady,
+            steady=steady and self.certain,
         )
 
     def draw(
@@ -126,7 +131,7 @@ class Request:
         steady: bool = False,
     ) -> Ask:
         """Ask for a chain of at most `steps` tokens after a node, see `Ask`."""
-        return Ask(model, (node,), steps=steps, until=until, more=more, steady=steady)
+        return Ask(model, (node,), steps=steps, until=until, more=more, steady=steady and self.certain)
 
     def sample(
         self, after: NodeId, fate: Fate, probs: Distribution, p: Distribution

@@ -29,7 +29,7 @@ def settled(
         known: gets the target's readings of each round, by model and node
     """
     judged, drawn = foreseen.get("target"), foreseen.get("draft")
-    if not judged or request.warping.temperature or not isinstance(request.source, SeededSource):
+    if not judged:
         return
     tree = request.tree
     while not request.finished and judged.tokens[:1] == [tree.tokens[request.tip]]:
@@ -44,12 +44,11 @@ def settled(
         known["target"].update(zip(nodes, readings, strict=True))
         if draft and not (drawn and drawn.follow(nodes[-2], len(draft))):
             return
-        yield request.advance(*_walked(request, request.source, draft, nodes, readings))
+        yield request.advance(*_walked(request, draft, nodes, readings))
 
 
 def _walked(
     request: Request,
-    source: SeededSource,
     draft: Sequence[TokenId],
     nodes: Sequence[NodeId],
     readings: Sequence[Reading],
@@ -60,11 +59,12 @@ def _walked(
 
     Args:
         request: the request
-        source: its source
         draft: the tokens
         nodes: the tip and the nodes of the draft
         readings: the target's at `nodes`
     """
+    source = request.source
+    assert isinstance(source, SeededSource)  # a request is not `certain` with another
     for _ in draft:
         source.uniform()
     kept, u = list[Trial](), 0.0

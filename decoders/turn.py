@@ -2,8 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import torch
@@ -13,8 +12,9 @@ from decoders.distribution import Distribution
 from decoders.engine.answers import Outlook
 from decoders.errors import ModelError
 from decoders.foreseen import Foreseen
-from decoders.randomness import SeededSource, one_by_one
-from decoders.reading import MOST, NUCLEUS, Reading, held
+from decoders.outlook import likely
+from decoders.randomness import one_by_one
+from decoders.reading import Reading, held
 from decoders.request import ALTERNATIVES, Request
 from decoders.settings import Decoding
 from decoders.shapes import NodeId, TokenId
@@ -42,6 +42,7 @@ class Turn:
         rounds: rounds that are committed but not yet yielded
         heeds: whether its draft reads the target's hidden states
         unstarted: whether the target reads the prompt, before the decoder begins
+        rests: whether its decoder still rests at its last round; `waiting` is what it asks next
         error: why it failed, while the others continue
     """
 
@@ -60,6 +61,7 @@ class Turn:
     rounds: deque[Round] = field(default_factory=deque)
     heeds: bool = False
     unstarted: bool = False
+    rests: bool = False
     error: ModelError | None = None
 
     @property
@@ -106,7 +108,7 @@ class Turn:
         tokens = min(most, ask.steps - len(self.drawn) - 1 + ask.more)
         if ask.until:  # nobody knows how long it is: perhaps as long as the one before
             tokens = min(tokens, rounds[-1].drafted - len(self.drawn))
-        return self._outlook(tokens, tokens)
+        return likely(self.request, self.draw, tokens, tokens)
 
     @property
     def may_go_on(self) -> bool:
@@ -117,26 +119,8 @@ class Turn:
     def rounds_ahead(self, most: int) -> Outlook | None:
         """How it goes on if rounds, `most` at most, draft as many tokens as it now begins to."""
         rounds = min(most, self.before.rounds_left)
-        return self._outlook(self.request.left, rounds * (2 * self.waiting.steps + 1))
-
-    def _outlook(self, tokens: int, draws: int) -> Outlook | None:
-        warping = self.request.warping
-        if tokens < 1 or self.request.penalties or not warping.usual or warping.top_k > MOST:
-            return None
-        if (numbers := self._numbers(draws) if warping.temperature else [0.0] * draws) is None:
-            return None
-        few = warping.top_k or (NUCLEUS if warping.cuts else 0)
-        return Outlook(
-            tokens, warping.temperature, few, bool(warping.top_k), warping.top_p, warping.min_p,
-            numbers, tuple(self.request.end_tokens),
-        )  # fmt: skip
-
-    def _numbers(self, count: int) -> Sequence[float] | None:
-        """The next numbers of the open chain, and after them those of the source, if both tell."""
-        source, left = self.request.source, getattr(self.draw, "left", ())
-        if not isinstance(source, SeededSource):
-            return None
-        return [*islice(left, count), *source.peek(max(0, count - len(left)))]
+        numbers = rounds * (2 * self.waiting.steps + 1)
+        return likely(self.request, self.draw, self.request.left, numbers)
 
     def start(self, heeds: bool = False) -> None:
         """Run the decoder to its first ask.
@@ -173,6 +157,9 @@ class Turn:
             if self.unstarted:
                 self.unstarted = False
                 self._resume(None)
+            elif self.rests:
+                if not self._settle():
+                    self._resume(None)
             elif (answer := self._answer()) is not None:
                 self._resume(answer)
         finally:
@@ -217,9 +204,8 @@ class Turn:
             answer = None
             if isinstance(item, Round):
                 self._note(item)
-                if self.waiting.steady:
-                    for entry in settled(self.request, self.foreseen, self.known):
-                        self._note(entry)
+                if self.waiting.steady and self._settle():
+                    return
                 continue
             self.before, self.waiting, self.drawn = self.waiting, item, []
             if item.steps:
@@ -231,6 +217,30 @@ class Turn:
         self.drawn = []
         self.known.clear()  # a reading keeps the logits of its whole pass
         self.decoding.close()
+
+    def _settle(self) -> bool:
+        """Take the rounds that nothing is left to decide in; return whether the decoder can rest.
+
+        It can if such rounds may follow, which the next passes in advance begin with a draft.
+        """
+        for entry in settled(self.request, self.foreseen, self.known):
+            self._note(entry)
+        verify, draft = self.waiting, self.before
+        if self.rests:
+            verify, draft = draft, verify
+        begun = draft.model in self.foreseen and self.foreseen[draft.model].tokens
+        more = 0 < draft.steps < self.request.left and verify.rounds_left > 0
+        self.rests = more and not begun and not self.over
+        if self.rests:
+            after = replace(draft, nodes=(self.request.tip,))
+            self.before, self.waiting, self.drawn = verify, after, []
+        return self.rests
+
+    def wake(self) -> None:
+        """Let a decoder that rests come to its next ask."""
+        if self.rests:
+            self.rests = False
+            self._resume(None)
 
     def _note(self, entry: Round) -> None:
         self.request.annotate(entry, self.known["target"])
