@@ -63,7 +63,7 @@ class Foreseen:
         """
         lasts = [made.rows.stop - 1 for made in islice(self._passes, count)]
         sound = all(self._readings.sound(slice(last, last + 1)) for last in lasts)
-        return [self._readings[last].best for last in lasts] if sound else []
+        return [self._readings.best(last) for last in lasts] if sound else []
 
     def readings(self, rows: slice) -> list[Reading]:
         """The readings of rows of a pass."""

@@ -8,7 +8,7 @@ from decoders.engine.kernels.loading import scan_for
 from decoders.engine.protocols import Begun, Passes, Wants
 from decoders.foreseen import Foreseen
 from decoders.penalties import applied
-from decoders.reading import Readings
+from decoders.reading import Readings, sought
 from decoders.shapes import Logits
 from decoders.turn import Turn
 
@@ -43,7 +43,8 @@ def rounds_made(turn: Turn, engines: Mapping[str, Passes]) -> dict[str, Further]
     """Rounds that are made, by model, when a turn that is alone begins to draft; perhaps none."""
     if not turn.may_go_on:
         return {}
-    begun = Begun(turn.request.tree, turn.last, turn.waiting.steps, turn.rounds_ahead)
+    counts = sought(turn.held_of("target")), sought(turn.held_of("draft"))
+    begun = Begun(turn.request.tree, turn.last, turn.waiting.steps, turn.rounds_ahead, counts)
     made = engines["target"].rounds(engines["draft"], begun) or ()
     return dict(zip(("target", "draft"), made, strict=False))
 
@@ -77,7 +78,9 @@ def foreseen(
     for model, made in further.items():
         most, own = turn.held_of(model), readings
         if own is None:
-            own = Readings(made.rows, most, {warping.temperature}, True, scan_for(made.rows))
+            own = Readings(
+                made.rows, most, {warping.temperature}, True, scan_for(made.rows), made.found
+            )
         listener = Ahead(turn, model, engines[model], made.weight_bytes / sharing)
         found[model] = Foreseen(turn.request.tree, made, own, most, listener)
     return found

@@ -12,7 +12,7 @@ import torch
 
 from decoders.devices import device_of
 from decoders.distribution import Distribution, Whole
-from decoders.scan import PLAIN, Scan
+from decoders.scan import PLAIN, Found, Scan
 from decoders.shapes import Logits, TokenId
 from decoders.warp import Warping, small, top, warp
 
@@ -31,6 +31,11 @@ def held(warping: Warping) -> int:
     return NUCLEUS if (warping.top_p < 1 or warping.min_p) and not warping.top_n_sigma else 1
 
 
+def sought(held: int) -> int:
+    """The number of tokens to look for if `held` must be known: the last may have an equal."""
+    return held + 1 if held > 1 else 1
+
+
 class Readings(Sequence["Reading"]):
     """The readings of all rows of a pass.
 
@@ -41,6 +46,7 @@ class Readings(Sequence["Reading"]):
         every: whether all rows will be warped, as a draft's are; the rules look at few of the
             target's
         scan: looks through rows that are on the host
+        found: what was already read of these
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class Readings(Sequence["Reading"]):
         temperatures: Collection[float] = (),
         every: bool = False,
         scan: Scan = PLAIN,
+        found: Found | None = None,
     ):
         self.rows, (self._length, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
@@ -58,10 +65,14 @@ class Readings(Sequence["Reading"]):
         self.excesses: dict[float, Sequence[float]] = {}
         if device_of(rows.device).on_host:
             self.host, self._scan = rows.numpy(), scan
-            several = self.every and self.held > 1
-            found = scan.likeliest(self.host, min(self.held + 1, self.size) if several else 1)
-            self._tops = found[0].tolist(), found[1].tolist()
-            self._known = several or self.held == 1
+            count = min(sought(self.held), self.size) if self.every else 1
+            if found and found.ids.shape[1] >= count:
+                logits, ids = found.logits, found.ids
+                self.excesses = {t: sums.tolist() for t, sums in found.excesses.items()}
+            else:
+                logits, ids = scan.likeliest(self.host, count)
+            self._tops = logits.tolist(), ids.tolist()
+            self._known = self.every or self.held == 1
             self.highest = [values[0] for values in self._tops[0]]
             return
         # One more than those that are held: the last may have an equal.
@@ -85,6 +96,12 @@ class Readings(Sequence["Reading"]):
         count = min(self.held + 1, self.size)
         values, ids = self._scan.likeliest(self.host[place : place + 1], count)
         return values[0].tolist(), ids[0].tolist()
+
+    def best(self, place: int) -> TokenId:
+        """The likeliest token after one row; of equals the lowest id."""
+        if self.host is not None and len(self._tops[1][place]) == 1:
+            return self._tops[1][place][0]
+        return self[place].best
 
     def sound(self, part: slice) -> bool:
         """Whether the logits of these rows make distributions.

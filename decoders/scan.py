@@ -1,9 +1,25 @@
 """How rows of logits on the host are looked through (Scan): by numpy and torch, or compiled."""
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+
+MANY = 80  # tokens, of which torch finds the likeliest in less time than kernels
+
+
+class Found(NamedTuple):
+    """What is read of rows of logits (n, V).
+
+    Attributes:
+        logits, ids: see `Scan.likeliest`, (n, count)
+        excesses: see `Scan.excesses`, by temperature, (n,)
+    """
+
+    logits: np.ndarray
+    ids: np.ndarray
+    excesses: Mapping[float, np.ndarray]
 
 
 class Scan(Protocol):

@@ -229,10 +229,10 @@ class Turn:
         if self.rests:
             verify, draft = draft, verify
         begun = draft.model in self.foreseen and self.foreseen[draft.model].tokens
-        more = 0 < draft.steps < self.request.left and verify.rounds_left > 0
-        self.rests = more and not begun and not self.over
+        steps = min(draft.steps, self.request.left - 1)  # the last token of a text is not drafted
+        self.rests = steps > 0 and verify.rounds_left > 0 and not begun and not self.over
         if self.rests:
-            after = replace(draft, nodes=(self.request.tip,))
+            after = replace(draft, nodes=(self.request.tip,), steps=steps)
             self.before, self.waiting, self.drawn = verify, after, []
         return self.rests
 

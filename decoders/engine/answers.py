@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 
+from decoders.scan import Found
 from decoders.shapes import Logits, NodeId, TokenId
 
 
@@ -181,9 +182,11 @@ class Further:
         rows: the raw logits of all of them, (n, V)
         passes: the passes, in order
         weight_bytes: bytes of weights that each has read
+        found: what was already read of the rows
     """
 
     node: NodeId
     rows: Logits
     passes: Sequence[Made]
     weight_bytes: int
+    found: Found | None = None

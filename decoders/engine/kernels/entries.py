@@ -24,8 +24,9 @@ AHEAD = types.int64(
 )  # fmt: skip
 PROGRAM = types.Tuple((LINES, REALS, types.Array(types.float32, 1, "C"), LINES, LINES, types.int64))
 ROUNDS = types.int64(
-    PROGRAM, PROGRAM, INTEGERS, PASSES, PASSES, LINES, INTEGERS, INTEGERS, NUMBERS, NUMBERS,
-    types.int64, types.int64, types.int64,
+    PROGRAM, PROGRAM, INTEGERS, types.Tuple((PASSES, ROWS, LINES, NUMBERS)),
+    types.Tuple((PASSES, ROWS, LINES)), LINES, INTEGERS, INTEGERS, NUMBERS, NUMBERS, types.int64,
+    types.int64, types.int64,
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
 SERVE = types.void(types.int64, types.int64)

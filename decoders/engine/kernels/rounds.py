@@ -5,6 +5,7 @@ from numba import njit
 
 from decoders.engine.kernels.guess import draw, weigh
 from decoders.engine.kernels.program import carry_out
+from decoders.engine.kernels.scan import find, spread
 
 
 @njit(error_model="numpy")
@@ -20,8 +21,10 @@ def rounds(
             `carry_out`, and the first row of the request
         pending: the last tokens of the text, those that the draft model has not seen, (1 or 2,);
             the target has not seen the last one
-        judged: the target's logits, (rounds, 1 + length, V)
-        drawn: those of the draft model, (rounds, length, V)
+        judged: the target's logits, (rounds, 1 + length, V); for each of these rows the largest
+            ones and their ids, (rounds * (1 + length), n), see `find`; and the log of the sum of
+            exp(logit - largest)
+        drawn: the draft model's logits, (rounds, length, V), and the largest ones with their ids
         tokens: what the target was fed, the last token of the text and the draft after it,
             (rounds, 1 + length)
         kept: how many draft tokens of each round are kept, (rounds,); -1 of one whose draft alone
@@ -31,42 +34,49 @@ def rounds(
         numbers: the uniform numbers: of each round those of the draft, of the tests and of the
             target's token
         place: the place of the last token of the text
-        left: how many tokens the text can still grow by, more than `length`
+        left: how many tokens the text can still grow by; the last one of a text is not drafted
         team: that of `decoders.engine.kernels.parts.share`
 
     Returns:
-        the number of rounds that are judged; none is begun in which the draft is shorter
+        the number of rounds that are judged
 
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    length, used, late, one = drawn.shape[1], 0, np.int64(len(pending) - 1), np.int64(1)
-    p, q = np.empty(judged.shape[2]), np.empty(drawn.shape[1:])
+    verified, (drafted, tops, ids) = judged[0], drawn
+    length, used, late, one = drafted.shape[1], 0, np.int64(len(pending) - 1), np.int64(1)
+    p, q = np.empty(verified.shape[2]), np.empty(drafted.shape[1:])
     unseen = np.empty(2, np.int64)
     for i in range(len(pending)):
         unseen[i] = pending[i]
     for step in range(len(kept)):
+        reach = min(np.int64(length), left - 1)
         kept[step], tokens[step, 0] = -1, unseen[late]
-        after = np.int64(drawn[step].ctypes.data)
-        feed(draft, np.int64(unseen.ctypes.data), 1 + late, one, place - late, after, team)
-        for i in range(length):
-            weigh(drawn[step, i], warping, q[i])
+        rows = drafted[step]
+        if reach:
+            after = np.int64(rows.ctypes.data)
+            feed(draft, np.int64(unseen.ctypes.data), 1 + late, one, place - late, after, team)
+        for i in range(reach):
+            row = step * length + i
+            find(rows[i : i + 1], tops[row : row + 1], ids[row : row + 1])
+            weigh(rows[i], warping, q[i])
             token = draw(q[i], numbers[used + i])
             tokens[step, 1 + i] = token
             if token in ends:
                 return step
-            if i + 1 < length:
+            if i + 1 < reach:
                 fed = np.int64(tokens[step, 1 + i :].ctypes.data)
-                after = np.int64(drawn[step, 1 + i].ctypes.data)
+                after = np.int64(rows[1 + i].ctypes.data)
                 feed(draft, fed, one, one, place + 1 + i, after, team)
-        used += length
-        rows = judged[step]
+        used += reach
+        rows = verified[step, : 1 + reach]
         fed, after = np.int64(tokens[step].ctypes.data), np.int64(rows.ctypes.data)
-        feed(target, fed, 1 + length, 1 + length, place, after, team)
+        feed(target, fed, 1 + reach, 1 + reach, place, after, team)
+        note(rows, judged, step * (1 + length))
         count = 0
         while True:
             weigh(rows[count], warping, p)
-            if count == length:
+            if count == reach:
                 break
             token = tokens[step, 1 + count]
             used += 1
@@ -78,13 +88,22 @@ def rounds(
         kept[step], used = count, used + 1
         left -= count + 1
         place += count + 1
-        if left <= length or token in ends:
+        if left == 0 or token in ends:
             return step + 1
         # The draft model has not seen the last token of its draft.
-        late = np.int64(count == length)
-        unseen[0] = tokens[step, length]
+        late = np.int64(count == reach)
+        unseen[0] = tokens[step, reach]
         unseen[late] = token
     return len(kept)
+
+
+@njit(error_model="numpy")
+def note(rows, judged, row):
+    """Write what is read of a round's rows to those from `row` on, see `rounds`."""
+    _, tops, ids, sums = judged
+    end = row + len(rows)
+    find(rows, tops[row:end], ids[row:end])
+    spread(rows, tops[row:end, 0], 1.0, sums[row:end])
 
 
 @njit(error_model="numpy")

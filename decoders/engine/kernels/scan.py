@@ -9,10 +9,9 @@ from numba import njit
 
 from decoders.engine.kernels.guess import likeliest
 from decoders.engine.kernels.operators import SUMS, F, exponential
-from decoders.scan import PLAIN, Scan
+from decoders.scan import MANY, PLAIN, Scan
 
 LEAST = np.finfo(np.float32).tiny
-MANY = 80  # tokens, of which torch finds the likeliest in less time
 
 
 @njit(error_model="numpy")

@@ -17,10 +17,11 @@ from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.rows import CacheRows
 from decoders.engine.passes.foresight import BYTES
 from decoders.engine.protocols import Begun
-from decoders.shapes import NodeId, TokenId
+from decoders.scan import MANY, Found
+from decoders.shapes import Logits, NodeId, TokenId
 from decoders.tree import TokenTree
 
-ROUNDS = 8  # the most of a call
+ROUNDS = 12  # the most of a call
 UNBEGUN = -2  # in place of the tokens that are kept
 
 
@@ -43,9 +44,42 @@ class Fed(NamedTuple):
         return nodes if nodes and self.cache.nodes[-1] == tree.parents[nodes[0]] else []
 
 
+class Rows(NamedTuple):
+    """The logits of a model in some rounds, and what is read of them.
+
+    Attributes:
+        logits: (rounds, rows a round, V)
+        tops, ids: the largest of each row and their ids, (rows, n)
+        sums: the log of the sum of exp(logit - largest) of each row
+    """
+
+    logits: np.ndarray
+    tops: np.ndarray
+    ids: np.ndarray
+    sums: np.ndarray
+
+    @classmethod
+    def room(cls, rounds: int, each: int, size: int, sought: int) -> "Rows":
+        """Room for `each` rows in each round, of which the `sought` largest are looked for."""
+        rows, count = rounds * each, min(sought if sought <= MANY else 1, size)
+        return cls(
+            np.empty((rounds, each, size), np.float32),
+            np.empty((rows, count), np.float32),
+            np.empty((rows, count), np.int64),
+            np.empty(rows),
+        )
+
+    def tensor(self, rounds: int) -> Logits:
+        return torch.from_numpy(self.logits[:rounds].reshape(-1, self.logits.shape[2]))
+
+    def found(self, rounds: int, *temperatures: float) -> Found:
+        rows = rounds * self.logits.shape[1]
+        return Found(self.tops[:rows], self.ids[:rows], {t: self.sums[:rows] for t in temperatures})
+
+
 def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | None:
     """Make rounds, see `decoders.engine.protocols.Passes.rounds`."""
-    tree, tip, length, foresee = begun
+    tree, tip, length, foresee, _ = begun
     verifies, drafts = target.model.lowered(1 + length), draft.model.lowered(2)
     pending = draft.unseen(tree, tip)
     if verifies is None or drafts is None or verifies.size != drafts.size:
@@ -59,16 +93,16 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
     if outlook is None:
         return None
     most = len(outlook.numbers) // (1 + 2 * length)
-    judged = torch.empty(most, 1 + length, verifies.size)
-    asked = torch.empty(most, length, drafts.size)
+    judged = Rows.room(most, 1 + length, verifies.size, begun.sought[0])
+    drawn = Rows.room(most, length, drafts.size, begun.sought[1])
     tokens, kept = np.empty((most, 1 + length), np.int64), np.array([UNBEGUN] * most)
     unseen = [tree.tokens[node] for node in pending]
     made = verifies.rounds(
         drafts.program(draft.arena, draft.cache.base, 2),
         verifies.program(target.arena, target.cache.base, 1 + length),
         np.array(unseen),
-        judged.numpy(),
-        asked.numpy(),
+        tuple(judged),
+        drawn[:3],
         tokens,
         kept,
         np.array(outlook.ends, dtype=np.int64),
@@ -78,22 +112,28 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
         outlook.tokens,
     )
     counts = kept.tolist()
-    texts = tokens[: most - counts.count(UNBEGUN)].tolist()
+    texts, left = tokens[: most - counts.count(UNBEGUN)].tolist(), outlook.tokens
+    for text, count in zip(texts, counts, strict=False):
+        del text[left:]  # the last token of a text is not drafted
+        left -= count + 1
     if len(texts) > made:  # an end token in the draft
         end = next(i for i, token in enumerate(texts[-1][1:], 1) if token in outlook.ends)
-        texts[-1] = texts[-1][: end + 1]
-    judgements, draws = passes_of(texts, counts[:made], unseen[:-1], tree.depths[tip])
+        del texts[-1][end + 1 :]
+    judgements, draws = passes_of(texts, counts[:made], unseen[:-1], tree.depths[tip], length)
+    nodes = tree.parents[tip], tree.parents[pending[0]]
     weight_bytes = target.model.bytes_read(1 + length), draft.model.bytes_read(1)
     return (
-        Further(tree.parents[tip], judged[:made].flatten(0, 1), judgements, weight_bytes[0]),
-        Further(
-            tree.parents[pending[0]], asked[: len(texts)].flatten(0, 1), draws, weight_bytes[1]
-        ),
+        Further(nodes[0], judged.tensor(made), judgements, weight_bytes[0], judged.found(made, 1)),
+        Further(nodes[1], drawn.tensor(len(texts)), draws, weight_bytes[1], drawn.found(len(texts))),
     )
 
 
 def passes_of(
-    texts: Sequence[list[TokenId]], kept: Sequence[int], late: Sequence[TokenId], place: int
+    texts: Sequence[list[TokenId]],
+    kept: Sequence[int],
+    late: Sequence[TokenId],
+    place: int,
+    length: int,
 ) -> tuple[list[Made], list[Made]]:
     """The passes of the target and those of the draft model in some rounds.
 
@@ -102,15 +142,18 @@ def passes_of(
         kept: how many draft tokens of each are kept; none of the last one, if it was not judged
         late: the tokens before the first of these that the draft model had not seen
         place: the place in the text of the first of these
+        length: the most tokens of a draft
     """
-    length = len(texts[0]) - 1
     judged, drawn = list[Made](), list[Made]()
-    after = seen = fed = 0  # `fed` of all tokens that the draft model was fed
+    # How many tokens either model was fed.
+    after = seen = read = fed = 0
     for step, (text, count) in enumerate(zip_longest(texts, kept)):
         first, row = step * (1 + length), step * length
         if count is not None:
-            judged.append(Made(after, place, text, slice(first, first + 1 + length)))
-            after = first + 1 + count
+            judged.append(Made(after, place, text, slice(first, first + len(text))))
+            after, read = read + 1 + count, read + len(text)
+        if len(text) == 1:  # the last one of a text
+            break
         drawn.append(Made(seen, place - len(late), [*late, text[0]], slice(row, row + 1)))
         tip = fed = fed + len(late) + 1
         for i in range(1, len(text) - 1):
@@ -118,6 +161,7 @@ def passes_of(
             fed += 1
         if count is not None:
             # The draft model has not seen the last token of its draft.
-            late, seen = text[length:] if count == length else [], tip + min(count, length - 1)
+            reach = len(text) - 1
+            late, seen = text[reach:] if count == reach else [], tip + min(count, reach - 1)
             place += count + 1
     return judged, drawn
