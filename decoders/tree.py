@@ -91,6 +91,10 @@ class TokenTree:
         """
         self.commits += 1
         tips = set(tips)
+        if len(tips) == 1:
+            self.trunk += self.lineage(*tips, len(self.trunk))
+            self.tail, self._children = [], {}
+            return
         live: set[NodeId] = set()
         for node in tips:
             while node not in live and not self.in_trunk(node):
