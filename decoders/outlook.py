@@ -6,9 +6,9 @@ from itertools import islice
 from decoders.distribution import Distribution
 from decoders.engine.answers import Outlook
 from decoders.randomness import SeededSource
-from decoders.reading import MOST, NUCLEUS
 from decoders.request import Request
 from decoders.shapes import TokenId
+from decoders.warp import MOST, NUCLEUS
 
 
 def likely(

@@ -8,9 +8,10 @@ from decoders.engine.kernels.loading import scan_for
 from decoders.engine.protocols import Begun, Passes, Wants
 from decoders.foreseen import Foreseen
 from decoders.penalties import applied
-from decoders.reading import Readings, sought
+from decoders.reading import Readings
 from decoders.shapes import Logits
 from decoders.turn import Turn
+from decoders.warp import sought
 
 
 def read(rows: Logits, asking: Sequence[Turn], ahead: bool = False) -> Readings:

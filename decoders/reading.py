@@ -14,26 +14,9 @@ from decoders.devices import device_of
 from decoders.distribution import Distribution, Whole
 from decoders.scan import PLAIN, Found, Scan
 from decoders.shapes import Logits, TokenId
-from decoders.warp import Warping, small, top, warp
+from decoders.warp import Warping, small, sought, top, warp
 
-NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p or min-p limits them
-# A larger top-k takes whole distributions: more numbers are faster in a tensor than one by one.
-MOST = 256
 FEW = 8  # rows that are all read at once: what numpy and torch take for a call is more than they do
-
-
-def held(warping: Warping) -> int:
-    """The number of the likeliest tokens that a small distribution needs."""
-    if warping.temperature == 0:
-        return 1
-    if warping.top_k > 0:
-        return warping.top_k if warping.top_k <= MOST else 1
-    return NUCLEUS if (warping.top_p < 1 or warping.min_p) and not warping.top_n_sigma else 1
-
-
-def sought(held: int) -> int:
-    """The number of tokens to look for if `held` must be known: the last may have an equal."""
-    return held + 1 if held > 1 else 1
 
 
 class Readings(Sequence["Reading"]):
@@ -67,11 +50,11 @@ class Readings(Sequence["Reading"]):
             self.host, self._scan = rows.numpy(), scan
             count = min(sought(self.held), self.size) if self.every else 1
             if found and found.ids.shape[1] >= count:
-                logits, ids = found.logits, found.ids
+                tops, best = found.logits, found.ids
                 self.excesses = {t: sums.tolist() for t, sums in found.excesses.items()}
             else:
-                logits, ids = scan.likeliest(self.host, count)
-            self._tops = logits.tolist(), ids.tolist()
+                tops, best = scan.likeliest(self.host, count)
+            self._tops = tops.tolist(), best.tolist()
             self._known = self.every or self.held == 1
             self.highest = [values[0] for values in self._tops[0]]
             return
@@ -215,8 +198,8 @@ class Reading:
 
     def alternatives(self, count: int) -> tuple[tuple[TokenId, float], ...]:
         """The `count` likeliest tokens and their raw probabilities."""
-        ids, logits = self.likeliest(count)
-        return tuple((i, math.exp(x - self.log_sum)) for i, x in zip(ids, logits, strict=True))
+        (ids, logits), log_sum = self.likeliest(count), self.log_sum
+        return tuple([(i, math.exp(x - log_sum)) for i, x in zip(ids, logits, strict=True)])
 
     def likeliest(self, count: int | None = None) -> tuple[list[TokenId], list[float]]:
         """Ids and logits of the `count` likeliest tokens, or of all that were read.

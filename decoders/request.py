@@ -131,7 +131,8 @@ class Request:
         steady: bool = False,
     ) -> Ask:
         """Ask for a chain of at most `steps` tokens after a node, see `Ask`."""
-        return Ask(model, (node,), steps=steps, until=until, more=more, steady=steady and self.certain)
+        steady = steady and self.certain
+        return Ask(model, (node,), steps=steps, until=until, more=more, steady=steady)
 
     def sample(
         self, after: NodeId, fate: Fate, probs: Distribution, p: Distribution

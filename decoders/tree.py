@@ -92,7 +92,7 @@ class TokenTree:
         self.commits += 1
         tips = set(tips)
         if len(tips) == 1:
-            self.trunk += self.lineage(*tips, len(self.trunk))
+            self.trunk += self.lineage(tips.pop(), len(self.trunk))
             self.tail, self._children = [], {}
             return
         live: set[NodeId] = set()

@@ -14,12 +14,13 @@ from decoders.errors import ModelError
 from decoders.foreseen import Foreseen
 from decoders.outlook import likely
 from decoders.randomness import one_by_one
-from decoders.reading import Reading, held
+from decoders.reading import Reading
 from decoders.request import ALTERNATIVES, Request
 from decoders.settings import Decoding
 from decoders.shapes import NodeId, TokenId
 from decoders.steady import settled
 from decoders.trace import Round
+from decoders.warp import held
 
 
 @dataclass(eq=False)

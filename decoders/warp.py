@@ -15,6 +15,10 @@ from decoders.distribution import Small, point_mass
 from decoders.errors import InputError, allowed, flag
 from decoders.shapes import Logits, Probs
 
+NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p or min-p limits them
+# A larger top-k takes whole distributions: more numbers are faster in a tensor than one by one.
+MOST = 256
+
 
 @dataclass(frozen=True)
 class Warping:
@@ -74,6 +78,20 @@ class Warping:
     def cuts(self) -> bool:
         """Whether it may give a token probability 0 at temperatures above 0."""
         return bool(self.top_k or self.top_p < 1 or self.min_p or self.top_n_sigma)
+
+
+def held(warping: Warping) -> int:
+    """The number of the likeliest tokens that a small distribution needs."""
+    if warping.temperature == 0:
+        return 1
+    if warping.top_k > 0:
+        return warping.top_k if warping.top_k <= MOST else 1
+    return NUCLEUS if (warping.top_p < 1 or warping.min_p) and not warping.top_n_sigma else 1
+
+
+def sought(held: int) -> int:
+    """The number of tokens to look for if `held` must be known: the last may have an equal."""
+    return held + 1 if held > 1 else 1
 
 
 def warp(logits: Logits, warping: Warping) -> Probs:

@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from decoders.distribution import Small, Whole
-from decoders.reading import MOST, Readings, held
+from decoders.reading import Readings
 from decoders.testing import mutants, situations
-from decoders.warp import Warping, warp
+from decoders.warp import MOST, Warping, held, warp
 
 NEVER = float("-inf")
 ROWS = st.lists(

@@ -171,7 +171,7 @@ def same(module: torch.nn.Module | None, other: torch.nn.Module | None) -> bool:
     mine, theirs = vars(module), vars(other)
     return (
         mine["_parameters"] is theirs["_parameters"]
-        and all(mine.get(name) == theirs.get(name) for name in SWITCHES)
+        and [*map(mine.get, SWITCHES)] == [*map(theirs.get, SWITCHES)]
         and len(module._modules) == len(other._modules)
         and all(map(same, module._modules.values(), other._modules.values()))
     )

@@ -18,7 +18,7 @@ from decoders.engine.memory.rows import CacheRows
 from decoders.engine.passes.foresight import BYTES
 from decoders.engine.protocols import Begun
 from decoders.scan import MANY, Found
-from decoders.shapes import Logits, NodeId, TokenId
+from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
 ROUNDS = 12  # the most of a call
@@ -69,12 +69,21 @@ class Rows(NamedTuple):
             np.empty(rows),
         )
 
-    def tensor(self, rounds: int) -> Logits:
-        return torch.from_numpy(self.logits[:rounds].reshape(-1, self.logits.shape[2]))
+    def further(
+        self, node: NodeId, passes: Sequence[Made], rounds: int, weight_bytes: int, *sums: float
+    ) -> Further:
+        """The passes of the first rounds.
 
-    def found(self, rounds: int, *temperatures: float) -> Found:
-        rows = rounds * self.logits.shape[1]
-        return Found(self.tops[:rows], self.ids[:rows], {t: self.sums[:rows] for t in temperatures})
+        Args:
+            node, passes, weight_bytes: see `Further`
+            rounds: the number of rounds
+            sums: the temperatures that the sums are for
+        """
+        _, each, size = self.logits.shape
+        rows = rounds * each
+        logits = torch.from_numpy(self.logits[:rounds].reshape(rows, size))
+        found = Found(self.tops[:rows], self.ids[:rows], dict.fromkeys(sums, self.sums[:rows]))
+        return Further(node, logits, passes, weight_bytes, found)
 
 
 def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | None:
@@ -120,11 +129,10 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
         end = next(i for i, token in enumerate(texts[-1][1:], 1) if token in outlook.ends)
         del texts[-1][end + 1 :]
     judgements, draws = passes_of(texts, counts[:made], unseen[:-1], tree.depths[tip], length)
-    nodes = tree.parents[tip], tree.parents[pending[0]]
     weight_bytes = target.model.bytes_read(1 + length), draft.model.bytes_read(1)
     return (
-        Further(nodes[0], judged.tensor(made), judgements, weight_bytes[0], judged.found(made, 1)),
-        Further(nodes[1], drawn.tensor(len(texts)), draws, weight_bytes[1], drawn.found(len(texts))),
+        judged.further(tree.parents[tip], judgements, made, weight_bytes[0], 1.0),
+        drawn.further(tree.parents[pending[0]], draws, len(texts), weight_bytes[1]),
     )
 
 
