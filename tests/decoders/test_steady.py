@@ -5,7 +5,10 @@ import torch
 
 from decoders import ModelPair, catalog, generate, turn
 from decoders.engine.kernels.loading import kernels
+from decoders.loop import Loop
+from decoders.options import Sampling
 from tests.decoders.engine.passes.test_foresight import PROMPTS, build_pair, halved, told
+from tests.decoders.test_mixtures import Asked, tokens_of
 from tests.models import build
 
 pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels here")
@@ -130,3 +133,27 @@ def test_requests_of_a_batch_are_settled_one_by_one(pairs, settled, monkeypatch)
     ours, theirs = both(pairs[0], GREEDY, monkeypatch, [PROMPTS], ignore_eos=True)
     assert ours == theirs
     assert len(settled) > 20
+
+
+@pytest.mark.parametrize("steps", range(3))
+def test_another_request_may_join_a_decoder_that_rests(pairs, steps, settled):
+    """The kernels then make no rounds, and it goes on by the passes that both share."""
+    pair = pairs[0]
+    engines = {role: model.engine() for role, model in pair.packed.items()}
+    turns = [
+        Asked("speculative", prompt, 0, None, Sampling(40, temperature=0.0)).turn(pair)
+        for prompt in PROMPTS[:2]
+    ]
+    with Loop(engines) as loop:
+        loop.add(turns[0])
+        while not turns[0].rests:
+            loop.step()
+        for _ in range(steps):
+            loop.step()
+        loop.add(turns[1])
+        while loop.turns:
+            loop.step()
+    for each, prompt in zip(turns, PROMPTS, strict=False):
+        alone = generate(pair, prompt, "speculative", max_new_tokens=40, temperature=0)
+        assert tokens_of(each) == alone.tokens
+    assert settled

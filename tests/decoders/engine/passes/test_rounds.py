@@ -113,7 +113,7 @@ def test_guesses_at_another_temperature_change_nothing(pair, warping, made, monk
 
 @pytest.mark.parametrize("length", [1, 3])
 def test_guesses_are_nearly_always_right(pair, length, monkeypatch):
-    """A wrong one costs up to eight passes of the target."""
+    """A wrong one costs up to twelve passes of the target."""
     made, right = watched(monkeypatch)
     for warping in WARPINGS:
         for prompt in PROMPTS:
@@ -163,7 +163,7 @@ def test_the_time_of_a_call_is_in_its_rounds(pair):
 
 
 def test_time_is_shared_by_what_passes_read():
-    """Else a race would show the tokens of eight rounds at once."""
+    """Else a race would show the tokens of many rounds at once."""
     ledger, rounds = Ledger(clock=iter([0.0, 6.0, 6.0, 6.0]).__next__), []
     ledger.start()
     ledger.charge_pass("target", 2.0, [("target", 2.0), ("draft", 1.0), ("draft", 1.0)])
@@ -248,6 +248,48 @@ def test_no_more_rounds_are_made_than_a_text_has(pair, made):
         assert len(result.tokens) == budget
         assert sum(made) < len(result.rounds)  # the first is not made in advance
         made.clear()
+
+
+@pytest.mark.parametrize("warping", WARPINGS)
+def test_the_last_rounds_are_made_in_advance_too(pair, warping, made, monkeypatch):
+    """A text ended with a round of its own, since its last drafts are shorter."""
+    asked, run = [], PackedPasses.run
+
+    def noted(self, *args):
+        asked.append(self.model)
+        return run(self, *args)
+
+    monkeypatch.setattr(PackedPasses, "run", noted)
+    for budget in range(2, 9):
+        asked.clear()
+        result = decoded(pair, PROMPTS[0], max_new_tokens=budget, **warping)
+        begins = len(result.rounds[0].tokens)
+        # With one token left, no draft begins.
+        assert asked.count(pair.packed["target"]) == (2 if budget == begins + 1 else 1)
+    assert made
+
+
+@pytest.mark.parametrize("warping", WARPINGS)
+def test_rows_are_read_as_they_are_elsewhere(pair, warping, monkeypatch):
+    checked, rounds, scan = [], PackedPasses.rounds, kernels().scan
+
+    def compared(self, *args):
+        for further in rounds(self, *args) or ():
+            logits, ids, excesses = further.found
+            for made in further.passes:
+                rows = further.rows[made.rows].numpy()
+                expected = scan.likeliest(rows, ids.shape[1])
+                assert (logits[made.rows] == expected[0]).all()
+                assert (ids[made.rows] == expected[1]).all()
+                for temperature, sums in excesses.items():
+                    again = scan.excesses(rows, expected[0][:, 0].astype(float), temperature)
+                    assert sums[made.rows] == pytest.approx(again, rel=0, abs=1e-6)
+                checked.append(made)
+        return None
+
+    monkeypatch.setattr(PackedPasses, "rounds", compared)
+    decoded(pair, PROMPTS[0], **warping)
+    assert len(checked) > 10
 
 
 @pytest.mark.skipif("EVERYWHERE" not in os.environ, reason="it compiles anew; EVERYWHERE=1")
