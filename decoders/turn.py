@@ -222,16 +222,17 @@ class Turn:
     def _settle(self) -> bool:
         """Take the rounds that nothing is left to decide in; return whether the decoder can rest.
 
-        It can if such rounds may follow, which the next passes in advance begin with a draft.
+        It can if rounds were made for it, which it has come to the end of, and others may follow.
         """
         for entry in settled(self.request, self.foreseen, self.known):
             self._note(entry)
         verify, draft = self.waiting, self.before
         if self.rests:
             verify, draft = draft, verify
-        begun = draft.model in self.foreseen and self.foreseen[draft.model].tokens
+        drawn = self.foreseen.get(draft.model)
+        used = drawn is not None and not drawn.tokens
         steps = min(draft.steps, self.request.left - 1)  # the last token of a text is not drafted
-        self.rests = steps > 0 and verify.rounds_left > 0 and not begun and not self.over
+        self.rests = used and steps > 0 and verify.rounds_left > 0 and not self.over
         if self.rests:
             after = replace(draft, nodes=(self.request.tip,), steps=steps)
             self.before, self.waiting, self.drawn = verify, after, []

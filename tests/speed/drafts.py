@@ -1,20 +1,21 @@
 """What rules and draft sources cost beside the models, and which copies fastest.
 
     python -m tests.speed.drafts [--pair FOLDER] [--tokens 64] [--prompts 4] [--rounds 5]
-                                 [--only bookkeeping copying]
+                                 [--only bookkeeping copying] [--texts openings]
 
 One thread; runs are interleaved. *Bookkeeping* is the processor time outside of the models' passes:
 drafting, reading, rules, trees, traces. It is set beside that of chains of the draft model judged
 token by token (aim: at most 1.5 times as much), at temperature 1 with top-k 20 and top-p 0.9: for
 each draft token that the rule tested, and for each one drafted. Most of a round does not depend on
 its draft. So where fewer tokens are tested a round than by chains of one token, the rounds are set
-beside each other. *Copying* compares the
+beside each other, and plain sampling says what a round without a draft costs. *Copying* compares the
 tokens per processor second of suffix decoding and token recycling with look-up's (aim: 1.3) on
 prompts that repeat themselves. Prints Markdown; bookkeeping is the least of the rounds, a ratio of
 speeds their median with the least and the most.
 """
 
 import argparse
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from tests.speed.claims import WARPINGS
 from tests.speed.engine import Seconds, times_as_fast
 from tests.speed.lookup import prompts
 
-BASE, SHORTEST = "tokenwise, model", "tokenwise, model, 1 token"
+BASE, SHORTEST, PLAIN = "tokenwise, model", "tokenwise, model, 1 token", "plain sampling"
 COMBINATIONS = {
     BASE: {},
     SHORTEST: {"draft_length": 1},
@@ -103,13 +104,15 @@ def runs_of(
 
 def bookkeeping(pair: decoders.ModelPair, texts: Sequence[str], tokens: int, rounds: int) -> None:
     methods = {name: decoders.catalog["speculative"](**s) for name, s in COMBINATIONS.items()}
+    methods[PLAIN] = decoders.catalog["greedy"]()
     options = {**list(WARPINGS.values())[1], "max_new_tokens": tokens}
     costs = {}
     for name, measured in in_turn(runs_of(pair, methods, texts, options), rounds).items():
         entries = [entry for result in measured[0][2] for entry in result.rounds]
         us = 1e6 * min(outside for outside, _, _ in measured)
         tested, drafted = (sum(getattr(e, kind) for e in entries) for kind in ("tested", "drafted"))
-        costs[name] = us / tested, us / drafted, us / len(entries), tested / len(entries)
+        each = (us / count if count else math.nan for count in (tested, drafted, len(entries)))
+        costs[name] = *each, tested / len(entries)
     print(
         "| rule, draft | us a tested token | times | us a drafted token | times | tested a round | "
         "us a round | times that of one token |\n|---|--:|--:|--:|--:|--:|--:|--:|"
@@ -147,8 +150,10 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--prompts", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
-    tables = {"bookkeeping": (bookkeeping, "openings"), "copying": (copying, "refrains")}
+    tables = {"bookkeeping": bookkeeping, "copying": copying}
     parser.add_argument("--only", nargs="+", choices=tables, default=list(tables))
+    texts = prompts()
+    parser.add_argument("--texts", choices=texts, default="openings", help="of bookkeeping")
     args = parser.parse_args()
     torch.set_num_threads(1)
     pair = decoders.load_pair(args.pair) if args.pair else decoders.load_pair()
@@ -157,8 +162,8 @@ def main() -> None:
         f"{os.getloadavg()[0]:.1f}\n"
     )
     for name in args.only:
-        measure, kind = tables[name]
-        measure(pair, prompts()[kind][: args.prompts], args.tokens, args.rounds)
+        kind = args.texts if name == "bookkeeping" else "refrains"
+        tables[name](pair, texts[kind][: args.prompts], args.tokens, args.rounds)
 
 
 if __name__ == "__main__":
