@@ -1,6 +1,6 @@
 """How a request will probably go on (likely): what a pass in advance is told of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 from decoders.distribution import Distribution
@@ -12,14 +12,18 @@ from decoders.warp import MOST, NUCLEUS
 
 
 def likely(
-    request: Request, draw: Callable[[Distribution], TokenId], tokens: int, numbers: int
+    request: Request,
+    draw: Callable[[Distribution], TokenId],
+    tokens: int,
+    numbers: int,
+    sought: Mapping[str, int],
 ) -> Outlook | None:
     """The outlook of a request; None if nobody can tell it.
 
     Args:
         request: the request
         draw: draws the next token of its open chain
-        tokens: see `Outlook`
+        tokens, sought: see `Outlook`
         numbers: how many numbers it will need
     """
     warping = request.warping
@@ -32,7 +36,7 @@ def likely(
     few = warping.top_k or (NUCLEUS if warping.cuts else 0)
     return Outlook(
         tokens, warping.temperature, few, bool(warping.top_k), warping.top_p, warping.min_p, known,
-        tuple(request.end_tokens),
+        tuple(request.end_tokens), sought,
     )  # fmt: skip
 
 

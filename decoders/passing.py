@@ -9,22 +9,26 @@ from decoders.engine.protocols import Begun, Passes, Wants
 from decoders.foreseen import Foreseen
 from decoders.penalties import applied
 from decoders.reading import Readings
+from decoders.scan import Found
 from decoders.shapes import Logits
 from decoders.turn import Turn
-from decoders.warp import sought
 
 
-def read(rows: Logits, asking: Sequence[Turn], ahead: bool = False) -> Readings:
+def read(
+    rows: Logits, asking: Sequence[Turn], ahead: bool = False, found: Found | None = None
+) -> Readings:
     """The readings of a pass.
 
     Args:
         rows: the logits of the pass, (nodes, V)
         asking: the turns of the pass, which all wait for one model
         ahead: whether most rows are of passes in advance; they will probably all be looked at
+        found: what was already read of them
     """
     every = ahead or all(turn.waiting.model != "target" for turn in asking)
     temperatures = {turn.request.warping.temperature for turn in asking}
-    return Readings(rows, max(t.held for t in asking), temperatures, every, scan_for(rows))
+    held = max(t.held for t in asking)
+    return Readings(rows, held, temperatures, every, scan_for(rows), found)
 
 
 def penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -> Logits:
@@ -44,8 +48,7 @@ def rounds_made(turn: Turn, engines: Mapping[str, Passes]) -> dict[str, Further]
     """Rounds that are made, by model, when a turn that is alone begins to draft; perhaps none."""
     if not turn.may_go_on:
         return {}
-    counts = sought(turn.held_of("target")), sought(turn.held_of("draft"))
-    begun = Begun(turn.request.tree, turn.last, turn.waiting.steps, turn.rounds_ahead, counts)
+    begun = Begun(turn.request.tree, turn.last, turn.waiting.steps, turn.rounds_ahead)
     made = engines["target"].rounds(engines["draft"], begun) or ()
     return dict(zip(("target", "draft"), made, strict=False))
 

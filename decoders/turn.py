@@ -20,7 +20,7 @@ from decoders.settings import Decoding
 from decoders.shapes import NodeId, TokenId
 from decoders.steady import settled
 from decoders.trace import Round
-from decoders.warp import held
+from decoders.warp import held, sought
 
 
 @dataclass(eq=False)
@@ -109,7 +109,7 @@ class Turn:
         tokens = min(most, ask.steps - len(self.drawn) - 1 + ask.more)
         if ask.until:  # nobody knows how long it is: perhaps as long as the one before
             tokens = min(tokens, rounds[-1].drafted - len(self.drawn))
-        return likely(self.request, self.draw, tokens, tokens)
+        return likely(self.request, self.draw, tokens, tokens, self._sought())
 
     @property
     def may_go_on(self) -> bool:
@@ -121,7 +121,10 @@ class Turn:
         """How it goes on if rounds, `most` at most, draft as many tokens as it now begins to."""
         rounds = min(most, self.before.rounds_left)
         numbers = rounds * (2 * self.waiting.steps + 1)
-        return likely(self.request, self.draw, self.request.left, numbers)
+        return likely(self.request, self.draw, self.request.left, numbers, self._sought())
+
+    def _sought(self) -> dict[str, int]:
+        return {model: sought(self.held_of(model)) for model in self.models}
 
     def start(self, heeds: bool = False) -> None:
         """Run the decoder to its first ask.

@@ -1,6 +1,6 @@
 """What passes give (Output, Answer, Further), and what they may be told of others (Outlook)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -93,6 +93,7 @@ class Answer:
         features: hidden states of every node that was fed, parts of a prompt included; None unless
             layers were requested
         further: passes that were made in advance, whose rows are among `rows`
+        found: what was already read of all rows
     """
 
     rows: Logits
@@ -103,6 +104,7 @@ class Answer:
     passes: int = 1
     features: Features | None = None
     further: "Further | None" = None
+    found: Found | None = None
 
     @property
     def logits(self) -> Logits | None:
@@ -138,6 +140,7 @@ class Outlook:
         numbers: the uniform numbers that will draw, and of rounds test, in their order; at
             temperature 0 any
         ends: tokens that end the text
+        sought: by model, how many of the likeliest tokens are looked for in each of its rows
     """
 
     tokens: int
@@ -148,6 +151,7 @@ class Outlook:
     min_p: float
     numbers: Sequence[float]
     ends: Sequence[int]
+    sought: Mapping[str, int]
 
     @property
     def warping(self) -> tuple[float, ...]:

@@ -26,15 +26,12 @@ class Begun(NamedTuple):
         tip: the last token of the text; the target has not read it yet
         length: how many tokens the draft model will draw, each after the one before
         foresee: tells how the request goes on, for a number of rounds at most
-        sought: how many of the likeliest tokens are looked for in each row of the target and of the
-            draft model
     """
 
     tree: TokenTree
     tip: NodeId
     length: int
     foresee: Foresee
-    sought: tuple[int, int]
 
 
 class Passes(Protocol):

@@ -8,8 +8,8 @@ drafting, reading, rules, trees, traces. It is set beside that of chains of the 
 token by token (aim: at most 1.5 times as much), at temperature 1 with top-k 20 and top-p 0.9: for
 each draft token that the rule tested, and for each one drafted. Most of a round does not depend on
 its draft. So where fewer tokens are tested a round than by chains of one token, the rounds are set
-beside each other, and plain sampling says what a round without a draft costs. *Copying* compares the
-tokens per processor second of suffix decoding and token recycling with look-up's (aim: 1.3) on
+beside each other, and plain sampling says what a round without a draft costs. *Copying* compares
+the tokens per processor second of suffix decoding and token recycling with look-up's (aim: 1.3) on
 prompts that repeat themselves. Prints Markdown; bookkeeping is the least of the rounds, a ratio of
 speeds their median with the least and the most.
 """

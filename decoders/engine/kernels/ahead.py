@@ -5,6 +5,7 @@ from numba import carray, njit
 
 from decoders.engine.kernels.guess import draw, weigh
 from decoders.engine.kernels.program import carry_out
+from decoders.engine.kernels.scan import note
 from decoders.engine.kernels.tiles import pointer, pointer_to_integers
 
 
@@ -25,8 +26,8 @@ def first(packing, requests, positions, rows, segments):
 
 @njit
 def ahead(
-    lines, reals, work, before, logits, tokens, positions, caches, packs, warpings, numbers,
-    ends, team,
+    lines, reals, work, before, logits, found, tokens, positions, caches, packs, warpings,
+    numbers, ends, team,
 ):  # fmt: skip
     """Passes of one token a request, each guessed from the logits of the pass before.
 
@@ -35,6 +36,7 @@ def ahead(
         before: address of the logits of the pass that is over, which each request's last token
             wants, (requests, V)
         logits: of all passes, that one included, (1 + passes, requests, V)
+        found: what is read of these rows, see `note`
         tokens: the tokens guessed, (passes, requests)
         positions: address of the positions of the pass that is over
         packs: one line, that of the pass that is over, without masks
@@ -57,6 +59,7 @@ def ahead(
     for r in range(requests):
         for i in range(logits.shape[2]):  # numba compiles an assignment of rows for a second
             logits[0, r, i] = rows[r, i]
+    note(logits[0], found, 0)
     for step in range(steps):
         ended = 0
         for r in range(requests):
@@ -72,6 +75,7 @@ def ahead(
             lines, reals, work, answers, np.int64(tokens[step].ctypes.data), line,
             np.int64(wanted.ctypes.data), requests, requests, caches, pack, team,
         )  # fmt: skip
+        note(logits[step + 1], found, (step + 1) * requests)
         for r in range(requests):
             packing[r] += 1
             packing[requests + r] += 1

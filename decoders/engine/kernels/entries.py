@@ -14,13 +14,14 @@ LINES = types.Array(types.int64, 2, "C", readonly=False)
 REALS = types.Array(types.float64, 2, "C")
 INTEGERS, NUMBERS = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
 ROWS, PASSES = types.Array(types.float32, 2, "C"), types.Array(types.float32, 3, "C")
+FOUND = types.Tuple((ROWS, LINES, NUMBERS))
 RUN = types.void(
     LINES, REALS, types.int64, INTEGERS, types.int64, types.int64, types.int64, types.int64,
     types.int64, LINES, LINES, types.int64,
 )  # fmt: skip
 AHEAD = types.int64(
-    LINES, REALS, types.int64, types.int64, PASSES, LINES, types.int64, LINES, LINES, REALS, REALS,
-    INTEGERS, types.int64,
+    LINES, REALS, types.int64, types.int64, PASSES, FOUND, LINES, types.int64, LINES, LINES, REALS,
+    REALS, INTEGERS, types.int64,
 )  # fmt: skip
 PROGRAM = types.Tuple((LINES, REALS, types.Array(types.float32, 1, "C"), LINES, LINES, types.int64))
 ROUNDS = types.int64(
@@ -67,13 +68,13 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
 
     @njit(AHEAD, nogil=True, **options)
     def ahead(
-        lines, reals, work, before, logits, tokens, positions, caches, packs, warpings, numbers,
-        ends, team,
+        lines, reals, work, before, logits, found, tokens, positions, caches, packs, warpings,
+        numbers, ends, team,
     ):  # fmt: skip
         if stamp:
             return passes_ahead(
-                lines, reals, work, before, logits, tokens, positions, caches, packs, warpings,
-                numbers, ends, team,
+                lines, reals, work, before, logits, found, tokens, positions, caches, packs,
+                warpings, numbers, ends, team,
             )  # fmt: skip
         return 0
 

@@ -5,7 +5,7 @@ from numba import njit
 
 from decoders.engine.kernels.guess import draw, weigh
 from decoders.engine.kernels.program import carry_out
-from decoders.engine.kernels.scan import find, spread
+from decoders.engine.kernels.scan import find, note
 
 
 @njit(error_model="numpy")
@@ -43,7 +43,7 @@ def rounds(
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    verified, (drafted, tops, ids) = judged[0], drawn
+    verified, seen, (drafted, tops, ids) = judged[0], judged[1:], drawn
     length, used, late, one = drafted.shape[1], 0, np.int64(len(pending) - 1), np.int64(1)
     p, q = np.empty(verified.shape[2]), np.empty(drafted.shape[1:])
     unseen = np.empty(2, np.int64)
@@ -72,7 +72,7 @@ def rounds(
         rows = verified[step, : 1 + reach]
         fed, after = np.int64(tokens[step].ctypes.data), np.int64(rows.ctypes.data)
         feed(target, fed, 1 + reach, 1 + reach, place, after, team)
-        note(rows, judged, step * (1 + length))
+        note(rows, seen, step * (1 + length))
         count = 0
         while True:
             weigh(rows[count], warping, p)
@@ -95,15 +95,6 @@ def rounds(
         unseen[0] = tokens[step, reach]
         unseen[late] = token
     return len(kept)
-
-
-@njit(error_model="numpy")
-def note(rows, judged, row):
-    """Write what is read of a round's rows to those from `row` on, see `rounds`."""
-    _, tops, ids, sums = judged
-    end = row + len(rows)
-    find(rows, tops[row:end], ids[row:end])
-    spread(rows, tops[row:end, 0], 1.0, sums[row:end])
 
 
 @njit(error_model="numpy")

@@ -41,6 +41,21 @@ def spread(rows: Any, highest: Any, temperature: Any, out: Any) -> None:
         out[r] = math.log(total)
 
 
+@njit(error_model="numpy")
+def note(rows: Any, found: Any, begin: int) -> None:
+    """Write what is read of rows (n, V), to the rows of `found` from one on.
+
+    Args:
+        rows: the rows
+        found: values, ids, see `find`; and at temperature 1, `out` of `spread`
+        begin: where they go
+    """
+    values, ids, out = found
+    end = begin + len(rows)
+    find(rows, values[begin:end], ids[begin:end])
+    spread(rows, values[begin:end, 0], 1.0, out[begin:end])
+
+
 class CompiledScan(Scan):
     """By compiled kernels, for float32 numbers that lie one after another.
 

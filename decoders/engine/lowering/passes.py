@@ -113,7 +113,8 @@ class Lowered:
         warpings: np.ndarray,
         numbers: np.ndarray,
         ends: np.ndarray,
-    ) -> tuple[torch.Tensor, np.ndarray]:
+        room: tuple[np.ndarray, ...],
+    ) -> np.ndarray:
         """Make further passes, in each of which every request feeds a guessed token.
 
         Args:
@@ -121,20 +122,21 @@ class Lowered:
             position_ids: those of the pass before
             packing: that of the pass before, without masks
             warpings, numbers, ends: see `decoders.engine.kernels.ahead`
+            room: takes the logits of all passes, that one included, and what is read of them, see
+                `decoders.engine.passes.room`
 
         Returns:
-            the logits of all passes, that one included, (passes * requests, V), and the tokens of
-            those after it, (passes, requests); there may be fewer passes than numbers
+            the tokens of the passes after it, (passes, requests); there may be fewer than numbers
         """
         steps, requests = numbers.shape
-        every = torch.empty(1 + steps, *logits.shape)
-        tokens, work = np.empty((steps, requests), np.int64), torch.empty(self._width * requests)
+        tokens = np.empty((steps, requests), np.int64)
+        work = np.empty(self._width * requests, np.float32)
         made = self._ahead(
-            self._lines, self._reals, work.data_ptr(), logits.data_ptr(), every.numpy(), tokens,
-            position_ids.data_ptr(), self._addresses(packing, (packing,)), lines_of((packing,)),
-            warpings, numbers, ends,
+            self._lines, self._reals, work.ctypes.data, logits.data_ptr(), room[0], room[1:],
+            tokens, position_ids.data_ptr(), self._addresses(packing, (packing,)),
+            lines_of((packing,)), warpings, numbers, ends,
         )  # fmt: skip
-        return every.flatten(0, 1)[: (1 + made) * requests], tokens[:made]
+        return tokens[:made]
 
     def program(self, arena: Cached, base: int, tokens: int) -> tuple[Any, ...]:
         """What the kernels' rounds need of a model whose rows are of one arena.

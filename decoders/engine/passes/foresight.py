@@ -15,7 +15,9 @@ import torch
 from decoders.engine.answers import Further, Made
 from decoders.engine.attention.interface import Packing
 from decoders.engine.memory.feeds import Feed, PackedInputs
+from decoders.engine.passes.room import Room
 from decoders.engine.protocols import Foresee
+from decoders.scan import Found
 from decoders.shapes import Logits, TokenId
 
 # The most passes of a call, and the most bytes of float32 weights that they read (as float16, which
@@ -41,7 +43,7 @@ def ahead(
     inputs: PackedInputs,
     logits: Logits,
     foresee: Sequence[Foresee | None],
-) -> tuple[Logits, list[list[TokenId]]]:
+) -> tuple[Logits, list[list[TokenId]], Found | None]:
     """Make passes for requests that each wait for what follows the last token that they fed.
 
     Args:
@@ -52,10 +54,10 @@ def ahead(
         foresee: tells for each request how it will probably go on
 
     Returns:
-        the logits of all passes, beginning with that one, (passes * requests, V), and the tokens
-        that each request fed in those after it
+        the logits of all passes, beginning with that one, (passes * requests, V), the tokens that
+        each request fed in those after it, and what was read of these logits
     """
-    nothing: tuple[Logits, list[list[TokenId]]] = logits, [[] for _ in feeds]
+    nothing: tuple[Logits, list[list[TokenId]], None] = logits, [[] for _ in feeds], None
     lowered, packing = model.lowered(len(feeds)), inputs.packing
     fits = logits.dtype == torch.float32 and logits.is_contiguous()
     if lowered is None or not fits or not isinstance(packing, Packing):
@@ -74,15 +76,20 @@ def ahead(
         return nothing
     steps = min(outlook.tokens for outlook in known)
     numbers = [[o.numbers[step] for o in known] for step in range(steps)]
-    rows, tokens = lowered.ahead(
+    seen = Room.of(
+        1 + steps, len(feeds), logits.shape[1], max(o.sought[model.role] for o in known)
+    )
+    tokens = lowered.ahead(
         logits,
         inputs.position_ids,
         packing,
         np.array([o.warping for o in known]),
         np.array(numbers),
         np.array([*{end for o in known for end in o.ends}], dtype=np.int64),
+        tuple(seen),
     )
-    return rows, tokens.T.tolist()
+    rows, found = seen.read(1 + len(tokens), 1.0)
+    return rows, tokens.T.tolist(), found
 
 
 def following(

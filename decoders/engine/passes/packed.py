@@ -13,6 +13,7 @@ from decoders.engine.memory.rows import CacheRows, Layout
 from decoders.engine.passes.foresight import ahead, following, most
 from decoders.engine.passes.rounds import Fed, rounds
 from decoders.engine.protocols import Begun, Foresee, Layers, Passes, Wants
+from decoders.scan import Found
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
@@ -110,9 +111,10 @@ class PackedPasses(Passes):
         output = self.model(inputs, features)
         logits = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
         guessed: list[list[TokenId]] = [[] for _ in feeds]
+        found: Found | None = None
         parts = any(f.wanted != list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
         if any(foresee) and not features and not parts:
-            logits, guessed = ahead(self.model, feeds, inputs, logits, foresee)
+            logits, guessed, found = ahead(self.model, feeds, inputs, logits, foresee)
         weights = self.model.bytes_read(inputs.input_ids.numel())
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
@@ -131,6 +133,7 @@ class PackedPasses(Passes):
                     weights,
                     features=seen,
                     further=following(feed, logits, guessed, place, weights),
+                    found=found,
                 )
             )
         return answers

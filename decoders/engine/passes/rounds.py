@@ -10,14 +10,13 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from decoders.engine.answers import Further, Made
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.rows import CacheRows
 from decoders.engine.passes.foresight import BYTES
+from decoders.engine.passes.room import Room
 from decoders.engine.protocols import Begun
-from decoders.scan import MANY, Found
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
@@ -44,51 +43,9 @@ class Fed(NamedTuple):
         return nodes if nodes and self.cache.nodes[-1] == tree.parents[nodes[0]] else []
 
 
-class Rows(NamedTuple):
-    """The logits of a model in some rounds, and what is read of them.
-
-    Attributes:
-        logits: (rounds, rows a round, V)
-        tops, ids: the largest of each row and their ids, (rows, n)
-        sums: the log of the sum of exp(logit - largest) of each row
-    """
-
-    logits: np.ndarray
-    tops: np.ndarray
-    ids: np.ndarray
-    sums: np.ndarray
-
-    @classmethod
-    def room(cls, rounds: int, each: int, size: int, sought: int) -> "Rows":
-        """Room for `each` rows in each round, of which the `sought` largest are looked for."""
-        rows, count = rounds * each, min(sought if sought <= MANY else 1, size)
-        return cls(
-            np.empty((rounds, each, size), np.float32),
-            np.empty((rows, count), np.float32),
-            np.empty((rows, count), np.int64),
-            np.empty(rows),
-        )
-
-    def further(
-        self, node: NodeId, passes: Sequence[Made], rounds: int, weight_bytes: int, *sums: float
-    ) -> Further:
-        """The passes of the first rounds.
-
-        Args:
-            node, passes, weight_bytes: see `Further`
-            rounds: the number of rounds
-            sums: the temperatures that the sums are for
-        """
-        _, each, size = self.logits.shape
-        rows = rounds * each
-        logits = torch.from_numpy(self.logits[:rounds].reshape(rows, size))
-        found = Found(self.tops[:rows], self.ids[:rows], dict.fromkeys(sums, self.sums[:rows]))
-        return Further(node, logits, passes, weight_bytes, found)
-
-
 def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | None:
     """Make rounds, see `decoders.engine.protocols.Passes.rounds`."""
-    tree, tip, length, foresee, _ = begun
+    tree, tip, length, foresee = begun
     verifies, drafts = target.model.lowered(1 + length), draft.model.lowered(2)
     pending = draft.unseen(tree, tip)
     if verifies is None or drafts is None or verifies.size != drafts.size:
@@ -102,8 +59,8 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
     if outlook is None:
         return None
     most = len(outlook.numbers) // (1 + 2 * length)
-    judged = Rows.room(most, 1 + length, verifies.size, begun.sought[0])
-    drawn = Rows.room(most, length, drafts.size, begun.sought[1])
+    judged = Room.of(most, 1 + length, verifies.size, outlook.sought[target.model.role])
+    drawn = Room.of(most, length, drafts.size, outlook.sought[draft.model.role])
     tokens, kept = np.empty((most, 1 + length), np.int64), np.array([UNBEGUN] * most)
     unseen = [tree.tokens[node] for node in pending]
     made = verifies.rounds(
@@ -129,10 +86,11 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
         end = next(i for i, token in enumerate(texts[-1][1:], 1) if token in outlook.ends)
         del texts[-1][end + 1 :]
     judgements, draws = passes_of(texts, counts[:made], unseen[:-1], tree.depths[tip], length)
+    (rows, found), (asked, seen) = judged.read(made, 1.0), drawn.read(len(texts))
     weight_bytes = target.model.bytes_read(1 + length), draft.model.bytes_read(1)
     return (
-        judged.further(tree.parents[tip], judgements, made, weight_bytes[0], 1.0),
-        drawn.further(tree.parents[pending[0]], draws, len(texts), weight_bytes[1]),
+        Further(tree.parents[tip], rows, judgements, weight_bytes[0], found),
+        Further(tree.parents[pending[0]], asked, draws, weight_bytes[1], seen),
     )
 
 
