@@ -171,8 +171,8 @@ class Loop(AbstractContextManager["Loop"]):
         wants = [(turn.request.tree, turn.missing()) for turn in asking]
         answers = engine.run(wants, self.prefill_chunk, layers)
         rows = penalised(answers, asking, wants)
-        further = any(answer.further for answer in answers)
-        readings = read(rows, asking, further, answers[0].found)
+        ahead = any(answer.further for answer in answers)
+        readings = read(rows, asking, ahead, answers[0].found)
         for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
             if answer.features is not None:
                 for head in heads:

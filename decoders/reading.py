@@ -12,7 +12,7 @@ import torch
 
 from decoders.devices import device_of
 from decoders.distribution import Distribution, Whole
-from decoders.scan import PLAIN, Found, Scan
+from decoders.scan import PLAIN, Found, Scan, fetched
 from decoders.shapes import Logits, TokenId
 from decoders.warp import Warping, small, sought, top, warp
 
@@ -23,7 +23,7 @@ class Readings(Sequence["Reading"]):
     """The readings of all rows of a pass.
 
     Args:
-        rows: raw logits (n, V), on the model's device
+        rows: raw logits (n, V), on the model's device, or as an array on the host
         likeliest: number of the likeliest tokens to read at once; more are fetched when needed
         temperatures: those that distributions are warped with
         every: whether all rows will be warped, as a draft's are; the rules look at few of the
@@ -34,41 +34,45 @@ class Readings(Sequence["Reading"]):
 
     def __init__(
         self,
-        rows: Logits,
+        rows: Logits | np.ndarray,
         likeliest: int,
         temperatures: Collection[float] = (),
         every: bool = False,
         scan: Scan = PLAIN,
         found: Found | None = None,
     ):
-        self.rows, (self._length, self.size) = rows, rows.shape
+        self.excesses: dict[float, Sequence[float]]
+        self._rows, self._length, self.size = rows, len(rows), rows.shape[1]
         self.held = min(likeliest, self.size)
         self.every = every or len(rows) <= FEW
         self.host: np.ndarray | None = None
-        self.excesses: dict[float, Sequence[float]] = {}
-        if device_of(rows.device).on_host:
-            self.host, self._scan = rows.numpy(), scan
-            count = min(sought(self.held), self.size) if self.every else 1
-            if found and found.ids.shape[1] >= count:
-                tops, best = found.logits, found.ids
-                self.excesses = {t: sums.tolist() for t, sums in found.excesses.items()}
-            else:
-                tops, best = scan.likeliest(self.host, count)
-            self._tops = tops.tolist(), best.tolist()
-            self._known = self.every or self.held == 1
-            self.highest = [values[0] for values in self._tops[0]]
-            return
+        if isinstance(rows, np.ndarray):
+            self._look_through(rows, scan, found)
+        elif device_of(rows.device).on_host:
+            self._look_through(rows.numpy(), scan, found)
+        else:
+            self._fetch(rows, temperatures)
+
+    def _look_through(self, rows: np.ndarray, scan: Scan, found: Found | None) -> None:
+        self.host, self._scan = rows, scan
+        count = min(sought(self.held), self.size) if self.every else 1
+        if not found or found.ids.shape[1] < count:
+            found = Found(*scan.likeliest(rows, count), {})
+        self._tops = found.logits.tolist(), found.ids.tolist()
+        self._known = self.every or self.held == 1
+        self.highest = [values[0] for values in self._tops[0]]
+        self.excesses = {t: sums.tolist() for t, sums in found.excesses.items()}
+
+    def _fetch(self, rows: Logits, temperatures: Collection[float]) -> None:
         # One more than those that are held: the last may have an equal.
-        values, ids = rows.topk(min(self.held + 1, self.size))
-        temperatures = [1.0, *sorted(set(temperatures) - {0, 1})]
-        over, tiny = rows - values[:, :1], torch.finfo(rows.dtype).tiny
-        sums = [(over / max(t, tiny)).logsumexp(-1, keepdim=True) for t in temperatures]
-        # Float64 holds every logit and every id: one transfer.
-        together = torch.cat([x.double() for x in (values, ids, *sums)], -1).cpu().numpy()
-        size = values.shape[-1]
-        self.values, self.ids = together[:, :size], together[:, size : 2 * size].astype(np.int64)
-        self.excesses = {t: together[:, 2 * size + i].tolist() for i, t in enumerate(temperatures)}
-        self.highest = self.values[:, 0].tolist()
+        found = fetched(rows, min(self.held + 1, self.size), temperatures)
+        self.values, self.ids, self.highest = found.logits, found.ids, found.logits[:, 0].tolist()
+        self.excesses = {t: sums.tolist() for t, sums in found.excesses.items()}
+
+    @property
+    def rows(self) -> Logits:
+        """The raw logits (n, V), on the model's device."""
+        return torch.from_numpy(self._rows) if isinstance(self._rows, np.ndarray) else self._rows
 
     def likeliest(self, place: int) -> tuple[list[float], list[TokenId]]:
         """Logits and ids of the likeliest tokens of one row, and perhaps of one more."""

@@ -1,10 +1,12 @@
 """How rows of logits on the host are looked through (Scan): by numpy and torch, or compiled."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+
+from decoders.shapes import Logits
 
 MANY = 80  # tokens, of which torch finds the likeliest in less time than kernels
 
@@ -59,3 +61,15 @@ class PlainScan(Scan):
 
 
 PLAIN = PlainScan()
+
+
+def fetched(rows: Logits, count: int, temperatures: Collection[float]) -> Found:
+    """What is read of rows (n, V) on a device, at these temperatures and at 1, in one transfer."""
+    values, ids = rows.topk(count)
+    others = [1.0, *sorted(set(temperatures) - {0, 1})]
+    over, tiny = rows - values[:, :1], torch.finfo(rows.dtype).tiny
+    sums = [(over / max(t, tiny)).logsumexp(-1, keepdim=True) for t in others]
+    # Float64 holds every logit and every id.
+    together = torch.cat([x.double() for x in (values, ids, *sums)], -1).cpu().numpy()
+    logits, tokens, excesses = np.split(together, [count, 2 * count], -1)
+    return Found(logits, tokens.astype(np.int64), dict(zip(others, excesses.T, strict=True)))

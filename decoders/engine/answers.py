@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from decoders.scan import Found
@@ -183,14 +184,14 @@ class Further:
 
     Attributes:
         node: the node that their tokens follow
-        rows: the raw logits of all of them, (n, V)
+        rows: the raw logits of all of them, (n, V); on the host perhaps as an array
         passes: the passes, in order
         weight_bytes: bytes of weights that each has read
         found: what was already read of the rows
     """
 
     node: NodeId
-    rows: Logits
+    rows: Logits | np.ndarray
     passes: Sequence[Made]
     weight_bytes: int
     found: Found | None = None

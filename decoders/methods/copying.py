@@ -1,6 +1,7 @@
 """The combinations without a draft model that have a name, each with its paper."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from decoders.inputs import as_references
 from decoders.methods.combination import Combination, rule
@@ -43,7 +44,7 @@ class PromptLookup(Combination):
     lenience: float = LENIENCE
     rule: str = rule(Copied)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return Copied(self.match, self.copy, self.prefer), self.chosen(Tokenwise(self.lenience))
 
@@ -64,7 +65,7 @@ class NGramDrafts(Combination):
     lenience: float = LENIENCE
     rule: str = rule(Counted)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return (
             Counted(self.order, self.draft_length, self.smoothing),
@@ -90,7 +91,7 @@ class SuffixDecoding(Combination):
     references: tuple[str, ...] = REFERENCES
     rule: str = rule(Suffix, default=MatchRule)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         source = Suffix(self.match, self.copy, self.factor, self.least, self.shape)
         return source, self.chosen(MatchRule())
@@ -111,6 +112,6 @@ class TokenRecycling(Combination):
     width: int = WIDTH
     references: tuple[str, ...] = REFERENCES
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return Recycled(self.nodes, self.depth, self.width), MatchRule()

@@ -1,6 +1,7 @@
 """Named combinations whose output is not the target's: no known law, or that of a mixture."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from decoders.methods.combination import Combination, draft
 from decoders.methods.lossy import (
@@ -34,7 +35,7 @@ class Typical(Combination):
     delta: float = DELTA
     draft: str = draft(Chain, TypicalRule)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return self.chosen(Chain(self.draft_length)), TypicalRule(self.epsilon, self.delta)
 
@@ -59,7 +60,7 @@ class BiLD(Combination):
     )
     rollback: float = ROLLBACK
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return Chain(self.draft_length, self.fallback), RollbackRule(self.rollback)
 
@@ -78,7 +79,7 @@ class SpeculativeCascade(Combination):
     alpha: float = ALPHA
     defer: str = DEFER
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return Chain(self.draft_length), Cascade(self.alpha, self.defer)
 
@@ -93,7 +94,7 @@ class SpeculativeEnsemble(Combination):
     draft_length: int = DRAFT_LENGTH
     weight: float = WEIGHT
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return Chain(self.draft_length), Ensemble(self.weight)
 
@@ -114,6 +115,6 @@ class FLy(Combination):
     window: int = WINDOW
     draft: str = draft(Chain, FLyRule)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return self.chosen(Chain(self.draft_length)), FLyRule(self.threshold, self.window)

@@ -1,6 +1,7 @@
 """The combinations with a draft model that have a name, each with its paper."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from decoders.methods.block import Block, Traversal
 from decoders.methods.combination import Combination, draft, rule
@@ -50,7 +51,7 @@ class Speculative(Combination):
     rule: str = rule()
     draft: str = draft(Chain)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return (
             self.chosen(Chain(self.draft_length, self.confidence, self.gate)),
@@ -71,7 +72,7 @@ class BlockVerification(Combination):
     draft_length: int = DRAFT_LENGTH
     draft: str = draft(Chain, Block)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return self.chosen(Chain(self.draft_length)), Block()
 
@@ -90,7 +91,7 @@ class SpecTr(Combination):
     drafts: int = DRAFTS
     draft_length: int = DRAFT_LENGTH
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return Paths(self.drafts, self.draft_length), KSeq()
 
@@ -107,7 +108,7 @@ class SpecInfer(Combination):
 
     expansion: tuple[int, ...] = EXPANSION
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return Tree(self.expansion), MultiRound()
 
@@ -120,7 +121,7 @@ class MCSS(SpecInfer):
     paper, section = "Yang et al. 2024 (MCSD)", "without replacement"
     summary = "SpecInfer's tree with children that all differ, so that no token is tried twice."
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return Distinct(self.expansion), MultiRound()
 
@@ -138,7 +139,7 @@ class Match(Combination):
     draft_length: int | str = AUTO_LENGTH
     draft: str = draft(Chain, MatchRule)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return self.chosen(Chain(self.draft_length)), MatchRule()
 
@@ -156,7 +157,7 @@ class TraversalVerification(Combination):
     expansion: tuple[int, ...] = EXPANSION
     draft: str = draft(Tree, Traversal)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return self.chosen(Tree(self.expansion)), Traversal()
 
@@ -175,7 +176,7 @@ class MultiPathBlock(Combination):
     draft_length: int = DRAFT_LENGTH
     draft: str = draft(Paths, MultiPath)
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return self.chosen(Paths(self.drafts, self.draft_length)), MultiPath()
 
@@ -194,6 +195,6 @@ class BestFirstTrees(Combination):
     depth: int = DEPTH
     by: str = BY
 
-    @property
+    @cached_property
     def parts(self) -> Parts:
         return BestFirst(self.nodes, self.depth, self.by), MatchRule()

@@ -7,6 +7,7 @@ from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 
 from decoders.devices import device_of
@@ -38,9 +39,13 @@ def kernels() -> Any:
         return None
 
 
-def scan_for(rows: Logits) -> Scan:
+def scan_for(rows: Logits | np.ndarray) -> Scan:
     """What looks through these rows: kernels if they can, whoever made the rows; else numpy."""
-    fits = rows.dtype == torch.float32 and device_of(rows.device).on_host and rows.is_contiguous()
+    if isinstance(rows, np.ndarray):
+        fits = rows.dtype == np.float32 and rows.flags.c_contiguous
+    else:
+        on_host = device_of(rows.device).on_host
+        fits = rows.dtype == torch.float32 and on_host and rows.is_contiguous()
     return found.scan if fits and (found := kernels()) else PLAIN
 
 

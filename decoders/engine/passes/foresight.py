@@ -87,7 +87,7 @@ def ahead(
         tuple(seen),
     )
     rows, found = seen.read(1 + len(tokens), 1.0)
-    return rows, tokens.T.tolist(), found
+    return torch.from_numpy(rows), tokens.T.tolist(), found
 
 
 def following(

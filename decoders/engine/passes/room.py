@@ -3,10 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from decoders.scan import MANY, Found
-from decoders.shapes import Logits
 
 
 class Room(NamedTuple):
@@ -42,7 +40,7 @@ class Room(NamedTuple):
             np.empty(rows),
         )
 
-    def read(self, count: int, *temperatures: float) -> tuple[Logits, Found]:
+    def read(self, count: int, *temperatures: float) -> tuple[np.ndarray, Found]:
         """The logits of the first `count` passes or rounds, (rows, V), and what was read of them.
 
         Args:
@@ -51,6 +49,6 @@ class Room(NamedTuple):
         """
         _, each, size = self.logits.shape
         rows = count * each
-        return torch.from_numpy(self.logits[:count].reshape(rows, size)), Found(
+        return self.logits[:count].reshape(rows, size), Found(
             self.tops[:rows], self.ids[:rows], dict.fromkeys(temperatures, self.sums[:rows])
         )

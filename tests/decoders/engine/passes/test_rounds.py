@@ -277,7 +277,7 @@ def test_rows_are_read_as_they_are_elsewhere(pair, warping, monkeypatch):
         for further in rounds(self, *args) or ():
             logits, ids, excesses = further.found
             for made in further.passes:
-                rows = further.rows[made.rows].numpy()
+                rows = further.rows[made.rows]
                 expected = scan.likeliest(rows, ids.shape[1])
                 assert (logits[made.rows] == expected[0]).all()
                 assert (ids[made.rows] == expected[1]).all()
