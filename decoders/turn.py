@@ -103,8 +103,8 @@ class Turn:
             most: the most tokens of interest
         """
         ask, rounds = self.waiting, self.request.rounds
-        # In the first round somebody waits for the first token.
-        if not ask.steps or not rounds:
+        # In the first round somebody waits for the first token of the target.
+        if not ask.steps or (not rounds and (ask.model == "target" or ask.until)):
             return None
         tokens = min(most, ask.steps - len(self.drawn) - 1 + ask.more)
         if ask.until:  # nobody knows how long it is: perhaps as long as the one before

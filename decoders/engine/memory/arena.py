@@ -165,7 +165,8 @@ class Arena:
             shape = len(old), rows, *old.shape[2:]
             on_host = device_of(old.device).on_host
             self._slabs[i] = empty(shape, old.dtype) if on_host else old.new_empty(shape)
-            self._slabs[i][:, : old.shape[1]] = old
+            if old.shape[1]:
+                self._slabs[i][:, : old.shape[1]] = old
         self._name_layers()
 
 
