@@ -145,7 +145,7 @@ class Loop(AbstractContextManager["Loop"]):
         turn.request.ledger.charge_pass("target", 0, shares(made))
         with failing(turn):
             turn.answer((), foreseen(turn, made, self.engines))
-        return bool(turn.rounds or turn.drawn) or turn.waiting.model != ask.model
+        return bool(turn.rounds or turn.drawn or turn.over) or turn.waiting.model != ask.model
 
     def _forward(self, asking: Sequence[Turn], model: str) -> None:
         for turn in asking:
@@ -172,7 +172,8 @@ class Loop(AbstractContextManager["Loop"]):
         answers = engine.run(wants, self.prefill_chunk, layers)
         rows = penalised(answers, asking, wants)
         ahead = any(answer.further for answer in answers)
-        readings = read(rows, asking, ahead, answers[0].found)
+        found = answers[0].found if rows is answers[0].rows else None
+        readings = read(rows, asking, ahead, found)
         for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
             if answer.features is not None:
                 for head in heads:

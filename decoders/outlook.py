@@ -1,6 +1,6 @@
 """How a request will probably go on (likely): what a pass in advance is told of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from decoders.distribution import Distribution
@@ -16,7 +16,7 @@ def likely(
     draw: Callable[[Distribution], TokenId],
     tokens: int,
     numbers: int,
-    sought: Mapping[str, int],
+    sought: Sequence[int],
 ) -> Outlook | None:
     """The outlook of a request; None if nobody can tell it.
 

@@ -46,9 +46,11 @@ def penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -
 
 def rounds_made(turn: Turn, engines: Mapping[str, Passes]) -> dict[str, Further]:
     """Rounds that are made, by model, when a turn that is alone begins to draft; perhaps none."""
-    if not turn.may_go_on:
+    ask = turn.waiting
+    drafts = ask.model == "draft" and ask.steps and not turn.drawn
+    if not (drafts and turn.before.rounds_left):  # no others like this one will follow
         return {}
-    begun = Begun(turn.request.tree, turn.last, turn.waiting.steps, turn.rounds_ahead)
+    begun = Begun(turn.request.tree, turn.last, ask.steps, turn.rounds_ahead)
     made = engines["target"].rounds(engines["draft"], begun) or ()
     return dict(zip(("target", "draft"), made, strict=False))
 

@@ -43,7 +43,8 @@ class Turn:
         rounds: rounds that are committed but not yet yielded
         heeds: whether its draft reads the target's hidden states
         unstarted: whether the target reads the prompt, before the decoder begins
-        rests: whether its decoder still rests at its last round; `waiting` is what it asks next
+        rests: whether its decoder is suspended at its last round, while passes in advance settle
+            others; `waiting` is what it would ask
         error: why it failed, while the others continue
     """
 
@@ -88,8 +89,7 @@ class Turn:
     def held_of(self, model: str) -> int:
         """How many of the likeliest tokens the readings of a model must have.
 
-        It depends on this turn alone. If another turn in the pass needs more, this one does not get
-        more, or its tokens could depend on that.
+        It depends on this turn alone: if others of a pass need more, its tokens must not change.
         """
         needed = held(self.request.warping)
         if model == self.waiting.model:
@@ -103,35 +103,25 @@ class Turn:
             most: the most tokens of interest
         """
         ask, rounds = self.waiting, self.request.rounds
-        # In the first round somebody waits for the first token of the target.
         if not ask.steps or (not rounds and (ask.model == "target" or ask.until)):
-            return None
+            return None  # somebody waits for the first token, or the chain may hesitate
         tokens = min(most, ask.steps - len(self.drawn) - 1 + ask.more)
         if ask.until:  # nobody knows how long it is: perhaps as long as the one before
             tokens = min(tokens, rounds[-1].drafted - len(self.drawn))
-        return likely(self.request, self.draw, tokens, tokens, self._sought())
-
-    @property
-    def may_go_on(self) -> bool:
-        """Whether it begins a draft after a round that others like it will probably follow."""
-        drafts = self.waiting.model == "draft" and self.waiting.steps and not self.drawn
-        return bool(drafts and self.before.rounds_left)
+        return likely(self.request, self.draw, tokens, tokens, [sought(self.held)])
 
     def rounds_ahead(self, most: int) -> Outlook | None:
         """How it goes on if rounds, `most` at most, draft as many tokens as it now begins to."""
-        rounds = min(most, self.before.rounds_left)
+        rounds = min(most, self.before.rounds_left, self.request.left)
         numbers = rounds * (2 * self.waiting.steps + 1)
-        return likely(self.request, self.draw, self.request.left, numbers, self._sought())
-
-    def _sought(self) -> dict[str, int]:
-        return {model: sought(self.held_of(model)) for model in self.models}
+        counts = [sought(self.held_of(model)) for model in ("target", "draft")]
+        return likely(self.request, self.draw, self.request.left, numbers, counts)
 
     def start(self, heeds: bool = False) -> None:
         """Run the decoder to its first ask.
 
-        Args:
-            heeds: whether its draft reads the target's hidden states; then the target reads all
-                tokens of the prompt but the last before
+        If its draft `heeds` the target's hidden states, the target first reads all tokens of the
+        prompt but the last.
         """
         self.request.ledger.start()
         before = self.request.tree.parents[self.request.tip]
@@ -227,24 +217,28 @@ class Turn:
 
         It can if rounds were made for it, which it has come to the end of, and others may follow.
         """
+        self._rise()
         for entry in settled(self.request, self.foreseen, self.known):
             self._note(entry)
-        verify, draft = self.waiting, self.before
-        if self.rests:
-            verify, draft = draft, verify
+        draft = self.before
         drawn = self.foreseen.get(draft.model)
         used = drawn is not None and not drawn.tokens
         steps = min(draft.steps, self.request.left - 1)  # the last token of a text is not drafted
-        self.rests = used and steps > 0 and verify.rounds_left > 0 and not self.over
+        self.rests = used and steps > 0 and self.waiting.rounds_left > 0 and not self.over
         if self.rests:
             after = replace(draft, nodes=(self.request.tip,), steps=steps)
-            self.before, self.waiting, self.drawn = verify, after, []
+            self.before, self.waiting, self.drawn = self.waiting, after, []
         return self.rests
+
+    def _rise(self) -> None:
+        """Rest no longer; the last asks are again those that the decoder has made."""
+        if self.rests:
+            self.rests, self.before, self.waiting = False, self.waiting, self.before
 
     def wake(self) -> None:
         """Let a decoder that rests come to its next ask."""
         if self.rests:
-            self.rests = False
+            self._rise()
             self._resume(None)
 
     def _note(self, entry: Round) -> None:

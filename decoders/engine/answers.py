@@ -1,6 +1,6 @@
 """What passes give (Output, Answer, Further), and what they may be told of others (Outlook)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -141,7 +141,8 @@ class Outlook:
         numbers: the uniform numbers that will draw, and of rounds test, in their order; at
             temperature 0 any
         ends: tokens that end the text
-        sought: by model, how many of the likeliest tokens are looked for in each of its rows
+        sought: how many of the likeliest tokens are looked for in each row; of rounds, in those of
+            the target and in those of the draft model
     """
 
     tokens: int
@@ -152,7 +153,7 @@ class Outlook:
     min_p: float
     numbers: Sequence[float]
     ends: Sequence[int]
-    sought: Mapping[str, int]
+    sought: Sequence[int]
 
     @property
     def warping(self) -> tuple[float, ...]:

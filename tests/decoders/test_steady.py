@@ -135,25 +135,33 @@ def test_requests_of_a_batch_are_settled_one_by_one(pairs, settled, monkeypatch)
     assert len(settled) > 20
 
 
+def tries(rounds):
+    return [[(t.token, t.fate, t.p, t.q, t.u) for t in entry.trials] for entry in rounds]
+
+
 @pytest.mark.parametrize("steps", range(3))
 def test_another_request_may_join_a_decoder_that_rests(pairs, steps, settled):
     """The kernels then make no rounds, and it goes on by the passes that both share."""
     pair = pairs[0]
     engines = {role: model.engine() for role, model in pair.packed.items()}
     turns = [
-        Asked("speculative", prompt, 0, None, Sampling(40, temperature=0.0)).turn(pair)
+        Asked("speculative", prompt, 0, None, Sampling(99, temperature=0.0)).turn(pair)
         for prompt in PROMPTS[:2]
     ]
     with Loop(engines) as loop:
         loop.add(turns[0])
-        while not turns[0].rests:
+        for _ in range(8):
             loop.step()
+            if turns[0].rests:
+                break
         for _ in range(steps):
             loop.step()
+        assert turns[0].rests
         loop.add(turns[1])
         while loop.turns:
             loop.step()
     for each, prompt in zip(turns, PROMPTS, strict=False):
-        alone = generate(pair, prompt, "speculative", max_new_tokens=40, temperature=0)
+        alone = generate(pair, prompt, "speculative", max_new_tokens=99, temperature=0)
         assert tokens_of(each) == alone.tokens
+        assert tries(each.request.rounds) == tries(alone.rounds)
     assert settled

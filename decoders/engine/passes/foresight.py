@@ -76,7 +76,7 @@ def ahead(
         return nothing
     steps = min(outlook.tokens for outlook in known)
     numbers = [[o.numbers[step] for o in known] for step in range(steps)]
-    seen = Room.of(1 + steps, len(feeds), logits.shape[1], max(o.sought[model.role] for o in known))
+    seen = Room.of(1 + steps, len(feeds), logits.shape[1], max(o.sought[0] for o in known))
     tokens = lowered.ahead(
         logits,
         inputs.position_ids,

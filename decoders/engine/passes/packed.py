@@ -115,7 +115,7 @@ class PackedPasses(Passes):
         parts = any(f.wanted != list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
         if any(foresee) and not features and not parts:
             logits, guessed, found = ahead(self.model, feeds, inputs, logits, foresee)
-        weights = self.model.bytes_read(inputs.input_ids.numel())
+        weights, each = map(self.model.bytes_read, (inputs.input_ids.numel(), len(feeds)))
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
             part = slice(start, start := start + len(feed.wanted))
@@ -132,7 +132,7 @@ class PackedPasses(Passes):
                     self.arenas.bytes(self.caches[feed.tree]),
                     weights,
                     features=seen,
-                    further=following(feed, logits, guessed, place, weights),
+                    further=following(feed, logits, guessed, place, each),
                     found=found,
                 )
             )

@@ -29,8 +29,8 @@ class Room(NamedTuple):
             count: their number
             each: rows of each
             size: V
-            sought: how many of the largest of each row are looked for; if these are many, only the
-                largest one is
+            sought: how many of the largest of each row are looked for; above MANY, only the largest
+                one is
         """
         rows, most = count * each, min(sought if sought <= MANY else 1, size)
         return cls(

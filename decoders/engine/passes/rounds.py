@@ -59,8 +59,8 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
     if outlook is None:
         return None
     most = len(outlook.numbers) // (1 + 2 * length)
-    judged = Room.of(most, 1 + length, verifies.size, outlook.sought[target.model.role])
-    drawn = Room.of(most, length, drafts.size, outlook.sought[draft.model.role])
+    judged = Room.of(most, 1 + length, verifies.size, outlook.sought[0])
+    drawn = Room.of(most, length, drafts.size, outlook.sought[1])
     tokens, kept = np.empty((most, 1 + length), np.int64), np.array([UNBEGUN] * most)
     unseen = [tree.tokens[node] for node in pending]
     made = verifies.rounds(
@@ -111,8 +111,8 @@ def passes_of(
         length: the most tokens of a draft
     """
     judged, drawn = list[Made](), list[Made]()
-    # How many tokens either model was fed.
-    after = seen = read = fed = 0
+    # How many tokens the models were fed (`read`, `fed`), and up to where the next pass goes on.
+    read = fed = after = seen = 0
     for step, (text, count) in enumerate(zip_longest(texts, kept)):
         first, row = step * (1 + length), step * length
         if count is not None:

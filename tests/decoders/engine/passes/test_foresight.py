@@ -280,3 +280,13 @@ def test_a_source_shows_its_next_numbers_and_keeps_them():
     seen = one.peek(3)
     assert one.peek(5)[:3] == seen == [other.uniform() for _ in range(3)]
     assert [one.uniform() for _ in range(9)][3:] == [other.uniform() for _ in range(6)]
+
+
+def test_a_pass_made_after_a_long_prompt_reads_what_one_token_does(pair, monkeypatch):
+    """It was said to have read as many bytes as the pass of the prompt, which takes other
+    weights."""
+    prompt = [3 + i % 50 for i in range(230)]
+    options = {"max_new_tokens": 12, "seed": 3, "ignore_eos": True}
+    found = told(generate(pair, prompt, "speculative", **options))
+    unforeseen(monkeypatch)
+    assert found == told(generate(pair, prompt, "speculative", **options))
