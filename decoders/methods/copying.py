@@ -1,7 +1,6 @@
 """The combinations without a draft model that have a name, each with its paper."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from decoders.inputs import as_references
 from decoders.methods.combination import Combination, rule
@@ -44,7 +43,7 @@ class PromptLookup(Combination):
     lenience: float = LENIENCE
     rule: str = rule(Copied)
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return Copied(self.match, self.copy, self.prefer), self.chosen(Tokenwise(self.lenience))
 
@@ -65,7 +64,7 @@ class NGramDrafts(Combination):
     lenience: float = LENIENCE
     rule: str = rule(Counted)
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return (
             Counted(self.order, self.draft_length, self.smoothing),
@@ -91,7 +90,7 @@ class SuffixDecoding(Combination):
     references: tuple[str, ...] = REFERENCES
     rule: str = rule(Suffix, default=MatchRule)
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         source = Suffix(self.match, self.copy, self.factor, self.least, self.shape)
         return source, self.chosen(MatchRule())
@@ -112,6 +111,6 @@ class TokenRecycling(Combination):
     width: int = WIDTH
     references: tuple[str, ...] = REFERENCES
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return Recycled(self.nodes, self.depth, self.width), MatchRule()

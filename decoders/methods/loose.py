@@ -1,7 +1,6 @@
 """Named combinations whose output is not the target's: no known law, or that of a mixture."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from decoders.methods.combination import Combination, draft
 from decoders.methods.lossy import (
@@ -35,7 +34,7 @@ class Typical(Combination):
     delta: float = DELTA
     draft: str = draft(Chain, TypicalRule)
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return self.chosen(Chain(self.draft_length)), TypicalRule(self.epsilon, self.delta)
 
@@ -60,7 +59,7 @@ class BiLD(Combination):
     )
     rollback: float = ROLLBACK
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return Chain(self.draft_length, self.fallback), RollbackRule(self.rollback)
 
@@ -79,7 +78,7 @@ class SpeculativeCascade(Combination):
     alpha: float = ALPHA
     defer: str = DEFER
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return Chain(self.draft_length), Cascade(self.alpha, self.defer)
 
@@ -94,7 +93,7 @@ class SpeculativeEnsemble(Combination):
     draft_length: int = DRAFT_LENGTH
     weight: float = WEIGHT
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return Chain(self.draft_length), Ensemble(self.weight)
 
@@ -115,6 +114,6 @@ class FLy(Combination):
     window: int = WINDOW
     draft: str = draft(Chain, FLyRule)
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return self.chosen(Chain(self.draft_length)), FLyRule(self.threshold, self.window)

@@ -1,7 +1,6 @@
 """The combinations with a draft model that have a name, each with its paper."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from decoders.methods.block import Block, Traversal
 from decoders.methods.combination import Combination, draft, rule
@@ -51,7 +50,7 @@ class Speculative(Combination):
     rule: str = rule()
     draft: str = draft(Chain)
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return (
             self.chosen(Chain(self.draft_length, self.confidence, self.gate)),
@@ -72,7 +71,7 @@ class BlockVerification(Combination):
     draft_length: int = DRAFT_LENGTH
     draft: str = draft(Chain, Block)
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return self.chosen(Chain(self.draft_length)), Block()
 
@@ -91,7 +90,7 @@ class SpecTr(Combination):
     drafts: int = DRAFTS
     draft_length: int = DRAFT_LENGTH
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return Paths(self.drafts, self.draft_length), KSeq()
 
@@ -108,7 +107,7 @@ class SpecInfer(Combination):
 
     expansion: tuple[int, ...] = EXPANSION
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return Tree(self.expansion), MultiRound()
 
@@ -121,7 +120,7 @@ class MCSS(SpecInfer):
     paper, section = "Yang et al. 2024 (MCSD)", "without replacement"
     summary = "SpecInfer's tree with children that all differ, so that no token is tried twice."
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return Distinct(self.expansion), MultiRound()
 
@@ -139,7 +138,7 @@ class Match(Combination):
     draft_length: int | str = AUTO_LENGTH
     draft: str = draft(Chain, MatchRule)
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return self.chosen(Chain(self.draft_length)), MatchRule()
 
@@ -157,7 +156,7 @@ class TraversalVerification(Combination):
     expansion: tuple[int, ...] = EXPANSION
     draft: str = draft(Tree, Traversal)
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return self.chosen(Tree(self.expansion)), Traversal()
 
@@ -176,7 +175,7 @@ class MultiPathBlock(Combination):
     draft_length: int = DRAFT_LENGTH
     draft: str = draft(Paths, MultiPath)
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return self.chosen(Paths(self.drafts, self.draft_length)), MultiPath()
 
@@ -195,6 +194,6 @@ class BestFirstTrees(Combination):
     depth: int = DEPTH
     by: str = BY
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
         return BestFirst(self.nodes, self.depth, self.by), MatchRule()

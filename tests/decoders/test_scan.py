@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders.engine.kernels.loading import kernels, scan_for
-from decoders.scan import PLAIN
+from decoders.scan import PLAIN, fetched
 
 SCANS = {"plain": PLAIN, "compiled": getattr(kernels(), "scan", None)}
 EACH = pytest.mark.parametrize(
@@ -116,3 +116,16 @@ def test_which_rows_kernels_look_through():
     # Other tests may have made the kernels anew.
     assert type(scan_for(rows)) is type(SCANS["compiled"] or PLAIN)
     assert scan_for(rows.double()) is scan_for(rows.T) is scan_for(rows.bfloat16()) is PLAIN
+
+
+def test_rows_of_a_device_are_read_alike():
+    """In one transfer; here both lie on the host."""
+    rows = torch.randn(4, 30, generator=torch.Generator().manual_seed(2))
+    found = fetched(rows, 3, {0.0, 0.7})
+    values, ids = PLAIN.likeliest(rows.numpy(), 3)
+    assert (found.logits == values).all()
+    assert (found.ids == ids).all()
+    assert found.excesses.keys() == {1.0, 0.7}
+    for temperature, sums in found.excesses.items():
+        expected = PLAIN.excesses(rows.numpy(), values[:, 0], temperature)
+        assert sums == pytest.approx(expected, abs=1e-5)
