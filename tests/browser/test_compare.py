@@ -111,7 +111,7 @@ def test_rejected_drafts_behind_a_toggle(shown):
 
 
 def test_replay_walks_the_rounds(shown):
-    """Playing, it was awaited at its second round, which a busy machine passes between two looks."""
+    """Playing, it was awaited at its second round, which a busy machine passes unseen."""
     result = shown.result("dsbd").alone
     panel(shown.page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     replay = shown.page.locator(".wb-replay")
