@@ -21,7 +21,8 @@ def count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int) 
     """
     ledger = turn.request.ledger
     rows = engine.rows_of(turn.request.tree)
-    _count_bytes(turn, rows, answer.cache_bytes, answer.weight_bytes / sharing)
+    read = answer.cache_bytes + answer.weight_bytes / sharing
+    _count_bytes(turn, rows, answer.cache_bytes, read)
     if waste := answer.waste:
         ledger.padded_tokens += waste.tokens
         ledger.padded_rows += waste.rows
@@ -55,16 +56,16 @@ class Ahead:
     def fed(self, nodes: Sequence[NodeId], seen: Sequence[int]) -> None:
         if nodes:
             self.engine.fed(self.turn.request.tree, nodes)
-        row_bytes = self.engine.model.row_bytes
-        for rows in seen:
-            _count_bytes(self.turn, rows, rows * row_bytes, self.weight_bytes)
+        each, rows = self.engine.model.row_bytes, max(seen)
+        read = sum(seen) * each + len(seen) * self.weight_bytes
+        _count_bytes(self.turn, rows, rows * each, read)
 
     def forget(self, place: int) -> None:
         self.engine.forget(self.turn.request.tree, place)
 
 
-def _count_bytes(turn: Turn, rows: int, cache_bytes: int, weight_bytes: float) -> None:
+def _count_bytes(turn: Turn, rows: int, cache_bytes: int, read: float) -> None:
     ledger = turn.request.ledger
-    ledger.bytes_read += cache_bytes + weight_bytes
+    ledger.bytes_read += read
     ledger.peak_rows = max(ledger.peak_rows, rows)
     ledger.peak_cache_bytes = max(ledger.peak_cache_bytes, cache_bytes)

@@ -1,11 +1,9 @@
 """Passes that a model has made for a request before they are asked for (Foreseen)."""
 
-from collections import deque
 from collections.abc import Sequence
-from itertools import islice
 from typing import Protocol
 
-from decoders.engine.answers import Further
+from decoders.engine.answers import Further, Made
 from decoders.reading import Reading, Readings
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
@@ -46,24 +44,25 @@ class Foreseen:
     def __init__(
         self, tree: TokenTree, further: Further, readings: Readings, held: int, listener: Listener
     ):
-        self._passes, self._nodes = deque(further.passes), [further.node]
+        self._passes, self._next, self._nodes = further.passes, 0, [further.node]
         self._tree, self._readings, self._held = tree, readings, held
-        self._listener, self._seen = listener, list[int]()
+        self._listener = listener
 
     @property
     def tokens(self) -> list[TokenId]:
         """Those that the next pass has fed; none if there is no such pass."""
-        return self._passes[0].tokens if self._passes else []
+        passes, place = self._passes, self._next
+        return passes[place].tokens if place < len(passes) else []
 
-    def said(self, count: int) -> list[TokenId]:
-        """The likeliest token after each of the next passes; none if logits are not numbers.
+    def said(self, count: int = 1) -> list[TokenId]:
+        """The likeliest token after each row of the next passes; none if logits are not numbers.
 
         Args:
             count: the number of passes
         """
-        lasts = [made.rows.stop - 1 for made in islice(self._passes, count)]
-        sound = all(self._readings.sound(slice(last, last + 1)) for last in lasts)
-        return [self._readings.best(last) for last in lasts] if sound else []
+        readings, parts = self._readings, [made.rows for made in self._following(count)]
+        sound = all(map(readings.sound, parts))
+        return [readings.best(i) for rows in parts for i in range(rows.start, rows.stop)] * sound
 
     def readings(self, rows: slice) -> list[Reading]:
         """The readings of rows of a pass."""
@@ -75,9 +74,9 @@ class Foreseen:
         Args:
             nodes: the nodes whose readings the request waits for, each after the one before
         """
-        if not self._passes:
+        if not self.tokens:
             return None
-        rows, last = self._passes[0].rows, nodes[-1]
+        rows, last = self._passes[self._next].rows, nodes[-1]
         # Of its last tokens so many have logits.
         asked = self._tree.lineage(last, self._tree.depths[last] + 1 - (rows.stop - rows.start))
         if asked != list(nodes) or not self.follow(last):
@@ -95,7 +94,7 @@ class Foreseen:
         Returns:
             the places of their rows among all readings; None if they have fed another text
         """
-        made = [*islice(self._passes, count)]
+        made = self._following(count)
         tokens, parents = self._tree.tokens, self._tree.parents
         path = list[NodeId]()
         for each in reversed(made):
@@ -109,11 +108,12 @@ class Foreseen:
         if node != self._nodes[made[0].after] or not self._readings.sound(rows):
             return None
         self._nodes += reversed(path)
-        for each in made:
-            self._passes.popleft()
-            self._seen.append(each.place + len(each.tokens))
+        self._next += count
         self._listener.taken(count)
         return rows
+
+    def _following(self, count: int) -> Sequence[Made]:
+        return self._passes[self._next : self._next + count]
 
     def close(self) -> None:
         """Tell what was taken, and forget the passes that are left.
@@ -121,12 +121,13 @@ class Foreseen:
         Each pass writes over the rows of refused tokens, and those that are left may have written
         over rows of the text.
         """
-        if self._seen:
+        taken, left = self._passes[: self._next], self._passes[self._next :]
+        self._passes, self._next = [], 0
+        if taken:
             tree, last = self._tree, self._nodes[-1]
             while not tree.lives(last):
                 last = tree.parents[last]
-            self._listener.fed(tree.lineage(last, tree.depths[self._nodes[1]]), self._seen)
-            self._seen = []
-        if self._passes:
-            self._listener.forget(min(made.place for made in self._passes))
-            self._passes.clear()
+            seen = [made.place + len(made.tokens) for made in taken]
+            self._listener.fed(tree.lineage(last, tree.depths[self._nodes[1]]), seen)
+        if left:
+            self._listener.forget(min(made.place for made in left))

@@ -60,30 +60,31 @@ class Ledger:
         self._mark = now
 
     def charge_pass(
-        self, model: str, weight: float = 1.0, ahead: Sequence[tuple[str, float]] = ()
+        self, model: str, weight: float = 1.0, ahead: Sequence[tuple[str, float, int]] = ()
     ) -> None:
         """Charge a pass, and keep back the shares of passes that were made together with it.
 
         Args:
             model: "target", or who drafts
             weight: its share, in the unit of those in `ahead`; 0 if it was not made itself
-            ahead: for each of those, who made it, and its share
+            ahead: who made some of those, the share of each, and how many they are
         """
         self._charge_rest()
         part = _part(model)
         before = self._spent[part]
         self.charge(model)
         if ahead:
-            unit = (self._spent[part] - before) / (weight + sum(each for _, each in ahead))
+            shares = weight + sum(each * count for _, each, count in ahead)
+            unit = (self._spent[part] - before) / shares
             self._spent[part] = before + weight * unit
-            for other, each in ahead:
-                self._ahead[_part(other)].append(each * unit)
+            for other, each, count in ahead:
+                self._ahead[_part(other)] += [each * unit] * count
 
     def charge_ahead(self, model: str, count: int) -> None:
         """Count and charge passes that were made before they were asked for."""
         part = _part(model)
+        self.count(model, count, count)
         for _ in range(count):
-            self.count(model)
             self._spent[part] += self._ahead[part].pop()
 
     def _charge_rest(self) -> None:
@@ -99,21 +100,21 @@ class Ledger:
             self._mark - self._began if self._began is not None and self._mark is not None else 0.0
         )
 
-    def count(self, model: str, answered: bool = True, passes: int = 1) -> None:
-        """Count an answer, or a part of the prompt that was read, and the forward passes for it.
+    def count(self, model: str, answers: int = 1, passes: int = 1) -> None:
+        """Count answers, or a part of the prompt that was read, and the forward passes for them.
 
         Args:
             model: "target", or who drafts
-            answered: False for a part of the prompt without an answer
-            passes: forward passes that it took
+            answers: 0 for a part of the prompt
+            passes: forward passes that they took
         """
         if model == "target":
             self.target_passes += passes
-            self.target_calls += answered
+            self.target_calls += answers
         else:
             self.draft_passes += passes
-            self.draft_calls += answered
-        self.prefill_calls += not answered
+            self.draft_calls += answers
+        self.prefill_calls += not answers
 
     def settle(self, entry: Round, last: bool = False) -> None:
         """Write the time and calls since the last round into a round.

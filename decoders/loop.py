@@ -87,7 +87,7 @@ class Loop(AbstractContextManager["Loop"]):
                 self._forward(asking, model)
         happened: list[tuple[Turn, Round | None]] = []
         for turn in asking:
-            happened += ((turn, entry) for entry in turn.rounds)
+            happened += [(turn, entry) for entry in turn.rounds]
             turn.rounds.clear()
             if turn.over:
                 self._end(turn)

@@ -55,13 +55,13 @@ def rounds_made(turn: Turn, engines: Mapping[str, Passes]) -> dict[str, Further]
     return dict(zip(("target", "draft"), made, strict=False))
 
 
-def shares(further: Mapping[str, Further]) -> list[tuple[str, float]]:
-    """For each pass made in advance, who made it, and the bytes of weights that it reads.
+def shares(further: Mapping[str, Further]) -> list[tuple[str, float, int]]:
+    """Who made passes in advance, the bytes of weights that each reads, and how many there are.
 
     Passes made in one call are not timed apart; mostly they wait for weights, so the time is shared
     by these bytes.
     """
-    return [(model, made.weight_bytes) for model, made in further.items() for _ in made.passes]
+    return [(model, made.weight_bytes, len(made.passes)) for model, made in further.items()]
 
 
 def foreseen(

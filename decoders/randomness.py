@@ -50,6 +50,11 @@ class SeededSource:
         """The next number."""
         return self._seen.popleft() if self._seen else self._generate()
 
+    def take(self, count: int) -> list[float]:
+        """The next numbers."""
+        seen, generate = self._seen, self._generate
+        return [seen.popleft() if seen else generate() for _ in range(count)]
+
     def peek(self, count: int) -> list[float]:
         """The next numbers, which stay the next."""
         while len(self._seen) < count:
@@ -57,14 +62,14 @@ class SeededSource:
         return list(islice(self._seen, count))
 
     def draw(self, probs: Distribution, count: int = 1) -> list[int]:
-        return probs.draw([self.uniform() for _ in range(count)])
+        return probs.draw(self.take(count))
 
     def accept(self, probability: float) -> tuple[bool, float]:
         u = self.uniform()
         return u < probability, u
 
     def chain(self, steps: int) -> "Numbers":
-        return Numbers([self.uniform() for _ in range(steps)])
+        return Numbers(self.take(steps))
 
 
 class Numbers:

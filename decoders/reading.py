@@ -52,6 +52,7 @@ class Readings(Sequence["Reading"]):
             self._look_through(rows.numpy(), scan, found)
         else:
             self._fetch(rows, temperatures)
+        self._sound = all(map(math.isfinite, self.highest))
 
     def _look_through(self, rows: np.ndarray, scan: Scan, found: Found | None) -> None:
         self.host, self._scan = rows, scan
@@ -86,8 +87,10 @@ class Readings(Sequence["Reading"]):
 
     def best(self, place: int) -> TokenId:
         """The likeliest token after one row; of equals the lowest id."""
-        if self.host is not None and len(self._tops[1][place]) == 1:
-            return self._tops[1][place][0]
+        if self.host is not None:
+            logits, ids = self._tops[0][place], self._tops[1][place]
+            if len(ids) == 1 or logits[0] > logits[1]:
+                return ids[0]
         return self[place].best
 
     def sound(self, part: slice) -> bool:
@@ -95,7 +98,7 @@ class Readings(Sequence["Reading"]):
 
         NaN and infinity show in the maximum, and -inf only rules a token out.
         """
-        return all(map(math.isfinite, self.highest[part]))
+        return self._sound or all(map(math.isfinite, self.highest[part]))
 
     def __len__(self) -> int:
         return self._length
@@ -111,7 +114,8 @@ class Readings(Sequence["Reading"]):
 
     def of(self, part: slice, held: int) -> list["Reading"]:
         """The readings of some rows, each with at most `held` of the likeliest tokens."""
-        return [Reading(self, i, min(held, self.held)) for i in range(*part.indices(len(self)))]
+        most = min(held, self.held)
+        return [Reading(self, i, most) for i in range(*part.indices(len(self)))]
 
     def excess(self, place: int, temperature: float) -> float:
         """The log of the sum of exp((logit - highest) / temperature) in a row."""
@@ -177,7 +181,7 @@ class Reading:
 
     def logit(self, token: TokenId) -> float:
         if self._read.host is not None:
-            return float(self._read.host[self._place, token])
+            return self._read.host.item(self._place, token)
         ids, logits = self.likeliest()
         return logits[ids.index(token)] if token in ids else self.row[token].item()
 
@@ -212,30 +216,22 @@ class Reading:
         """
         if self._ids is None:
             self._ids, self._logits = self._likeliest()
-        if count is None or count == len(self._ids):
-            return self._ids, self._logits
-        if count < len(self._ids):
+        if count is None or count <= (known := len(self._ids)) or known == self.size:
             return self._ids[:count], self._logits[:count]
-        if len(self._ids) == self.size:
-            return self._ids, self._logits
         values, ids = top(self.row, min(count, self.size))
         return ids.tolist(), values.tolist()
 
     def _likeliest(self) -> tuple[list[TokenId], list[float]]:
         held = self._held
         logits, ids = self._read.likeliest(self._place)
-        logits, ids = logits[: held + 1], ids[: held + 1]
-        if len(ids) > held:
-            # It is not known which of the equals comes last.
-            if held and logits[-1] == logits[-2] > -math.inf:
-                logits, ids = (x.tolist() for x in top(self.row, held))
-                return ids, logits
-            ids.pop()
-            logits.pop()
-        if len(set(logits)) < len(logits):
-            order = sorted(range(len(ids)), key=lambda i: (-logits[i], ids[i]))
-            ids, logits = [ids[i] for i in order], [logits[i] for i in order]
-        return ids, logits
+        if len(set(logits)) == len(logits):
+            return ids[:held], logits[:held]
+        # Of equals it is not known which comes last.
+        if 0 < held < len(ids) and logits[held - 1] == logits[held] > -math.inf:
+            values, first = top(self.row, held)
+            return first.tolist(), values.tolist()
+        order = sorted(range(min(held, len(ids))), key=lambda i: (-logits[i], ids[i]))
+        return [ids[i] for i in order], [logits[i] for i in order]
 
     @property
     def best(self) -> TokenId:

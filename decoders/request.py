@@ -201,13 +201,13 @@ class Request:
             The round, for the decoder to yield.
         """
         tried = Trials.of(trials) if isinstance(trials, list) else trials
-        entry = Round(len(self.rounds), tried, provisional=provisional and not finished)
-        fork = self.tree.fork(self.answer, answer)
-        entry.nodes = self.tree.lineage(answer, self.tree.depths[fork] + 1)
-        entry.tokens = [self.tree.tokens[n] for n in entry.nodes]
-        entry.keep = self.tree.new_length(fork)
+        tree, fork = self.tree, self.tree.fork(self.answer, answer)
+        nodes = tree.lineage(answer, tree.depths[fork] + 1)
+        tokens, keep = [tree.tokens[n] for n in nodes], tree.new_length(fork)
+        again = provisional and not finished
+        entry = Round(len(self.rounds), tried, nodes, tokens, keep, again)
         self.answer, self.finished, self.tips = answer, finished, tips
-        self.tree.keep(tips)
+        tree.keep(tips)
         self.ledger.settle(entry, last=finished is not None)
         self.rounds.append(entry)
         return entry

@@ -34,24 +34,27 @@ def settled(
     tree = request.tree
     while not request.finished and judged.tokens[:1] == [tree.tokens[request.tip]]:
         draft, nodes = judged.tokens[1:], [request.tip]
-        if draft and not (drawn and drawn.said(len(draft)) == draft):
+        own = judged.said()
+        if not own or (draft and not (drawn and drawn.said(len(draft)) == draft)):
             return
         for token in draft:
             nodes.append(tree.add(nodes[-1], token))
         if (rows := judged.follow(nodes[-1])) is None:
             return
-        readings = judged.readings(rows)
-        known["target"].update(zip(nodes, readings, strict=True))
+        kept = next((i for i, token in enumerate(draft) if token != own[i]), len(draft))
+        seen = slice(rows.start, rows.start + kept + 1)
+        known["target"].update(zip(nodes, judged.readings(seen), strict=False))
         if draft and not (drawn and drawn.follow(nodes[-2], len(draft))):
             return
-        yield request.advance(*_walked(request, draft, nodes, readings))
+        yield request.advance(*_walked(request, draft, nodes, kept, own[kept]))
 
 
 def _walked(
     request: Request,
     draft: Sequence[TokenId],
     nodes: Sequence[NodeId],
-    readings: Sequence[Reading],
+    count: int,
+    own: TokenId,
 ) -> tuple[Trials, NodeId]:
     """The trials of a draft that is judged token by token, and the new tip.
 
@@ -61,35 +64,34 @@ def _walked(
         request: the request
         draft: the tokens
         nodes: the tip and the nodes of the draft
-        readings: the target's at `nodes`
+        count: how many of them are kept
+        own: the target's token after those
     """
     source = request.source
     assert isinstance(source, SeededSource)  # a request is not `certain` with another
-    for _ in draft:
-        source.uniform()
-    kept, u = list[Trial](), 0.0
-    for node, child, token, reading in zip(nodes, nodes[1:], draft, readings, strict=False):
-        u = source.uniform()
-        if token != reading.best:
-            break
-        kept.append(Trial(child, token, node, Fate.ACCEPTED, 1.0, 1.0, 1.0, u))
-    count = len(kept)
-    source.uniform()
-    own = readings[count].best
+    tested = min(count + 1, len(draft))
+    tests = source.take(len(draft) + tested + 1)[len(draft) : -1]
+    kept = [
+        Trial(nodes[i + 1], draft[i], nodes[i], Fate.ACCEPTED, 1.0, 1.0, 1.0, tests[i])
+        for i in range(count)
+    ]
     tip = request.tree.add(nodes[count], own)
     fate = Fate.CORRECTED if count < len(draft) else Fate.BONUS if draft else Fate.SAMPLED
     kept.append(Trial(tip, own, nodes[count], fate, 1.0))
-    every = partial(_every, kept, draft, nodes, u)
-    return Trials(kept, len(draft), min(count + 1, len(draft)), count, every), tip
+    every = partial(_every, kept, draft, nodes, tests)
+    return Trials(kept, len(draft), tested, count, every), tip
 
 
 def _every(
-    kept: Sequence[Trial], draft: Sequence[TokenId], nodes: Sequence[NodeId], u: float
+    kept: Sequence[Trial],
+    draft: Sequence[TokenId],
+    nodes: Sequence[NodeId],
+    tests: Sequence[float],
 ) -> list[Trial]:
-    """All trials: accepted tokens, the one that was refused by the number `u`, those after it."""
+    """All trials: accepted tokens, one that was refused by the last number, those after it."""
     *accepted, own = kept
     rest = [*zip(nodes[1:], draft, nodes, strict=False)][len(accepted) :]
     trials = [Trial(*each, Fate.DISCARDED) for each in rest]
     if rest:
-        trials[0] = Trial(*rest[0], Fate.REJECTED, 0.0, 1.0, 0.0, u)
+        trials[0] = Trial(*rest[0], Fate.REJECTED, 0.0, 1.0, 0.0, tests[-1])
     return [*accepted, *trials, own]

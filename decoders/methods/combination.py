@@ -8,7 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from decoders.errors import InputError, quoted
@@ -115,9 +115,14 @@ class Combination(Method, ABC):
     def parts(self) -> Parts:
         """The source and the rule that its settings say."""
 
+    @cached_property
+    def _parts(self) -> Parts:
+        """`parts`, made once: settings stay what they are."""
+        return self.parts
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        source, rule = self.parts
+        source, rule = self._parts
         if source.kind not in rule.judges:
             fit = [s.name for s in _SOURCES if s.kind in rule.judges]
             raise InputError(
@@ -157,21 +162,21 @@ class Combination(Method, ABC):
 
     @claim
     def law(self) -> Law | None:
-        return self.parts[1].law
+        return self._parts[1].law
 
     @claim
     def uses_draft(self) -> bool:
-        return self.parts[0].uses_draft
+        return self._parts[0].uses_draft
 
     @claim
     def uses_head(self) -> bool:
-        return self.parts[0].uses_head
+        return self._parts[0].uses_head
 
     @property
     def branches(self) -> tuple[int, int]:
-        size = self.parts[0].size
+        size = self._parts[0].size
         return 1, 1 + size if size else 0
 
     def decode(self, request: Request) -> Decoding:
-        source, rule = self.parts
+        source, rule = self._parts
         return speculate(request, source.start(request), rule)

@@ -31,7 +31,7 @@ class Extreme(SeededSource):
 
     def __init__(self, u):
         super().__init__(0)
-        self.uniform = lambda: u
+        self.take = lambda count: [u] * count
 
 
 @given(

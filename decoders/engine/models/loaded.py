@@ -5,6 +5,7 @@ import inspect
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -61,6 +62,10 @@ class Loaded:
         """Bytes of the copies of weights that its linear layers have made so far."""
         return sum(m.copied_bytes for m in self._twin.modules() if isinstance(m, PassLinear))
 
+    @cached_property
+    def _traits(self) -> list[Any]:
+        return traits(self._twin)
+
     @property
     def device(self) -> torch.device:
         return self.model.device
@@ -80,7 +85,7 @@ class Loaded:
 
     def refuse_changes(self) -> None:
         """Raise InputError if modules of the caller's model are not those that were tested."""
-        if not same(self._twin, self.model):
+        if traits(self.model) != self._traits:
             raise InputError(
                 f"The {self.name} has had modules replaced or adapters switched since its pair was "
                 "made; make a new ModelPair of it."
@@ -160,21 +165,22 @@ def changes_frequencies(module: torch.nn.Module) -> bool:
     return any(kind == "longrope" or "dynamic" in kind for kind in kinds)
 
 
-def same(module: torch.nn.Module | None, other: torch.nn.Module | None) -> bool:
-    """Whether two modules share their weights and have the same adapters switched on.
+def traits(model: torch.nn.Module) -> list[Any]:
+    """What is equal of two models that share their weights and have the same adapters switched on.
 
-    The same must hold for all modules in them. Adapters add modules, for which the other one has no
-    counterpart.
+    These are, for each module, the number of modules in it, its parameters, by identity, and its
+    switches. Adapters add modules.
     """
-    if module is None or other is None:
-        return module is other
-    mine, theirs = vars(module), vars(other)
-    return (
-        mine["_parameters"] is theirs["_parameters"]
-        and [*map(mine.get, SWITCHES)] == [*map(theirs.get, SWITCHES)]
-        and len(module._modules) == len(other._modules)
-        and all(map(same, module._modules.values(), other._modules.values()))
-    )
+    found, modules = list[Any](), list[torch.nn.Module | None]([model])
+    for module in modules:  # which grow, layer by layer
+        if module is None:
+            found.append(None)
+        else:
+            own = vars(module)
+            inner = own["_modules"]
+            found += (len(inner), id(own["_parameters"]), *map(own.get, SWITCHES))
+            modules += inner.values()
+    return found
 
 
 def positions_of(config: PreTrainedConfig) -> int | None:

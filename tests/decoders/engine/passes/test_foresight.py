@@ -216,7 +216,7 @@ def test_time_is_shared_among_passes_that_were_made_together():
     """Else a race would show four tokens of greedy decoding at once."""
     ledger, rounds = Ledger(clock=iter([0.0, 4.0, 4.0, 4.5, 5.0]).__next__), []
     ledger.start()
-    ledger.charge_pass("target", 1.0, [("target", 1.0)] * 3)
+    ledger.charge_pass("target", 1.0, [("target", 1.0, 3)])
     for i in range(3):
         if i:
             ledger.charge_ahead("target", 1)
@@ -238,7 +238,7 @@ def test_drafts_that_were_not_asked_for_are_the_drafts_time():
     """It was the target's when a draft hesitated before it came to them."""
     ledger = Ledger(clock=iter([0.0, 4.0, 5.0, 5.0]).__next__)
     ledger.start()
-    ledger.charge_pass("draft", 1.0, [("draft", 1.0)] * 3)
+    ledger.charge_pass("draft", 1.0, [("draft", 1.0, 3)])
     ledger.charge_pass("target")
     entry = Round(0, Trials.of([]))
     ledger.settle(entry)

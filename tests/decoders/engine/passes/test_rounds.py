@@ -166,7 +166,7 @@ def test_time_is_shared_by_what_passes_read():
     """Else a race would show the tokens of many rounds at once."""
     ledger, rounds = Ledger(clock=iter([0.0, 6.0, 6.0, 6.0]).__next__), []
     ledger.start()
-    ledger.charge_pass("target", 2.0, [("target", 2.0), ("draft", 1.0), ("draft", 1.0)])
+    ledger.charge_pass("target", 2.0, [("target", 2.0, 1), ("draft", 1.0, 2)])
     for i in range(2):
         if i:
             ledger.charge_ahead("draft", 2)
