@@ -41,7 +41,9 @@ def settled(
             nodes.append(tree.add(nodes[-1], token))
         if (rows := judged.follow(nodes[-1])) is None:
             return
-        kept = next((i for i, token in enumerate(draft) if token != own[i]), len(draft))
+        kept = 0
+        while kept < len(draft) and draft[kept] == own[kept]:
+            kept += 1
         seen = slice(rows.start, rows.start + kept + 1)
         known["target"].update(zip(nodes, judged.readings(seen), strict=False))
         if draft and not (drawn and drawn.follow(nodes[-2], len(draft))):

@@ -178,7 +178,7 @@ def traits(model: torch.nn.Module) -> list[Any]:
         else:
             own = vars(module)
             inner = own["_modules"]
-            found += (len(inner), id(own["_parameters"]), *map(own.get, SWITCHES))
+            found += (len(inner), id(own["_parameters"]), *[own.get(name) for name in SWITCHES])
             modules += inner.values()
     return found
 
