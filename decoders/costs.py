@@ -21,15 +21,15 @@ def count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int) 
     """
     ledger = turn.request.ledger
     rows = engine.rows_of(turn.request.tree)
-    read = answer.cache_bytes + answer.weight_bytes / sharing
-    _count_bytes(turn, rows, answer.cache_bytes, read)
+    ledger.bytes_read += answer.cache_bytes + answer.weight_bytes / sharing
+    ledger.peak(rows, answer.cache_bytes)
     if waste := answer.waste:
         ledger.padded_tokens += waste.tokens
         ledger.padded_rows += waste.rows
         if model == "target" and waste.longest_growth > 0:
             ledger.padding_ratios.append(waste.rows / waste.longest_growth)
     answered = answer.part is not None and not turn.unstarted
-    ledger.count(model, answered, answer.passes)
+    ledger.count(model, int(answered), answer.passes)
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,10 @@ class Ahead:
     def fed(self, nodes: Sequence[NodeId], seen: Sequence[int]) -> None:
         if nodes:
             self.engine.fed(self.turn.request.tree, nodes)
-        each, rows = self.engine.model.row_bytes, max(seen)
-        read = sum(seen) * each + len(seen) * self.weight_bytes
-        _count_bytes(self.turn, rows, rows * each, read)
+        ledger, row_bytes = self.turn.request.ledger, self.engine.model.row_bytes
+        for rows in seen:
+            ledger.bytes_read += rows * row_bytes + self.weight_bytes
+        ledger.peak(max(seen), max(seen) * row_bytes)
 
     def forget(self, place: int) -> None:
         self.engine.forget(self.turn.request.tree, place)
-
-
-def _count_bytes(turn: Turn, rows: int, cache_bytes: int, read: float) -> None:
-    ledger = turn.request.ledger
-    ledger.bytes_read += read
-    ledger.peak_rows = max(ledger.peak_rows, rows)
-    ledger.peak_cache_bytes = max(ledger.peak_cache_bytes, cache_bytes)

@@ -61,8 +61,9 @@ class Foreseen:
             count: the number of passes
         """
         readings, parts = self._readings, [made.rows for made in self._following(count)]
-        sound = all(map(readings.sound, parts))
-        return [readings.best(i) for rows in parts for i in range(rows.start, rows.stop)] * sound
+        if not all(map(readings.sound, parts)):
+            return []
+        return [readings.best(i) for rows in parts for i in range(rows.start, rows.stop)]
 
     def readings(self, rows: slice) -> list[Reading]:
         """The readings of rows of a pass."""

@@ -67,7 +67,8 @@ class Ledger:
         Args:
             model: "target", or who drafts
             weight: its share, in the unit of those in `ahead`; 0 if it was not made itself
-            ahead: who made some of those, the share of each, and how many they are
+            ahead: for each model that made some of those: its name, the share of each pass, and
+                their number
         """
         self._charge_rest()
         part = _part(model)
@@ -115,6 +116,11 @@ class Ledger:
             self.draft_passes += passes
             self.draft_calls += answers
         self.prefill_calls += not answers
+
+    def peak(self, rows: int, cache_bytes: int) -> None:
+        """Take note of how much of one model's cache is in use."""
+        self.peak_rows = max(self.peak_rows, rows)
+        self.peak_cache_bytes = max(self.peak_cache_bytes, cache_bytes)
 
     def settle(self, entry: Round, last: bool = False) -> None:
         """Write the time and calls since the last round into a round.

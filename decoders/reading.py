@@ -76,7 +76,7 @@ class Readings(Sequence["Reading"]):
         return torch.from_numpy(self._rows) if isinstance(self._rows, np.ndarray) else self._rows
 
     def likeliest(self, place: int) -> tuple[list[float], list[TokenId]]:
-        """Logits and ids of the likeliest tokens of one row, and perhaps of one more."""
+        """Logits and ids of the likeliest tokens of one row, and perhaps of more."""
         if self.host is None:
             return self.values[place].tolist(), self.ids[place].tolist()
         if self._known:
@@ -226,7 +226,7 @@ class Reading:
         logits, ids = self._read.likeliest(self._place)
         if len(set(logits)) == len(logits):
             return ids[:held], logits[:held]
-        # Of equals it is not known which comes last.
+        # Equals come in any order, and it is not known which of them is the last one held.
         if 0 < held < len(ids) and logits[held - 1] == logits[held] > -math.inf:
             values, first = top(self.row, held)
             return first.tolist(), values.tolist()

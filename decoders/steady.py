@@ -41,13 +41,12 @@ def settled(
             nodes.append(tree.add(nodes[-1], token))
         if (rows := judged.follow(nodes[-1])) is None:
             return
+        known["target"].update(zip(nodes, judged.readings(rows), strict=True))
+        if draft and not (drawn and drawn.follow(nodes[-2], len(draft))):
+            return
         kept = 0
         while kept < len(draft) and draft[kept] == own[kept]:
             kept += 1
-        seen = slice(rows.start, rows.start + kept + 1)
-        known["target"].update(zip(nodes, judged.readings(seen), strict=False))
-        if draft and not (drawn and drawn.follow(nodes[-2], len(draft))):
-            return
         yield request.advance(*_walked(request, draft, nodes, kept, own[kept]))
 
 
@@ -66,7 +65,7 @@ def _walked(
         request: the request
         draft: the tokens
         nodes: the tip and the nodes of the draft
-        count: how many of them are kept
+        count: how many tokens of the draft are kept
         own: the target's token after those
     """
     source = request.source

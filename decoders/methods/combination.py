@@ -113,7 +113,7 @@ class Combination(Method, ABC):
     @property
     @abstractmethod
     def parts(self) -> Parts:
-        """The source and the rule that its settings say."""
+        """The source and the rule that its settings say; requests share them."""
 
     @cached_property
     def _parts(self) -> Parts:

@@ -85,7 +85,7 @@ class Loaded:
 
     def refuse_changes(self) -> None:
         """Raise InputError if modules of the caller's model are not those that were tested."""
-        if traits(self.model) != self._traits:
+        if self._twin is not self.model and traits(self.model) != self._traits:
             raise InputError(
                 f"The {self.name} has had modules replaced or adapters switched since its pair was "
                 "made; make a new ModelPair of it."
@@ -166,10 +166,10 @@ def changes_frequencies(module: torch.nn.Module) -> bool:
 
 
 def traits(model: torch.nn.Module) -> list[Any]:
-    """What is equal of two models that share their weights and have the same adapters switched on.
+    """What two models have in common if they share their weights and have the same adapters on.
 
-    These are, for each module, the number of modules in it, its parameters, by identity, and its
-    switches. Adapters add modules.
+    For each module, this is the number of modules in it, its parameters, by identity, and its
+    switches. An adapter adds modules.
     """
     found, modules = list[Any](), list[torch.nn.Module | None]([model])
     for module in modules:  # which grow, layer by layer

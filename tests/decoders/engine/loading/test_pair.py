@@ -13,6 +13,7 @@ from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.packed import PackedPasses
 from decoders.reading import Readings
 from decoders.tree import TokenTree
+from tests import zoo
 from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
 
 
@@ -159,9 +160,12 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("role", ["target", "draft"])
-def test_modules_replaced_after_pairing(change, role):
+@pytest.mark.parametrize("used", [False, True])
+def test_modules_replaced_after_pairing(change, role, used):
     """The twin kept the modules of the time when the pair was made, and gave other tokens."""
     pair = build_pair()
+    if used:
+        generate(pair, [1, 2], "speculative", max_new_tokens=3)
     CHANGES[change](getattr(pair, role))
     with pytest.raises(
         InputError,
@@ -169,6 +173,20 @@ def test_modules_replaced_after_pairing(change, role):
     ):
         generate(pair, [1, 2], "speculative", max_new_tokens=3)
     generate(ModelPair(pair.target, pair.draft), [1, 2], "speculative", max_new_tokens=3)
+
+
+def test_a_model_without_a_twin_may_change():
+    """Such a model was refused if it had been used before, and not if it had not."""
+    model = zoo.build_pair("mamba")[0].float()
+    pair = ModelPair(model, None)
+    assert "target" in pair.plain
+    first = generate(pair, [1, 2], "greedy", max_new_tokens=8).tokens
+    model.lm_head = torch.nn.Linear(
+        model.lm_head.in_features, model.lm_head.out_features, bias=False
+    )
+    changed = generate(pair, [1, 2], "greedy", max_new_tokens=8).tokens
+    assert changed != first
+    assert changed == generate(ModelPair(model, None), [1, 2], "greedy", max_new_tokens=8).tokens
 
 
 def test_weights_written_behind_the_back_of_autograd():
