@@ -20,8 +20,8 @@ from decoders.engine.protocols import Foresee
 from decoders.scan import Found
 from decoders.shapes import Logits, TokenId
 
-# The most passes of a call, and the most bytes of float32 weights that they read (as float16, which
-# is half as much): the first token of a call waits for the last one.
+# The most passes, or rounds, of a call, and the most bytes of float32 weights that they read (as
+# float16, which is half as much): the first token of a call waits for the last one.
 PASSES, BYTES = 16, 2**31
 REQUESTS = 4  # a pass of so many takes up to twice as long as that of one
 

@@ -14,13 +14,12 @@ import numpy as np
 from decoders.engine.answers import Further, Made
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.rows import CacheRows
-from decoders.engine.passes.foresight import BYTES
+from decoders.engine.passes.foresight import BYTES, PASSES
 from decoders.engine.passes.room import Room
 from decoders.engine.protocols import Begun
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
-ROUNDS = 12  # the most of a call
 UNBEGUN = -2  # in place of the tokens that are kept
 
 
@@ -54,7 +53,7 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
         return None
     bytes_read = target.model.weight_bytes + length * draft.model.weight_bytes
     room = min(fed.cache.capacity - len(fed.cache) for fed in (target, draft))
-    most = min(ROUNDS, BYTES // bytes_read, room // (1 + length))
+    most = min(PASSES, BYTES // bytes_read, room // (1 + length))
     outlook = foresee(most) if most > 0 else None
     if outlook is None:
         return None
