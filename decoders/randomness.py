@@ -48,7 +48,7 @@ class SeededSource:
 
     def uniform(self) -> float:
         """The next number."""
-        return self._seen.popleft() if self._seen else self._generate()
+        return self.take(1)[0]
 
     def take(self, count: int) -> list[float]:
         """The next numbers."""

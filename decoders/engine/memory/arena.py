@@ -54,12 +54,14 @@ class Arena:
             for (_, *shape), alike in groupby(shapes)
         ]
         self._name_layers()
-        self._taken = list[CacheRows]()
+        self._taken: list[CacheRows] = []
         self.scratch = -1
 
     def _name_layers(self) -> None:
-        self.keys, self.values = halves([layer for slab in self._slabs for layer in slab.unbind()])
-        self._as_read = list[torch.Tensor]()
+        self.keys, self.values = halves(
+            [tensor for slab in self._slabs for tensor in slab.unbind()]
+        )
+        self._as_read = [slab[:, None].transpose(2, 3) for slab in self._slabs]
 
     def windows(self, begin: int, end: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Views of rows as attention reads them.
@@ -71,14 +73,13 @@ class Arena:
         Returns:
             the keys and the values of each layer, (1, K, rows, D)
         """
-        self._as_read = self._as_read or [slab[:, None].transpose(2, 3) for slab in self._slabs]
         return halves(
             [part for slab in self._as_read for part in slab.narrow(3, begin, end - begin).unbind()]
         )
 
     @property
     def rows(self) -> int:
-        return self._slabs[0].shape[1]
+        return len(self.keys[0])
 
     def take(self, capacity: int) -> CacheRows | None:
         """Reserve a free stretch of `capacity` rows; None if the arena is full."""
