@@ -60,10 +60,11 @@ class Foreseen:
         Args:
             count: the number of passes
         """
-        readings, parts = self._readings, [made.rows for made in self._following(count)]
-        if not all(map(readings.sound, parts)):
+        parts = [made.rows for made in self._following(count)]
+        if not all(map(self._readings.sound, parts)):
             return []
-        return [readings.best(i) for rows in parts for i in range(rows.start, rows.stop)]
+        bests = self._readings.bests
+        return [token for rows in parts for token in bests[rows]]
 
     def readings(self, rows: slice) -> list[Reading]:
         """The readings of rows of a pass."""

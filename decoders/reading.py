@@ -5,6 +5,7 @@ They are brought to the host in one transfer for the whole pass.
 
 import math
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import overload
 
 import numpy as np
@@ -85,13 +86,15 @@ class Readings(Sequence["Reading"]):
         values, ids = self._scan.likeliest(self.host[place : place + 1], count)
         return values[0].tolist(), ids[0].tolist()
 
-    def best(self, place: int) -> TokenId:
-        """The likeliest token after one row; of equals the lowest id."""
-        if self.host is not None:
-            logits, ids = self._tops[0][place], self._tops[1][place]
-            if len(ids) == 1 or logits[0] > logits[1]:
-                return ids[0]
-        return self[place].best
+    @cached_property
+    def bests(self) -> list[TokenId]:
+        """The likeliest token after each row; of equals the lowest id."""
+        if self.host is None:
+            return [reading.best for reading in self[:]]
+        return [
+            ids[0] if len(ids) == 1 or logits[0] > logits[1] else self[place].best
+            for place, (logits, ids) in enumerate(zip(*self._tops, strict=True))
+        ]
 
     def sound(self, part: slice) -> bool:
         """Whether the logits of these rows make distributions.
@@ -203,11 +206,6 @@ class Reading:
         over = np.maximum(host[self._place] - host.dtype.type(self._read.highest[self._place]), -99)
         weights = np.exp(over)
         return math.log(weights.sum()) - float(weights @ over / weights.sum())
-
-    def alternatives(self, count: int) -> tuple[tuple[TokenId, float], ...]:
-        """The `count` likeliest tokens and their raw probabilities."""
-        (ids, logits), log_sum = self.likeliest(count), self.log_sum
-        return tuple([(i, math.exp(x - log_sum)) for i, x in zip(ids, logits, strict=True)])
 
     def likeliest(self, count: int | None = None) -> tuple[list[TokenId], list[float]]:
         """Ids and logits of the `count` likeliest tokens, or of all that were read.

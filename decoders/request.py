@@ -222,5 +222,5 @@ class Request:
         for trial in entry.tried.kept:
             if (reading := readings.get(trial.parent)) is not None:
                 trial.log_p, trial.round = reading.log_p(trial.token), entry.index
-                trial.alternatives = reading.alternatives(ALTERNATIVES)
+                trial.likeliest = *reading.likeliest(ALTERNATIVES), reading.log_sum
                 self.kept[trial.node] = trial

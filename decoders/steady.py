@@ -41,12 +41,15 @@ def settled(
             nodes.append(tree.add(nodes[-1], token))
         if (rows := judged.follow(nodes[-1])) is None:
             return
-        known["target"].update(zip(nodes, judged.readings(rows), strict=True))
-        if draft and not (drawn and drawn.follow(nodes[-2], len(draft))):
-            return
+        drew = not draft or (drawn and drawn.follow(nodes[-2], len(draft)))
         kept = 0
         while kept < len(draft) and draft[kept] == own[kept]:
             kept += 1
+        # Nobody looks at the readings after refused tokens, unless the decoder goes on from here.
+        seen = slice(rows.start, rows.start + kept + 1) if drew else rows
+        known["target"].update(zip(nodes, judged.readings(seen), strict=False))
+        if not drew:
+            return
         yield request.advance(*_walked(request, draft, nodes, kept, own[kept]))
 
 

@@ -1,6 +1,7 @@
 """A decoder's actions and their cost: rounds, the fate of every token tried in them, passes."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -40,7 +41,8 @@ class Trial:
         u: the uniform number that decided, or None
         log_p: raw log-probability under the target, in nats. This and the next two are filled in
             for every kept token when its round is committed.
-        alternatives: the five likeliest tokens with their raw target probabilities
+        likeliest: the target's five likeliest tokens, their raw logits, and the log of the sum of
+            all exp(logit)
         round: the index of its round
     """
 
@@ -53,8 +55,14 @@ class Trial:
     accept_probability: float | None = None
     u: float | None = None
     log_p: float | None = None
-    alternatives: tuple[tuple[TokenId, float], ...] = ()
+    likeliest: tuple[Sequence[TokenId], Sequence[float], float] = ((), (), 0.0)
     round: int | None = None
+
+    @property
+    def alternatives(self) -> tuple[tuple[TokenId, float], ...]:
+        """The five likeliest tokens with their raw target probabilities."""
+        ids, logits, log_sum = self.likeliest
+        return tuple((i, math.exp(x - log_sum)) for i, x in zip(ids, logits, strict=True))
 
 
 class Trials:

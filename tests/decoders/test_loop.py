@@ -10,6 +10,7 @@ import torch
 
 from decoders import ModelError, catalog, generate, stream
 from decoders.engine.attention.interface import Packing
+from decoders.engine.memory.idle import Idle
 from decoders.engine.models.packed import PackedModel
 from decoders.trace import Fate
 from tests.models import build_pair, build_tokenizer
@@ -31,8 +32,12 @@ def ending():
 
 @pytest.fixture
 def arenas(monkeypatch):
-    """Weak references to the cache tensors of every pass."""
+    """Weak references to the cache tensors of every pass, none of which is kept for the next run.
+
+    So whatever is still there is held by something else.
+    """
     made = []
+    monkeypatch.setattr(Idle, "keep", lambda *_: False)
     call = PackedModel.__call__
 
     def noting(model, inputs, *features):

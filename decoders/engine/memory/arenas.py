@@ -77,6 +77,7 @@ class Arenas:
         kind: the kind of rows in layers that see everything
 
     Attributes:
+        layout, most, kind, dtype, device: as given
         reaches: for each arena, how far back its layers see; None for everything
         each: the arenas
         places: for each layer, its arena and its number there; layers that share keys and values
@@ -93,7 +94,8 @@ class Arenas:
         most: int | None = None,
         kind: type[CacheRows] = CacheRows,
     ):
-        self.most, self.kind, self.device = most, kind, device
+        self.layout, self.most, self.kind = layout, most, kind
+        self.dtype, self.device = dtype, device
         alike: dict[tuple[Reach | None, torch.device], list[int]] = defaultdict(list)
         for i, layer in enumerate(layout):
             if layer.owner == i:
@@ -171,6 +173,11 @@ class Arenas:
         # Layers may be on other devices than the one where the model takes its tokens.
         ids, positions, wanted = (tensor.to(self.device) for tensor in packed[0][:3])
         return PackedInputs(ids, positions, wanted, Layered(packings, self.places))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all rows, used or not."""
+        return sum(arena.rows * size for arena, size in zip(self.each, self.row_bytes, strict=True))
 
     def bytes(self, caches: Caches) -> int:
         """Bytes of the rows of one request."""

@@ -12,6 +12,7 @@ from decoders.engine.attention import interface, operator
 from decoders.engine.lowering.passes import Lowered
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs
+from decoders.engine.memory.idle import Idle
 from decoders.engine.memory.rows import CacheRows, Layout, Reach
 from decoders.engine.models.loaded import Loaded, twin, undisturbed
 from decoders.engine.models.probe import layout_of
@@ -23,6 +24,7 @@ from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
 
+IDLE_BYTES = 2**26  # of arenas that a model keeps between two runs on a CPU
 # How passes run: replayed from recordings (of small models on a CPU, and from CUDA graphs on a GPU;
 # others plainly), module by module, compiled by Inductor, or from CUDA graphs, with a warning where
 # there can be none.
@@ -83,9 +85,9 @@ class PackedModel(Loaded):
             if p is not None
         ]
         self._examples = 0
-        self._idle: list[Arenas] = []
         self.row_bytes = sum(self.arenas().row_bytes)
         self.forward: Pass = self._replayed(passes)
+        self._idle = Idle(None if isinstance(self.forward, Graphs) else IDLE_BYTES)
 
     def _replayed(self, passes: str) -> Pass:
         """What replays `plain`, if passes are to be replayed and can be; else `plain`."""
@@ -191,8 +193,6 @@ class PackedModel(Loaded):
     ) -> Arenas:
         """Make or reuse arenas for a run, which begins here.
 
-        Graphs know the arenas over which they were recorded, so those are kept for the next run.
-
         Args:
             rows: rows to begin with
             most_rows: the most rows, or None for no limit
@@ -202,9 +202,8 @@ class PackedModel(Loaded):
         if isinstance(self.forward, Recorded):
             self.forward.follow()
         usual = most_rows is None and layout is None
-        for place, idle in enumerate(self._idle):
-            if usual and idle.kind is kind:
-                return self._idle.pop(place)
+        if usual and (idle := self._idle.take(kind, self.dtype, self.device)):
+            return idle
         arenas = self.arenas(rows, most_rows, kind, layout)
         if isinstance(self.forward, Graphs) and usual and arenas.simple:
             arenas.each[0].set_aside()
@@ -214,13 +213,19 @@ class PackedModel(Loaded):
         return PackedPasses(self, rows, most_rows)
 
     def take_back(self, arenas: Arenas) -> bool:
-        """Keep arenas that no request uses any more, if useful; return whether they were kept."""
-        graphs = self.forward
-        if not isinstance(graphs, Graphs) or arenas.each[0].scratch < 0:
-            return False
-        self._idle.append(arenas)
-        graphs.keep([idle.each[0].keys for idle in self._idle])
-        return True
+        """Keep arenas that no request uses any more, if useful; return whether they were kept.
+
+        Graphs know the arenas over which they were recorded. On a CPU, small arenas take longer to
+        make than a pass of a small model.
+        """
+        if isinstance(graphs := self.forward, Graphs):
+            if arenas.each[0].scratch < 0:
+                return False
+            self._idle.keep(arenas)
+            graphs.keep([idle.each[0].keys for idle in self._idle.arenas])
+            return True
+        usual = arenas.most is None and arenas.layout is self.layout
+        return usual and device_of(self.device).on_host and self._idle.keep(arenas)
 
     def _weights(self) -> list[torch.Tensor]:
         return [parameters[name] for parameters, name in self._places]
