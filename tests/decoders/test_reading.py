@@ -87,8 +87,8 @@ def test_raw_log_probabilities(row, likeliest):
         expected.tolist(), abs=1e-12
     )
     assert reading.highest == pytest.approx(expected.max().exp().item())
-    ids, logits = reading.likeliest(3)
-    assert [x - reading.log_sum for x in logits] == pytest.approx([expected[i].item() for i in ids])
+    ids, values = reading.likeliest(3)
+    assert [x - reading.log_sum for x in values] == pytest.approx([expected[i].item() for i in ids])
     assert reading.excess(2.0) == pytest.approx(((logits - logits.max()) / 2).logsumexp(-1).item())
 
 
