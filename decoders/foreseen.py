@@ -44,27 +44,27 @@ class Foreseen:
     def __init__(
         self, tree: TokenTree, further: Further, readings: Readings, held: int, listener: Listener
     ):
-        self._passes, self._next, self._nodes = further.passes, 0, [further.node]
+        self._made, self._next, self._nodes = [*further.made], 0, [further.node]
         self._tree, self._readings, self._held = tree, readings, held
         self._listener = listener
 
     @property
-    def tokens(self) -> list[TokenId]:
-        """Those that the next pass has fed; none if there is no such pass."""
-        passes, place = self._passes, self._next
-        return passes[place].tokens if place < len(passes) else []
+    def over(self) -> bool:
+        """Whether no pass is left."""
+        return self._next == len(self._made)
+
+    def fed(self, count: int = 1) -> list[TokenId]:
+        """The tokens that the next `count` passes fed, each after the one before; else none."""
+        return made.tokens if (made := self._following(count)) else []
 
     def said(self, count: int = 1) -> list[TokenId]:
         """The likeliest token after each row of the next passes; none if logits are not numbers.
 
         Args:
-            count: the number of passes
+            count: the number of passes, which follow one another
         """
-        parts = [made.rows for made in self._following(count)]
-        if not all(map(self._readings.sound, parts)):
-            return []
-        bests = self._readings.bests
-        return [token for rows in parts for token in bests[rows]]
+        made = self._following(count)
+        return self._readings.bests[made.rows] if made and self._sound(made) else []
 
     def readings(self, rows: slice) -> list[Reading]:
         """The readings of rows of a pass."""
@@ -76,46 +76,51 @@ class Foreseen:
         Args:
             nodes: the nodes whose readings the request waits for, each after the one before
         """
-        if not self.tokens:
+        if not (made := self._following(1)):
             return None
-        rows, last = self._passes[self._next].rows, nodes[-1]
+        tree, last, readings = self._tree, nodes[-1], self.readings(made.rows)
         # Of its last tokens so many have logits.
-        asked = self._tree.lineage(last, self._tree.depths[last] + 1 - (rows.stop - rows.start))
+        asked = tree.lineage(last, tree.depths[last] + 1 - len(readings))
         if asked != list(nodes) or not self.follow(last):
             self.close()
             return None
-        return self.readings(rows)
+        return readings
 
     def follow(self, node: NodeId, count: int = 1) -> slice | None:
         """Take the next `count` passes, if they have fed the text that ends with this node.
 
         Args:
             node: the last node that they may have fed
-            count: passes of which each feeds the tokens after those of the one before
+            count: the number of passes, which follow one another
 
         Returns:
             the places of their rows among all readings; None if they have fed another text
         """
-        made = self._following(count)
-        tokens, parents = self._tree.tokens, self._tree.parents
-        path = list[NodeId]()
-        for each in reversed(made):
-            for token in reversed(each.tokens):
-                if node < 0 or tokens[node] != token:
-                    return None
-                path.append(node)
-                node = parents[node]
-        rows = slice(made[0].rows.start, made[-1].rows.stop)
-        # The loop comes to rows that are not sound, and says so.
-        if node != self._nodes[made[0].after] or not self._readings.sound(rows):
+        if not (made := self._following(count)):
             return None
-        self._nodes += reversed(path)
-        self._next += count
+        tree = self._tree
+        path = tree.lineage(node, tree.depths[node] + 1 - len(made.tokens))
+        if tree.parents[path[0]] != self._nodes[made.after]:
+            return None
+        # The loop comes to rows that are not sound, and says so.
+        if [tree.tokens[n] for n in path] != made.tokens or not self._sound(made):
+            return None
+        self._nodes += path
+        self._next += 1
         self._listener.taken(count)
-        return rows
+        return made.rows
 
-    def _following(self, count: int) -> Sequence[Made]:
-        return self._passes[self._next : self._next + count]
+    def _sound(self, made: Made) -> bool:
+        return self._readings.sound(made.rows)
+
+    def _following(self, count: int) -> Made | None:
+        """The next `count` passes, if there are so many that follow one another."""
+        if self.over or (made := self._made[self._next]).passes < count:
+            return None
+        if made.passes > count:
+            both = made, _ = made.split(count, len(self._nodes) - 1)
+            self._made[self._next : self._next + 1] = both
+        return made
 
     def close(self) -> None:
         """Tell what was taken, and forget the passes that are left.
@@ -123,13 +128,13 @@ class Foreseen:
         Each pass writes over the rows of refused tokens, and those that are left may have written
         over rows of the text.
         """
-        taken, left = self._passes[: self._next], self._passes[self._next :]
-        self._passes, self._next = [], 0
+        taken, left = self._made[: self._next], self._made[self._next :]
+        self._made, self._next = [], 0
         if taken:
             tree, last = self._tree, self._nodes[-1]
             while not tree.lives(last):
                 last = tree.parents[last]
-            seen = [made.place + len(made.tokens) for made in taken]
+            seen = [each.place + each.first + i for each in taken for i in range(each.passes)]
             self._listener.fed(tree.lineage(last, tree.depths[self._nodes[1]]), seen)
         if left:
-            self._listener.forget(min(made.place for made in left))
+            self._listener.forget(min(each.place for each in left))

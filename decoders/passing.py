@@ -61,7 +61,7 @@ def shares(further: Mapping[str, Further]) -> list[tuple[str, float, int]]:
     Passes made in one call are not timed apart; mostly they wait for weights, so the time is shared
     by these bytes.
     """
-    return [(model, made.weight_bytes, len(made.passes)) for model, made in further.items()]
+    return [(model, made.weight_bytes, made.passes) for model, made in further.items()]
 
 
 def foreseen(

@@ -32,8 +32,8 @@ def settled(
     if not judged:
         return
     tree = request.tree
-    while not request.finished and judged.tokens[:1] == [tree.tokens[request.tip]]:
-        draft, nodes = judged.tokens[1:], [request.tip]
+    while not request.finished and (fed := judged.fed()) and fed[0] == tree.tokens[request.tip]:
+        draft, nodes = fed[1:], [request.tip]
         own = judged.said()
         if not own or (draft and not (drawn and drawn.said(len(draft)) == draft)):
             return

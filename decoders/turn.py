@@ -222,7 +222,7 @@ class Turn:
             self._note(entry)
         draft = self.before
         drawn = self.foreseen.get(draft.model)
-        used = drawn is not None and not drawn.tokens
+        used = drawn is not None and drawn.over
         steps = min(draft.steps, self.request.left - 1)  # the last token of a text is not drafted
         self.rests = used and steps > 0 and self.waiting.rounds_left > 0 and not self.over
         if self.rests:

@@ -163,20 +163,40 @@ class Outlook:
 
 
 class Made(NamedTuple):
-    """A pass that was made before it was asked for.
+    """Passes that were made before they were asked for, each after the tokens of the one before.
 
     Attributes:
-        after: which token its first one follows, of those fed in advance; counted from 1, since 0
+        after: which token their first one follows, of those fed in advance; counted from 1, since 0
             is the node that all of them follow
-        place: the place of its first token in the text, and the cache row that this has overwritten
-        tokens: the tokens that it fed, each after the one before
-        rows: the logits that follow the last of them
+        place: the place of their first token in the text, and the cache row that this has
+            overwritten
+        tokens: the tokens that they fed, each after the one before
+        first: how many of these the first pass fed; each of the others fed one
+        rows: the logits that follow these tokens, a single row for each pass, if there are several
     """
 
     after: int
     place: int
     tokens: list[TokenId]
+    first: int
     rows: slice
+
+    @property
+    def passes(self) -> int:
+        return 1 + len(self.tokens) - self.first
+
+    def split(self, count: int, fed: int) -> tuple["Made", "Made"]:
+        """The first `count` of several passes, and the others.
+
+        Args:
+            count: less than there are
+            fed: how many tokens were fed in advance before these
+        """
+        cut, step = self.first + count - 1, self.rows.step or 1
+        row = self.rows.start + count * step
+        one = self._replace(tokens=self.tokens[:cut], rows=slice(self.rows.start, row, step))
+        rows = slice(row, self.rows.stop, step)
+        return one, Made(fed + cut, self.place + cut, self.tokens[cut:], 1, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +206,18 @@ class Further:
     Attributes:
         node: the node that their tokens follow
         rows: the raw logits of all of them, (n, V); on the host perhaps as an array
-        passes: the passes, in order
+        made: the passes, in order
         weight_bytes: bytes of weights that each has read
         found: what was already read of the rows
     """
 
     node: NodeId
     rows: Logits | np.ndarray
-    passes: Sequence[Made]
+    made: Sequence[Made]
     weight_bytes: int
     found: Found | None = None
+
+    @property
+    def passes(self) -> int:
+        """Their number."""
+        return sum(each.passes for each in self.made)

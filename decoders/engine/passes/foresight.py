@@ -91,7 +91,7 @@ def ahead(
 
 
 def following(
-    feed: Feed, rows: Logits, tokens: Sequence[Sequence[TokenId]], place: int, weight_bytes: int
+    feed: Feed, rows: Logits, tokens: Sequence[list[TokenId]], place: int, weight_bytes: int
 ) -> Further | None:
     """What was made in advance for one request of a pass; None if nothing was.
 
@@ -103,10 +103,9 @@ def following(
     """
     if not tokens[place]:
         return None
-    node, own = feed.nodes[-1], range(place, len(rows), len(tokens))[1:]
-    first = feed.tree.depths[node] + 1
-    made = [
-        Made(after, first + after, [token], slice(row, row + 1))
-        for after, (token, row) in enumerate(zip(tokens[place], own, strict=True))
-    ]
-    return Further(node, rows, made, weight_bytes)
+    node, requests = feed.nodes[-1], len(tokens)
+    # The first row of each request is of what it fed itself.
+    made = Made(
+        0, feed.tree.depths[node] + 1, tokens[place], 1, slice(requests + place, None, requests)
+    )
+    return Further(node, rows, [made], weight_bytes)

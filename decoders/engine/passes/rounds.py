@@ -113,20 +113,18 @@ def passes_of(
     # How many tokens the models were fed (`read`, `fed`), and up to where the next pass goes on.
     read = fed = after = seen = 0
     for step, (text, count) in enumerate(zip_longest(texts, kept)):
-        first, row = step * (1 + length), step * length
         if count is not None:
-            judged.append(Made(after, place, text, slice(first, first + len(text))))
+            row = step * (1 + length)
+            judged.append(Made(after, place, text, len(text), slice(row, row + len(text))))
             after, read = read + 1 + count, read + len(text)
-        if len(text) == 1:  # the last one of a text
+        if (drafted := len(text) - 1) == 0:  # the last one of a text
             break
-        drawn.append(Made(seen, place - len(late), [*late, text[0]], slice(row, row + 1)))
-        tip = fed = fed + len(late) + 1
-        for i in range(1, len(text) - 1):
-            drawn.append(Made(fed, place + i, [text[i]], slice(row + i, row + i + 1)))
-            fed += 1
+        row, first = step * length, len(late) + 1
+        # The draft model has not seen the last token of its draft.
+        asked = [*late, *text[:-1]]
+        drawn.append(Made(seen, place - len(late), asked, first, slice(row, row + drafted)))
         if count is not None:
-            # The draft model has not seen the last token of its draft.
-            reach = len(text) - 1
-            late, seen = text[reach:] if count == reach else [], tip + min(count, reach - 1)
-            place += count + 1
+            late, seen = text[drafted:] if count == drafted else [], fed + first
+            seen += min(count, drafted - 1)
+            fed, place = fed + len(asked), place + count + 1
     return judged, drawn

@@ -43,7 +43,7 @@ def made(monkeypatch):
     def counted(self, *args):
         found = rounds(self, *args)
         if found:
-            seen.append(len(found[0].passes))
+            seen.append(found[0].passes)
         return found
 
     monkeypatch.setattr(PackedPasses, "rounds", counted)
@@ -218,7 +218,7 @@ def test_nothing_is_made_after_the_end_of_a_text(monkeypatch):
     def noted(self, *args):
         found = rounds(self, *args)
         if found:
-            judged.extend(token for made in found[0].passes for token in made.tokens)
+            judged.extend(token for made in found[0].made for token in made.tokens)
         return found
 
     monkeypatch.setattr(PackedPasses, "rounds", noted)
@@ -276,7 +276,7 @@ def test_rows_are_read_as_they_are_elsewhere(pair, warping, monkeypatch):
     def compared(self, *args):
         for further in rounds(self, *args) or ():
             logits, ids, excesses = further.found
-            for made in further.passes:
+            for made in further.made:
                 rows = further.rows[made.rows]
                 expected = scan.likeliest(rows, ids.shape[1])
                 assert (logits[made.rows] == expected[0]).all()
