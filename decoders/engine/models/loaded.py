@@ -178,8 +178,12 @@ def traits(model: torch.nn.Module) -> list[Any]:
         else:
             own = vars(module)
             inner = own["_modules"]
-            found += (len(inner), id(own["_parameters"]), *[own.get(name) for name in SWITCHES])
-            modules += inner.values()
+            found.append((len(inner), id(own["_parameters"])))
+            for name in SWITCHES:
+                if name in own:
+                    found.append((name, own[name]))
+            if inner:
+                modules += inner.values()
     return found
 
 
