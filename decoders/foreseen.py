@@ -53,18 +53,20 @@ class Foreseen:
         """Whether no pass is left."""
         return self._next == len(self._made)
 
-    def fed(self, count: int = 1) -> list[TokenId]:
-        """The tokens that the next `count` passes fed, each after the one before; else none."""
-        return made.tokens if (made := self._following(count)) else []
+    def fed(self) -> list[TokenId]:
+        """The tokens that the next pass fed, each after the one before; none if no pass is left."""
+        return made.tokens if (made := self._following(1)) else []
 
     def said(self, count: int = 1) -> list[TokenId]:
-        """The likeliest token after each row of the next passes; none if logits are not numbers.
+        """The likeliest token after each row of the next passes.
+
+        There is none if fewer passes follow one another, or if logits are not numbers.
 
         Args:
-            count: the number of passes, which follow one another
+            count: the number of passes
         """
         made = self._following(count)
-        return self._readings.bests[made.rows] if made and self._sound(made) else []
+        return self._readings.bests(made.rows) if made and self._sound(made) else []
 
     def readings(self, rows: slice) -> list[Reading]:
         """The readings of rows of a pass."""
@@ -114,12 +116,12 @@ class Foreseen:
         return self._readings.sound(made.rows)
 
     def _following(self, count: int) -> Made | None:
-        """The next `count` passes, if there are so many that follow one another."""
+        """The next `count` passes, split from others; None if fewer follow one another."""
         if self.over or (made := self._made[self._next]).passes < count:
             return None
         if made.passes > count:
-            both = made, _ = made.split(count, len(self._nodes) - 1)
-            self._made[self._next : self._next + 1] = both
+            made, rest = made.split(count, len(self._nodes) - 1)
+            self._made[self._next : self._next + 1] = made, rest
         return made
 
     def close(self) -> None:

@@ -5,7 +5,6 @@ They are brought to the host in one transfer for the whole pass.
 
 import math
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from typing import overload
 
 import numpy as np
@@ -86,14 +85,18 @@ class Readings(Sequence["Reading"]):
         values, ids = self._scan.likeliest(self.host[place : place + 1], count)
         return values[0].tolist(), ids[0].tolist()
 
-    @cached_property
-    def bests(self) -> list[TokenId]:
-        """The likeliest token after each row; of equals the lowest id."""
+    def bests(self, part: slice) -> list[TokenId]:
+        """The likeliest token after each of these rows, which are sound; of equals the lowest id.
+
+        Other rows may be of requests that have failed, or memory that nobody wrote to.
+        """
         if self.host is None:
-            return [reading.best for reading in self[:]]
+            return [reading.best for reading in self[part]]
+        logits, ids = (of_all[part] for of_all in self._tops)
+        places = range(*part.indices(len(self)))
         return [
-            ids[0] if len(ids) == 1 or logits[0] > logits[1] else self[place].best
-            for place, (logits, ids) in enumerate(zip(*self._tops, strict=True))
+            i[0] if len(i) == 1 or x[0] > x[1] else self[place].best
+            for place, x, i in zip(places, logits, ids, strict=True)
         ]
 
     def sound(self, part: slice) -> bool:

@@ -45,9 +45,10 @@ def settled(
         kept = 0
         while kept < len(draft) and draft[kept] == own[kept]:
             kept += 1
-        # Nobody looks at the readings after refused tokens, unless the decoder goes on from here.
-        seen = slice(rows.start, rows.start + kept + 1) if drew else rows
-        known["target"].update(zip(nodes, judged.readings(seen), strict=False))
+        # Readings after refused tokens are needed only if the decoder goes on from here.
+        count = kept + 1 if drew else len(nodes)
+        readings = judged.readings(slice(rows.start, rows.start + count))
+        known["target"].update(zip(nodes[:count], readings, strict=True))
         if not drew:
             return
         yield request.advance(*_walked(request, draft, nodes, kept, own[kept]))

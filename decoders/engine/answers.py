@@ -183,6 +183,7 @@ class Made(NamedTuple):
 
     @property
     def passes(self) -> int:
+        """The number of passes."""
         return 1 + len(self.tokens) - self.first
 
     def split(self, count: int, fed: int) -> tuple["Made", "Made"]:
@@ -219,5 +220,5 @@ class Further:
 
     @property
     def passes(self) -> int:
-        """Their number."""
+        """The number of passes."""
         return sum(each.passes for each in self.made)

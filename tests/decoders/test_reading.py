@@ -141,6 +141,14 @@ def test_a_pass_is_sent_to_the_host_once(warping):
     assert OnDevice.sent == 2
 
 
+def test_likeliest_tokens_are_those_of_the_rows_asked_for_alone():
+    """A row of another request, with some logits that are not numbers, ended the whole batch."""
+    rows = torch.tensor([[1.0, 3.0, 3.0, *[0.0] * 7], [*[math.nan] * 3, *[5.0] * 3, *[-9.0] * 4]])
+    readings = Readings(rows, 5, every=True)
+    assert readings.bests(slice(0, 1)) == [1]
+    assert not readings.sound(slice(1, 2))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_entropy_is_that_of_the_raw_probabilities(dtype):
     row = torch.tensor([[2.0, 0.5, -1.0, -math.inf]], dtype=dtype)

@@ -79,7 +79,8 @@ class Arena:
 
     @property
     def rows(self) -> int:
-        return len(self.keys[0])
+        # Growth may have failed after some of the slabs had grown.
+        return min(slab.shape[1] for slab in self._slabs)
 
     def take(self, capacity: int) -> CacheRows | None:
         """Reserve a free stretch of `capacity` rows; None if the arena is full."""
@@ -161,13 +162,16 @@ class Arena:
     # Compiled passes distinguish inference tensors, so no caller may cause them.
     @torch.inference_mode(False)
     def _grow(self, rows: int) -> None:
-        for i, old in enumerate(self._slabs):
-            shape = len(old), rows, *old.shape[2:]
-            on_host = device_of(old.device).on_host
-            self._slabs[i] = empty(shape, old.dtype) if on_host else old.new_empty(shape)
-            if old.shape[1]:
-                self._slabs[i][:, : old.shape[1]] = old
-        self._name_layers()
+        before = self.rows
+        try:
+            for i, old in enumerate(self._slabs):
+                shape = len(old), rows, *old.shape[2:]
+                on_host = device_of(old.device).on_host
+                self._slabs[i] = empty(shape, old.dtype) if on_host else old.new_empty(shape)
+                if before:
+                    self._slabs[i][:, :before] = old[:, :before]
+        finally:
+            self._name_layers()
 
 
 def halves(tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:

@@ -174,6 +174,11 @@ class Arenas:
         ids, positions, wanted = (tensor.to(self.device) for tensor in packed[0][:3])
         return PackedInputs(ids, positions, wanted, Layered(packings, self.places))
 
+    def expect(self, rows: int) -> None:
+        """Say how many rows the next requests may need together, in layers that see everything."""
+        for arena, reach in zip(self.each, self.reaches, strict=True):
+            arena.expected = rows if reach is None else 0
+
     @property
     def size(self) -> int:
         """Bytes of all rows, used or not."""

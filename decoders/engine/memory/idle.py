@@ -1,6 +1,6 @@
 """Arenas between two runs (Idle)."""
 
-from contextlib import suppress
+from threading import Lock
 
 import torch
 
@@ -16,29 +16,34 @@ class Idle:
     """
 
     def __init__(self, most: int | None):
-        self.most, self._arenas = most, list[Arenas]()
+        self.most, self._arenas, self._lock = most, list[Arenas](), Lock()
 
     @property
     def arenas(self) -> tuple[Arenas, ...]:
+        """Those that wait, the oldest first."""
         return tuple(self._arenas)
 
     def take(
         self, kind: type[CacheRows], dtype: torch.dtype, device: torch.device
     ) -> Arenas | None:
-        """Take arenas with this kind of rows, of this dtype and on this device, if there are any.
+        """Take arenas with this kind of rows, if there are any.
 
-        A model may have been moved since they were made.
+        Those of another dtype or device are dropped: the model has changed since they were made.
         """
-        for arenas in self.arenas:
-            if (arenas.kind, arenas.dtype, arenas.device) == (kind, dtype, device):
-                with suppress(ValueError):  # another thread was faster
-                    self._arenas.remove(arenas)
-                    return arenas
+        with self._lock:
+            self._arenas = [a for a in self._arenas if (a.dtype, a.device) == (dtype, device)]
+            for place, arenas in enumerate(self._arenas):
+                if arenas.kind is kind:
+                    return self._arenas.pop(place)
         return None
 
     def keep(self, arenas: Arenas) -> bool:
-        """Keep arenas, if there is room; return whether they were kept."""
-        if self.most is not None and sum(a.size for a in (*self.arenas, arenas)) > self.most:
-            return False
-        self._arenas.append(arenas)
-        return True
+        """Keep arenas, perhaps instead of older ones; return whether they were kept."""
+        with self._lock:
+            if self.most is not None:
+                if arenas.size > self.most:
+                    return False
+                while sum(a.size for a in (*self._arenas, arenas)) > self.most:
+                    self._arenas.pop(0)
+            self._arenas.append(arenas)
+            return True

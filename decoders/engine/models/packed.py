@@ -203,6 +203,7 @@ class PackedModel(Loaded):
             self.forward.follow()
         usual = most_rows is None and layout is None
         if usual and (idle := self._idle.take(kind, self.dtype, self.device)):
+            idle.expect(rows)
             return idle
         arenas = self.arenas(rows, most_rows, kind, layout)
         if isinstance(self.forward, Graphs) and usual and arenas.simple:
@@ -215,8 +216,8 @@ class PackedModel(Loaded):
     def take_back(self, arenas: Arenas) -> bool:
         """Keep arenas that no request uses any more, if useful; return whether they were kept.
 
-        Graphs know the arenas over which they were recorded. On a CPU, small arenas take longer to
-        make than a pass of a small model.
+        Graphs know the arenas over which they were recorded. On a CPU, making arenas takes almost
+        as long as a pass of a small model.
         """
         if isinstance(graphs := self.forward, Graphs):
             if arenas.each[0].scratch < 0:

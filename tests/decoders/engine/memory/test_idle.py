@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from decoders import ModelPair, generate
+from decoders import generate
+from decoders.engine.memory import arena as arena_module
 from decoders.engine.memory.idle import Idle
 from decoders.engine.memory.rows import CacheRows
 from decoders.engine.models import packed
@@ -13,14 +14,15 @@ from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.passes.padded import PaddedRows
 from decoders.tree import TokenTree
+from tests.decoders.engine.passes.test_foresight import build_pair
 from tests.models import build
 
-KIND = CacheRows, torch.float64, torch.device("cpu")
+KIND = CacheRows, torch.float32, torch.device("cpu")
 
 
 @pytest.fixture
 def model():
-    return PackedModel(build().double(), "target")
+    return PackedModel(build().float(), "target")
 
 
 def a_run(model, rows=8, most=None):
@@ -52,7 +54,7 @@ def test_large_ones_and_those_of_a_limit_are_not_kept(model, monkeypatch):
     limited = a_run(model, most=8)
     assert a_run(model) is not limited
     monkeypatch.setattr(packed, "IDLE_BYTES", 100 * model.row_bytes)
-    model = PackedModel(build().double(), "target")
+    model = PackedModel(build().float(), "target")
     large = a_run(model, rows=101)
     small = a_run(model, rows=100)
     assert small is not large
@@ -60,13 +62,57 @@ def test_large_ones_and_those_of_a_limit_are_not_kept(model, monkeypatch):
 
 
 def test_all_together_stay_within_the_limit(model):
+    """The oldest ones make room."""
     idle = Idle(20 * model.row_bytes)
     three = [model.arenas() for _ in range(3)]
     for arenas in three:
         arenas.take(10, 1)
-    assert [idle.keep(arenas) for arenas in three] == [True, True, False]
-    assert idle.take(*KIND) in three[:2]
-    assert idle.keep(three[2])
+        assert idle.keep(arenas)
+    assert idle.arenas == (*three[1:],)
+    large = model.arenas()
+    large.take(21, 1)
+    assert not idle.keep(large)
+    assert idle.arenas == (*three[1:],)
+
+
+def test_they_grow_at_once_to_what_the_next_run_expects(model):
+    """A batch after a single request grew in many steps, each of which copied."""
+    a_run(model, rows=8)
+    engine, trees = PackedPasses(model, rows=64), [TokenTree([3, i]) for i in range(8)]
+    sizes = []
+    for tree in trees:
+        engine.admit(tree, 8)
+        sizes.append(engine.arena.rows)
+    assert sizes == [8] + 7 * [64]
+
+
+def test_arenas_whose_growth_failed_are_whole(model, monkeypatch):
+    """Keys had grown and values had not, and rows were moved in memory that no pass read."""
+    arenas = model.arenas()
+    (cache,) = arenas.take(4, 1)
+    (arena,) = arenas.each
+    rooms = iter([arena_module.empty])
+
+    def full(*args):
+        return next(rooms, lambda *_: fails())(*args)
+
+    def fails():
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(arena_module, "empty", full)
+    with pytest.raises(RuntimeError, match="no memory"):
+        arenas.take(40, 1)
+    monkeypatch.undo()
+    assert arena.rows == 4
+    for number, tensors in enumerate((arena.keys, arena.values)):
+        for tensor in tensors:
+            tensor[0] = 1 + number
+    arena.move([0], [1])
+    assert all((keys[1] == 1).all() for keys in arena.keys)
+    assert all((values[1] == 2).all() for values in arena.values)
+    arenas.give_back([cache])
+    assert arenas.take(40, 1)
+    assert {len(tensor) for tensor in (*arena.keys, *arena.values)} == {40}
 
 
 def test_only_alike_ones_are_taken(model):
@@ -74,10 +120,17 @@ def test_only_alike_ones_are_taken(model):
     arenas = model.arenas()
     idle.keep(arenas)
     assert idle.take(PaddedRows, *KIND[1:]) is None
-    assert idle.take(CacheRows, torch.float32, KIND[2]) is None
-    assert idle.take(CacheRows, KIND[1], torch.device("meta")) is None
     assert idle.take(*KIND) is arenas
     assert idle.take(*KIND) is None
+
+
+@pytest.mark.parametrize("other", [(torch.float64, KIND[2]), (torch.float32, torch.device("meta"))])
+def test_those_of_another_dtype_or_device_are_dropped(model, other):
+    """They would fill the limit for good."""
+    idle = Idle(None)
+    idle.keep(model.arenas())
+    assert idle.take(CacheRows, *other) is None
+    assert idle.arenas == ()
 
 
 def test_a_model_that_changes_its_dtype_gets_new_ones():
@@ -89,25 +142,49 @@ def test_a_model_that_changes_its_dtype_gets_new_ones():
     assert a_run(prepared) is not first
 
 
-def test_no_text_depends_on_rows_of_the_run_before():
+@pytest.fixture
+def pair():
+    """One whose passes are the kernels'."""
+    return build_pair()
+
+
+@pytest.mark.parametrize("name", ["greedy", "speculative", "mtad", "beam_search"])
+@pytest.mark.parametrize("prompts", [[[3, 4, 5]], [[3, 4, 5], [6], [7, 8]]])
+def test_no_text_depends_on_rows_of_the_run_before(pair, name, prompts):
     """Not even if they are no numbers."""
-    pair = ModelPair(build(), build(seed=1))
     options = {"max_new_tokens": 12, "ignore_eos": True, "seed": 3}
-    texts = [generate(pair, [3, 4, 5], "speculative", **options).tokens]
-    for role in ("target", "draft"):
-        model = pair.packed[role]
+
+    def texts():
+        return [result.tokens for result in generate(pair, prompts, name, **options)]
+
+    before = texts()
+    for model in pair.packed.values():
         arenas = model.lend(0, None, CacheRows, None)
-        assert arenas.each[0].rows, "those of the text"
         for tensor in (*arenas.each[0].keys, *arenas.each[0].values):
             tensor.fill_(float("nan"))
-        model.take_back(arenas)
-    texts.append(generate(pair, [3, 4, 5], "speculative", **options).tokens)
-    assert texts[0] == texts[1]
+        assert model.take_back(arenas)
+    assert texts() == before
 
 
-def test_threads():
+def test_after_a_cancel_and_a_crash_they_serve_the_next_run(pair, monkeypatch):
+    options = {"max_new_tokens": 12, "ignore_eos": True}
+    expected = generate(pair, [3, 4, 5], "speculative", **options).tokens
+    looks = iter([False] * 2)
+    generate(pair, [3, 4, 5], "mtad", cancel=lambda: next(looks, True), **options)
+    assert generate(pair, [3, 4, 5], "speculative", **options).tokens == expected
+
+    def crashes(*_):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(PackedModel, "__call__", crashes)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        generate(pair, [3, 4, 5], "speculative", **options)
+    monkeypatch.undo()
+    assert generate(pair, [3, 4, 5], "speculative", **options).tokens == expected
+
+
+def test_threads(pair):
     """Each gets arenas of its own, and the texts are those of one thread."""
-    pair = ModelPair(build(), build(seed=1))
 
     def text(seed):
         options = {"max_new_tokens": 12, "ignore_eos": True, "seed": seed}

@@ -1,5 +1,6 @@
 """Rounds made in advance: fewer calls of the kernels, and the same tokens, traces and counts."""
 
+import math
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import torch
 from decoders import ModelPair, catalog, generate
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes.room import Room
 from decoders.ledger import Ledger
 from decoders.trace import Round, Trials
 from decoders.turn import Turn
@@ -290,6 +292,25 @@ def test_rows_are_read_as_they_are_elsewhere(pair, warping, monkeypatch):
     monkeypatch.setattr(PackedPasses, "rounds", compared)
     decoded(pair, PROMPTS[0], **warping)
     assert len(checked) > 10
+
+
+def test_rows_that_nobody_wrote_to_are_not_looked_at(pair, monkeypatch):
+    """The last round of a text is shorter, and what lay in the memory of the rows that it leaves
+    ended the call with an error, if it was not numbers."""
+
+    def poisoned(*args):
+        room = of(*args)
+        for numbers in room:
+            numbers.fill(math.nan if numbers.dtype.kind == "f" else 0)
+        room.tops.fill(0)
+        return room
+
+    of = Room.of
+    budgets = range(8, 32, 3)
+    found = [told(decoded(pair, PROMPTS[0], max_new_tokens=n, temperature=0)) for n in budgets]
+    monkeypatch.setattr(Room, "of", poisoned)
+    for n, expected in zip(budgets, found, strict=True):
+        assert told(decoded(pair, PROMPTS[0], max_new_tokens=n, temperature=0)) == expected
 
 
 @pytest.mark.skipif("EVERYWHERE" not in os.environ, reason="it compiles anew; EVERYWHERE=1")
