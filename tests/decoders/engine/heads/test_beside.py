@@ -96,9 +96,10 @@ def test_model_head_and_copies_share_the_target_s_passes(pair):
     with Loop(engines) as loop:
         for turn in turns:
             loop.add(turn)
+        loop.step()
+        arenas = [engine.arenas.each[0] for engine in engines.values()]
         while loop.turns:
             loop.step()
-    arenas = [engine.arenas.each[0] for engine in engines.values()]
     assert all(arena.take(arena.rows) is not None for arena in arenas)  # all rows came back
     for i, (turn, method) in enumerate(zip(turns, methods, strict=True)):
         found = turn.request.tree.new_tokens(turn.request.answer)
