@@ -102,7 +102,7 @@ def test_advice_shows_how_far_it_is_and_stops(visit, server):
     expect(said.locator(".wb-track")).to_be_visible()
     expect(ask).to_be_hidden()
     stop.click()
-    expect(ask).to_be_visible(timeout=10_000)
+    expect(ask).to_be_visible(timeout=5_000)
     expect(said).to_contain_text("Stopped")
     assert_free(host)
 

@@ -11,10 +11,11 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.memory.rows import Layout
-from decoders.engine.models.loaded import twin, undisturbed
+from decoders.engine.models.loaded import undisturbed
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.plain import PlainModel
 from decoders.engine.models.probe import layout_of
+from decoders.engine.models.twin import twin
 from decoders.engine.passes.packed import PackedPasses
 from decoders.errors import InputError, NotPackedError, first_line
 from decoders.shapes import NodeId

@@ -23,8 +23,8 @@ from decoders.engine.loading.sources import (
     said_in_one_sentence,
 )
 from decoders.engine.loading.where import number_type, placed
-from decoders.engine.models.loaded import twin
 from decoders.engine.models.packed import PASSES
+from decoders.engine.models.twin import twin
 from decoders.engine.weights.quantization import options
 from decoders.errors import InputError, allowed, refuse
 from decoders.inputs import is_gguf

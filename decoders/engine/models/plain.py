@@ -13,7 +13,8 @@ from transformers import DynamicCache, PreTrainedModel
 
 from decoders.engine.answers import Answer, Output, of_one_pass
 from decoders.engine.models.branches import Branches, Path, begins_rewindable, rewindable
-from decoders.engine.models.loaded import Loaded, twin, undisturbed
+from decoders.engine.models.loaded import Loaded, undisturbed
+from decoders.engine.models.twin import twin
 from decoders.engine.protocols import Layers, Passes, Wants
 from decoders.engine.weights.linear import hasten
 from decoders.errors import NotPackedError

@@ -25,12 +25,11 @@ def chains(draw):
 def test_parts_are_what_the_passes_are_one_by_one(case):
     made, fed, counts = case
     # For each pass: what its first token follows, that token's place, its tokens and its row.
-    last = made.tokens[made.first - 1 :]
-    expected = [(made.after, made.place, made.tokens[: made.first], made.rows.start)] + [
-        (fed + made.first + i, made.place + made.first + i, [token], made.rows.start + step)
-        for i, token in enumerate(last[1:])
-        for step in [(1 + i) * made.rows.step]
-    ]
+    expected = [(made.after, made.place, made.tokens[: made.first], made.rows.start)]
+    for i, token in enumerate(made.tokens[made.first :]):
+        at = made.first + i
+        row = made.rows.start + (1 + i) * made.rows.step
+        expected.append((fed + at, made.place + at, [token], row))
     assert made.passes == len(expected)
     found, rest = [], made
     for count in counts:

@@ -91,13 +91,13 @@ def test_arenas_whose_growth_failed_are_whole(model, monkeypatch):
     arenas = model.arenas()
     (cache,) = arenas.take(4, 1)
     (arena,) = arenas.each
-    rooms = iter([arena_module.empty])
+    made, empty = [], arena_module.empty
 
     def full(*args):
-        return next(rooms, lambda *_: fails())(*args)
-
-    def fails():
-        raise RuntimeError("no memory")
+        if made:
+            raise RuntimeError("no memory")
+        made.append(empty(*args))
+        return made[-1]
 
     monkeypatch.setattr(arena_module, "empty", full)
     with pytest.raises(RuntimeError, match="no memory"):
