@@ -2,10 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from decoders.distribution import Distribution
 from decoders.reading import Reading
 from decoders.shapes import NodeId, TokenId
+
+
+class Guess(NamedTuple):
+    """How passes in advance guess what a rule keeps of a drawn chain.
+
+    Attributes:
+        rule: one of `decoders.engine.kernels.codes.Rule`, in small letters
+        settings: its settings
+        beyond: whether it needs what the draft model says after the draft, too
+    """
+
+    rule: str
+    settings: tuple[float, ...] = ()
+    beyond: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +44,7 @@ class Ask:
             `hidden_states`: 0 is the embedding, the last comes after the final norm
         rounds_left: of the target's verification of a chain of the draft model, in how many rounds
             after this one that model will probably draw as many tokens
+        guess: how the rule judges these; None if passes in advance cannot know
         steady: whether all further rounds ask in the same way, are judged token by token and leave
             nothing to chance, so that passes in advance can settle them (`decoders.steady`)
     """
@@ -41,6 +57,7 @@ class Ask:
     features: tuple[int, ...] = ()
     more: int = 0
     rounds_left: int = 0
+    guess: Guess | None = None
     steady: bool = False
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+from decoders.asks import Guess
 from decoders.distribution import Distribution
 from decoders.engine.answers import Outlook
 from decoders.randomness import SeededSource
@@ -17,6 +18,7 @@ def likely(
     tokens: int,
     numbers: int,
     sought: Sequence[int],
+    guess: Guess | None = None,
 ) -> Outlook | None:
     """The outlook of a request; None if nobody can tell it.
 
@@ -25,18 +27,20 @@ def likely(
         draw: draws the next token of its open chain
         tokens, sought: see `Outlook`
         numbers: how many numbers it will need
+        guess: of rounds, how their drafts are judged
     """
     warping = request.warping
     if tokens < 1 or request.penalties or not warping.usual or warping.top_k > MOST:
         return None
-    # At temperature 0 nothing is drawn.
-    known = _next(request, draw, numbers) if warping.temperature else [0.0] * numbers
+    # At temperature 0 nothing is drawn, but for a mixture of two models.
+    chance = warping.temperature or (guess and guess.beyond)
+    known = _next(request, draw, numbers) if chance else [0.0] * numbers
     if known is None:
         return None
     few = warping.top_k or (NUCLEUS if warping.cuts else 0)
     return Outlook(
         tokens, warping.temperature, few, bool(warping.top_k), warping.top_p, warping.min_p, known,
-        tuple(request.end_tokens), sought,
+        tuple(request.end_tokens), sought, guess or ("", (), False),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ A decoder only asks it for readings and commits rounds to it.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from decoders.asks import Ask
+from decoders.asks import Ask, Guess
 from decoders.distribution import Distribution
 from decoders.ledger import Ledger
 from decoders.randomness import RandomSource, SeededSource
@@ -110,6 +110,7 @@ class Request:
         likeliest: int = 0,
         features: tuple[int, ...] = (),
         rounds_left: int = 0,
+        guess: Guess | None = None,
         steady: bool = False,
     ) -> Ask:
         return Ask(
@@ -118,6 +119,7 @@ class Request:
             likeliest,
             features=features,
             rounds_left=rounds_left,
+            guess=guess,
             steady=steady and self.certain,
         )
 

@@ -143,6 +143,7 @@ class Outlook:
         ends: tokens that end the text
         sought: how many of the likeliest tokens are looked for in each row; of rounds, in those of
             the target and in those of the draft model
+        rule: of rounds, the rule that judges the drafts, see `decoders.asks.Guess`
     """
 
     tokens: int
@@ -154,6 +155,7 @@ class Outlook:
     numbers: Sequence[float]
     ends: Sequence[int]
     sought: Sequence[int]
+    rule: tuple[str, Sequence[float], bool] = ("", (), False)
 
     @property
     def warping(self) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from decoders.asks import Guess
 from decoders.distribution import Distribution, minimum, point_mass, residual
 from decoders.drafts import Draft
 from decoders.methods.parts import CHAINS, DRAWN, Rule, Verdict
@@ -26,6 +27,10 @@ class Block(Rule):
     name = "block"
     judges = CHAINS
     backwards = True
+
+    @property
+    def guess(self) -> Guess:
+        return Guess("block")  # a chain is a tree
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         known = dict(zip(draft.nodes, map(request.warp, readings), strict=True))

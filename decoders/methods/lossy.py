@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from decoders.asks import Guess
 from decoders.distribution import Distribution, Small
 from decoders.drafts import Draft
 from decoders.methods.parts import CHAINS, Rule, Verdict
@@ -104,6 +105,10 @@ class FLyRule(Rule):
 
     threshold: float = THRESHOLD
     window: int = WINDOW
+
+    @property
+    def guess(self) -> Guess:
+        return Guess(self.name, (self.threshold, self.window))
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         p, rule = [request.warp(reading) for reading in readings], SpeculativeRule()

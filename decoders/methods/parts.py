@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
-from decoders.asks import Ask
+from decoders.asks import Ask, Guess
 from decoders.drafts import Draft, Predict
 from decoders.reading import Reading
 from decoders.request import Request
@@ -102,8 +102,6 @@ class Rule(Checked, ABC):
         window: it does nothing of its own in drafts of at most this length
         beyond: whether it needs q after the last draft token too, for the bonus token
         backwards: whether it tests the last draft token first
-        stepwise: whether it is speculative sampling: it takes one number for each test and one for
-            the target's own token, and keeps at temperature 0 what the target finds likeliest
     """
 
     law: ClassVar[Law | None] = Law.TARGET
@@ -111,7 +109,14 @@ class Rule(Checked, ABC):
     judges: ClassVar[frozenset[Kind]]
     beyond: ClassVar[bool] = False
     backwards: ClassVar[bool] = False
-    stepwise: ClassVar[bool] = False
+
+    @property
+    def guess(self) -> Guess | None:
+        """How passes in advance guess what it keeps of a chain; None if they cannot.
+
+        Such a rule takes one number for each test, and then one for the target's own token.
+        """
+        return None
 
     @abstractmethod
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
@@ -128,6 +133,7 @@ class Rule(Checked, ABC):
 
 
 Parts = tuple[Source, Rule]
+TOKENWISE = Guess("tokenwise")
 
 
 def sample(request: Request, more: int, steady: bool = False) -> Decoding:
@@ -149,11 +155,10 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
     propose, predict, learn, likeliest, pause, rounds_left, steady = drafting
-    # At temperature 0 the exact rules keep the same tokens.
-    stepwise = (rule.stepwise or not request.warping.temperature) and not rule.beyond
-    if not (stepwise and rule.law is Law.TARGET):
-        rounds_left = None
-    steady = steady and rounds_left is not None and rule.stepwise
+    guess = rule.guess
+    if not guess and not request.warping.temperature and rule.law is Law.TARGET:
+        guess = TOKENWISE  # then all exact rules keep the same tokens
+    steady = steady and rule.guess == TOKENWISE
     while not request.finished:
         draft = yield from propose(request)
         if pause and not draft.draws and rule.law is Law.TARGET:
@@ -162,9 +167,9 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
         if rule.beyond and predict:
             (last,) = draft.nodes[-1:]
             draft.q.update(zip([last], (yield from predict(request, [last])), strict=True))
-        left = rounds_left() if rounds_left else 0
+        left = rounds_left() if rounds_left and guess else 0
         readings = yield request.ask(
-            "target", draft.nodes, likeliest, rounds_left=left, steady=steady
+            "target", draft.nodes, likeliest, rounds_left=left, guess=guess, steady=steady
         )
         if learn:
             learn(draft, readings)

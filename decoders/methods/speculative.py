@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from decoders.asks import Guess
 from decoders.distribution import Distribution
 from decoders.drafts import Draft, Draw, chain, said
 from decoders.methods.budget import LONGEST, AutoLength
-from decoders.methods.parts import CHAINS, Drafting, Kind, Rule, Source, Verdict
+from decoders.methods.parts import CHAINS, TOKENWISE, Drafting, Kind, Rule, Source, Verdict
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.rules import Node, NodeRule, SpeculativeRule
@@ -55,13 +56,16 @@ class Tokenwise(Rule):
 
     name = "tokenwise"
     judges = CHAINS
-    stepwise = True
 
     lenience: float = LENIENCE
 
     @claim
     def law(self) -> Law | None:
         return Law.TARGET if self.lenience == 1 else None
+
+    @property
+    def guess(self) -> Guess | None:
+        return TOKENWISE if self.lenience == 1 else None
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         rule = SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0)

@@ -1,4 +1,4 @@
-"""The instructions of the kernels' program (Code); this file needs no numba."""
+"""What kernels are told by number: instructions (Code) and rules (Rule); this needs no numba."""
 
 from enum import IntEnum
 
@@ -36,3 +36,23 @@ class Code(IntEnum):
 
 
 PLACES, INTEGERS = 4, 6
+
+
+class Rule(IntEnum):
+    """The rules by which kernels guess what is kept of a chain, by the names of `decoders`.
+
+    Each is followed by its settings. The last three are of a mixture of both models, so they need
+    what the draft model says after the draft, too.
+
+        FLY: threshold, window
+        CASCADE, OPT: alpha; OPT is the cascade that defers whole distributions
+        ENSEMBLE: weight of the target
+    """
+
+    TOKENWISE = 0
+    MATCH = 1
+    BLOCK = 2
+    FLY = 3
+    CASCADE = 4
+    OPT = 5
+    ENSEMBLE = 6

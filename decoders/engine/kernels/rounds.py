@@ -1,4 +1,4 @@
-"""Rounds of speculative sampling that are made before they are asked for (rounds)."""
+"""Rounds of drafting and verifying that are made before they are asked for (rounds)."""
 
 import numpy as np
 from numba import njit
@@ -6,13 +6,15 @@ from numba import njit
 from decoders.engine.kernels.guess import draw, weigh
 from decoders.engine.kernels.program import carry_out
 from decoders.engine.kernels.scan import find, note
+from decoders.engine.kernels.verdicts import verdict
 
 
 @njit(error_model="numpy")
 def rounds(
-    draft, target, pending, judged, drawn, tokens, kept, ends, warping, numbers, place, left, team
-):
-    """Rounds of the draft model's chain, judged token by token.
+    draft, target, pending, judged, drawn, tokens, drafted, kept, ends, rule, warping, numbers,
+    place, left, team,
+):  # fmt: skip
+    """Rounds of the draft model's chain, judged by a rule.
 
     Row r of the caches holds the token at place r of the text.
 
@@ -24,12 +26,15 @@ def rounds(
         judged: the target's logits, (rounds, 1 + length, V); for each of these rows the largest
             ones and their ids, (rounds * (1 + length), n), see `find`; and the log of the sum of
             exp(logit - largest)
-        drawn: the draft model's logits, (rounds, length, V), and the largest ones with their ids
+        drawn: the draft model's logits, (rounds, length, V) or, if the rule needs what follows the
+            draft too, (rounds, length + 1, V); and the largest ones with their ids
         tokens: what the target was fed, the last token of the text and the draft after it,
             (rounds, 1 + length)
-        kept: how many draft tokens of each round are kept, (rounds,); -1 of one whose draft alone
-            was made, up to an end token; of those after it, nothing is written
+        drafted: how many tokens the draft of each round has, (rounds,)
+        kept: how many of these are kept, (rounds,); -1 of a round whose draft alone was made, up to
+            an end token; of those after it, nothing is written
         ends: tokens that end a text
+        rule: see `verdict`
         warping: see `weigh`
         numbers: the uniform numbers: of each round those of the draft, of the tests and of the
             target's token
@@ -43,28 +48,32 @@ def rounds(
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    verified, seen, (drafted, tops, ids) = judged[0], judged[1:], drawn
-    length, used, late, one = drafted.shape[1], 0, np.int64(len(pending) - 1), np.int64(1)
-    p, q = np.empty(verified.shape[2]), np.empty(drafted.shape[1:])
+    verified, seen, (said, tops, ids) = judged[0], judged[1:], drawn
+    length, used, late, one = tokens.shape[1] - 1, 0, np.int64(len(pending) - 1), np.int64(1)
+    asked, beyond = said.shape[1], said.shape[1] - length
+    p, q = np.empty(verified.shape[1:]), np.empty(said.shape[1:])
     unseen = np.empty(2, np.int64)
     for i in range(len(pending)):
         unseen[i] = pending[i]
     for step in range(len(kept)):
         reach = min(np.int64(length), left - 1)
-        kept[step], tokens[step, 0] = -1, unseen[late]
-        rows = drafted[step]
-        if reach:
+        drafted[step], kept[step], tokens[step, 0] = reach, -1, unseen[late]
+        rows = said[step]
+        if reach + beyond:
             after = np.int64(rows.ctypes.data)
             feed(draft, np.int64(unseen.ctypes.data), 1 + late, one, place - late, after, team)
-        for i in range(reach):
-            row = step * length + i
+        for i in range(reach + beyond):
+            row = step * asked + i
             find(rows[i : i + 1], tops[row : row + 1], ids[row : row + 1])
             weigh(rows[i], warping, q[i])
+            if i == reach:
+                break
             token = draw(q[i], numbers[used + i])
             tokens[step, 1 + i] = token
             if token in ends:
+                drafted[step] = i + 1
                 return step
-            if i + 1 < reach:
+            if i + 1 < reach + beyond:
                 fed = np.int64(tokens[step, 1 + i :].ctypes.data)
                 after = np.int64(rows[1 + i].ctypes.data)
                 feed(draft, fed, one, one, place + 1 + i, after, team)
@@ -73,39 +82,19 @@ def rounds(
         fed, after = np.int64(tokens[step].ctypes.data), np.int64(rows.ctypes.data)
         feed(target, fed, 1 + reach, 1 + reach, place, after, team)
         note(rows, seen, step * (1 + length))
-        count = 0
-        while True:
-            weigh(rows[count], warping, p)
-            if count == reach:
-                break
-            token = tokens[step, 1 + count]
-            used += 1
-            if numbers[used - 1] * q[count, token] >= p[token]:
-                subtract(p, q[count])
-                break
-            count += 1
-        token = draw(p, numbers[used])
-        kept[step], used = count, used + 1
+        draft_tokens = tokens[step, 1 : 1 + reach]
+        count, tests = verdict(rule, rows, q, draft_tokens, warping, numbers[used:], p)
+        token = draw(p[count], numbers[used + tests])
+        kept[step], used = count, used + tests + 1
         left -= count + 1
         place += count + 1
         if left == 0 or token in ends:
             return step + 1
-        # The draft model has not seen the last token of its draft.
-        late = np.int64(count == reach)
+        # The draft model has seen the last token of its draft only if it was asked what follows.
+        late = np.int64(count == reach and not beyond)
         unseen[0] = tokens[step, reach]
         unseen[late] = token
     return len(kept)
-
-
-@njit(error_model="numpy")
-def subtract(p, q):
-    """Leave of p what it has more than q; all of it if that is nothing."""
-    more = 0.0
-    for i in range(len(p)):
-        more += max(0.0, p[i] - q[i])
-    if more > 0.0:
-        for i in range(len(p)):
-            p[i] = max(0.0, p[i] - q[i])
 
 
 @njit

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from decoders.engine.attention.interface import Layered, Packing
-from decoders.engine.kernels.codes import INTEGERS, PLACES
+from decoders.engine.kernels.codes import INTEGERS, PLACES, Rule
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.lowering.lower import CannotLower, Lowering
 from decoders.engine.lowering.rows import TOKENS, placed
@@ -148,6 +148,11 @@ class Lowered:
         """
         work, pack = np.empty(self._width * tokens, np.float32), np.zeros((1, 5), np.int64)
         return self._lines, self._reals, work, self._addresses(arena, (arena,)), pack, base
+
+    @staticmethod
+    def rule(name: str, settings: Sequence[float]) -> np.ndarray:
+        """What the kernels' rounds are told of a rule, see `decoders.asks.Guess`."""
+        return np.array([Rule[name.upper()], *settings], np.float64)
 
     def _addresses(self, cached: Cached | Layered, packings: Sequence[Cached]) -> np.ndarray:
         """For each layer its keys' and values' addresses and its packing, (layers, 3)."""

@@ -57,10 +57,12 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
     outlook = foresee(most) if most > 0 else None
     if outlook is None:
         return None
+    rule, settings, beyond = outlook.rule
     most = len(outlook.numbers) // (1 + 2 * length)
     judged = Room.of(most, 1 + length, verifies.size, outlook.sought[0])
-    drawn = Room.of(most, length, drafts.size, outlook.sought[1])
-    tokens, kept = np.empty((most, 1 + length), np.int64), np.array([UNBEGUN] * most)
+    drawn = Room.of(most, length + beyond, drafts.size, outlook.sought[1])
+    tokens, drafted = np.empty((most, 1 + length), np.int64), np.empty(most, np.int64)
+    kept = np.array([UNBEGUN] * most)
     unseen = [tree.tokens[node] for node in pending]
     made = verifies.rounds(
         drafts.program(draft.arena, draft.cache.base, 2),
@@ -69,22 +71,24 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
         tuple(judged),
         drawn[:3],
         tokens,
+        drafted,
         kept,
         np.array(outlook.ends, dtype=np.int64),
+        verifies.rule(rule, settings),
         np.array(outlook.warping),
         np.array(outlook.numbers),
         tree.depths[tip],
         outlook.tokens,
     )
     counts = kept.tolist()
-    texts, left = tokens[: most - counts.count(UNBEGUN)].tolist(), outlook.tokens
-    for text, count in zip(texts, counts, strict=False):
-        del text[left:]  # the last token of a text is not drafted
-        left -= count + 1
-    if len(texts) > made:  # an end token in the draft
-        end = next(i for i, token in enumerate(texts[-1][1:], 1) if token in outlook.ends)
-        del texts[-1][end + 1 :]
-    judgements, draws = passes_of(texts, counts[:made], unseen[:-1], tree.depths[tip], length)
+    texts = [
+        text[: 1 + size]
+        for text, size, count in zip(tokens.tolist(), drafted.tolist(), counts, strict=True)
+        if count != UNBEGUN
+    ]
+    judgements, draws = passes_of(
+        texts, counts[:made], unseen[:-1], tree.depths[tip], length, beyond
+    )
     (rows, found), (asked, seen) = judged.read(made, 1.0), drawn.read(len(texts))
     weight_bytes = target.model.bytes_read(1 + length), draft.model.bytes_read(1)
     return (
@@ -99,6 +103,7 @@ def passes_of(
     late: Sequence[TokenId],
     place: int,
     length: int,
+    beyond: bool = False,
 ) -> tuple[list[Made], list[Made]]:
     """The passes of the target and those of the draft model in some rounds.
 
@@ -108,6 +113,7 @@ def passes_of(
         late: the tokens before the first of these that the draft model had not seen
         place: the place in the text of the first of these
         length: the most tokens of a draft
+        beyond: whether the draft model was asked what follows its draft, too
     """
     judged, drawn = list[Made](), list[Made]()
     # How many tokens the models were fed (`read`, `fed`), and up to where the next pass goes on.
@@ -117,14 +123,17 @@ def passes_of(
             row = step * (1 + length)
             judged.append(Made(after, place, text, len(text), slice(row, row + len(text))))
             after, read = read + 1 + count, read + len(text)
-        if (drafted := len(text) - 1) == 0:  # the last one of a text
+        drafted = len(text) - 1
+        # The draft model reads the last token of its draft only if it is asked what follows; after
+        # an end token it is not.
+        reads = drafted - 1 if count is None or not beyond else drafted
+        if reads < 0:  # the last token of a text
             break
-        row, first = step * length, len(late) + 1
-        # The draft model has not seen the last token of its draft.
-        asked = [*late, *text[:-1]]
-        drawn.append(Made(seen, place - len(late), asked, first, slice(row, row + drafted)))
+        row, first = step * (length + beyond), len(late) + 1
+        asked = [*late, *text[: 1 + reads]]
+        drawn.append(Made(seen, place - len(late), asked, first, slice(row, row + 1 + reads)))
         if count is not None:
-            late, seen = text[drafted:] if count == drafted else [], fed + first
-            seen += min(count, drafted - 1)
+            late, seen = text[1 + reads : 1 + count], fed + first
+            seen += min(count, reads)
             fed, place = fed + len(asked), place + count + 1
     return judged, drawn

@@ -12,10 +12,12 @@ import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate
+from decoders.engine.kernels.codes import Rule
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.passes.room import Room
 from decoders.ledger import Ledger
+from decoders.methods.combination import RULES as RULES_BY_NAME
 from decoders.trace import Round, Trials
 from decoders.turn import Turn
 from tests.decoders.engine.passes.test_foresight import (
@@ -29,6 +31,10 @@ from tests.decoders.engine.passes.test_foresight import (
 from tests.models import build
 
 pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels here")
+RULES = (
+    "match", "block", "traversal", "fly(window=2)", "fly(window=2, threshold=0)", "cascade",
+    "cascade(defer=opt)", "cascade(alpha=1)", "ensemble", "ensemble(weight=0.2)",
+)  # fmt: skip
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True, "seed": 5}
 
 
@@ -68,7 +74,27 @@ def test_the_same_result(pair, length, warping, made, monkeypatch):
     assert not made
 
 
-@pytest.mark.parametrize("rule", ["match", "block", "traversal"])
+@pytest.mark.parametrize("warping", WARPINGS)
+@pytest.mark.parametrize("rule", RULES)
+def test_the_same_result_by_every_rule_that_kernels_guess(pair, rule, warping, monkeypatch):
+    """And their guesses are right: each wrong one would cost up to twelve passes of the target."""
+    with monkeypatch.context() as patch:
+        made, right = watched(patch)
+        found = [told(decoded(pair, p, 4, rule, **warping)) for p in PROMPTS]
+    assert len(right) == len(made) > 100
+    monkeypatch.setattr(Turn, "rounds_ahead", lambda self, most: None)
+    assert found == [told(decoded(pair, p, 4, rule, **warping)) for p in PROMPTS]
+
+
+def test_the_kernels_know_every_rule_that_says_how_it_is_guessed():
+    """And nobody has forgotten one: these rules can judge a drawn chain and are not guessed."""
+    guesses = {name: rule().guess for name, rule in RULES_BY_NAME.items()}
+    assert {g.rule.upper() for g in guesses.values() if g} < {rule.name for rule in Rule}
+    others = {name for name, guess in guesses.items() if not guess}
+    assert others == {"kseq", "multiround", "multipath", "typical", "rollback"}
+
+
+@pytest.mark.parametrize("rule", ["kseq", "multiround"])
 def test_exact_rules_keep_the_same_tokens_at_temperature_0(pair, rule, made, monkeypatch):
     found = told(decoded(pair, PROMPTS[0], rule=rule, temperature=0))
     assert sum(made) > 0
@@ -78,7 +104,8 @@ def test_exact_rules_keep_the_same_tokens_at_temperature_0(pair, rule, made, mon
 
 @pytest.mark.parametrize("wrong", [1.0, 0.2])
 @pytest.mark.parametrize("warping", WARPINGS[1:])
-def test_guesses_that_are_wrong_change_nothing(pair, warping, wrong, made, monkeypatch):
+@pytest.mark.parametrize("rule", ["tokenwise", "block", "ensemble"])
+def test_guesses_that_are_wrong_change_nothing(pair, rule, warping, wrong, made, monkeypatch):
     """Here some of the uniform numbers are not those that draw and test: the kernels give the cache
     rows of tokens that stay to others."""
     rounds_ahead, random = Turn.rounds_ahead, Random(3)
@@ -90,10 +117,10 @@ def test_guesses_that_are_wrong_change_nothing(pair, warping, wrong, made, monke
         )
 
     monkeypatch.setattr(Turn, "rounds_ahead", changed)
-    found = [told(decoded(pair, p, **warping)) for p in PROMPTS]
+    found = [told(decoded(pair, p, rule=rule, **warping)) for p in PROMPTS]
     assert sum(made) > 0
     monkeypatch.setattr(Turn, "rounds_ahead", lambda self, most: None)
-    assert found == [told(decoded(pair, p, **warping)) for p in PROMPTS]
+    assert found == [told(decoded(pair, p, rule=rule, **warping)) for p in PROMPTS]
 
 
 @pytest.mark.parametrize("warping", WARPINGS)
@@ -124,17 +151,19 @@ def test_guesses_are_nearly_always_right(pair, length, monkeypatch):
 
 
 @pytest.mark.parametrize("warping", [{"temperature": 0}, {}])
-def test_a_text_that_ends_among_guesses(warping, made, monkeypatch):
+@pytest.mark.parametrize("rule", ["tokenwise", "ensemble"])
+def test_a_text_that_ends_among_guesses(rule, warping, made, monkeypatch):
     """Whatever token ends it, drafted or not, early in a round or late."""
     pair = build_pair()
-    whole = decoded(pair, PROMPTS[0], **warping).tokens
+    options = {"rule": rule, **warping}
+    whole = decoded(pair, PROMPTS[0], **options).tokens
     for end in dict.fromkeys(whole):
         pair.target.generation_config.eos_token_id = end
-        found = decoded(pair, PROMPTS[0], ignore_eos=False, **warping)
+        found = decoded(pair, PROMPTS[0], ignore_eos=False, **options)
         assert found.tokens == whole[: whole.index(end) + 1]
         with monkeypatch.context() as patch:
             patch.setattr(Turn, "rounds_ahead", lambda self, most: None)
-            again = decoded(pair, PROMPTS[0], ignore_eos=False, **warping)
+            again = decoded(pair, PROMPTS[0], ignore_eos=False, **options)
         assert told(found) == told(again)
     assert sum(made) > 0
 
@@ -180,7 +209,7 @@ def test_time_is_shared_by_what_passes_read():
 
 def test_none_are_made_where_they_would_be_wrong(made):
     pair = build_pair()
-    for rule in ("match", "block"):  # they take other numbers
+    for rule in ("kseq", "typical"):  # nobody guesses what they keep
         decoded(pair, PROMPTS[0], rule=rule)
     pair.target.generation_config.repetition_penalty = 1.2
     decoded(pair, PROMPTS[0], penalties=True)
