@@ -1,6 +1,6 @@
 """A decoder's question to a model (Ask), and the answer to one for a chain (Drawn)."""
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +23,26 @@ class Guess(NamedTuple):
     beyond: bool = False
 
 
+class Doubt(NamedTuple):
+    """When a chain ends before its next token: where a model's raw probabilities say too little.
+
+    It looks at the reading that the token would be drawn from, and not at the token. So a chain
+    that ends in doubt is as exact as any.
+
+    Attributes:
+        least: the least largest probability
+        most: the most entropy, in nats
+    """
+
+    least: float = 0.0
+    most: float = math.inf
+
+    def __call__(self, reading: Reading) -> bool:
+        return bool(self.least and reading.highest < self.least) or (
+            self.most < math.inf and reading.entropy > self.most
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A decoder's question: what follows these nodes of its tree?
@@ -38,8 +58,7 @@ class Ask:
         steps: above 0, a chain: draw at most this many tokens with this model, the first after the
             one node asked about, each of the others after the one before. The chain ends with the
             first token that ends the text.
-        until: of a chain, ends it before the first token for which this is true of the reading that
-            the token would be drawn from
+        until: of a chain, ends it before the first token of which this is true
         features: layers whose hidden states come with each reading, numbered as in transformers'
             `hidden_states`: 0 is the embedding, the last comes after the final norm
         rounds_left: of the target's verification of a chain of the draft model, in how many rounds
@@ -53,7 +72,7 @@ class Ask:
     nodes: tuple[NodeId, ...]
     likeliest: int = 0
     steps: int = 0
-    until: Callable[[Reading], bool] | None = None
+    until: Doubt | None = None
     features: tuple[int, ...] = ()
     more: int = 0
     rounds_left: int = 0

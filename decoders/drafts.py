@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from decoders.asks import Ask, Drawn
+from decoders.asks import Ask, Doubt, Drawn
 from decoders.distribution import Distribution
 from decoders.errors import InputError
 from decoders.randomness import RandomSource
@@ -74,7 +74,7 @@ def certain(request: Request, tokens: Sequence[TokenId]) -> Draft:
 def chain(
     request: Request,
     length: int,
-    until: Callable[[Reading], bool] | None = None,
+    until: Doubt | None = None,
     model: str = "draft",
 ) -> Generator[Ask, list[Drawn], Draft]:
     """At most `length` tokens of a model below the tip, each drawn after the one before.
@@ -82,9 +82,7 @@ def chain(
     Args:
         request: the request being decoded
         length: most tokens
-        until: ends the chain before the first token for which this is true of the reading that it
-            would be drawn from. That depends on the tokens before it and not on the token that
-            would be drawn, so a chain that ends here is as exact as any.
+        until: ends the chain before the first token of which this is true
         model: who drafts, "draft" or "head"
 
     Source:

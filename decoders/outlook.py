@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from decoders.asks import Guess
+from decoders.asks import Doubt, Guess
 from decoders.distribution import Distribution
 from decoders.engine.answers import Outlook
 from decoders.randomness import SeededSource
@@ -19,6 +19,7 @@ def likely(
     numbers: int,
     sought: Sequence[int],
     guess: Guess | None = None,
+    doubt: Doubt | None = None,
 ) -> Outlook | None:
     """The outlook of a request; None if nobody can tell it.
 
@@ -28,6 +29,7 @@ def likely(
         tokens, sought: see `Outlook`
         numbers: how many numbers it will need
         guess: of rounds, how their drafts are judged
+        doubt: of rounds, when their drafts end early
     """
     warping = request.warping
     if tokens < 1 or request.penalties or not warping.usual or warping.top_k > MOST:
@@ -41,6 +43,7 @@ def likely(
     return Outlook(
         tokens, warping.temperature, few, bool(warping.top_k), warping.top_p, warping.min_p, known,
         tuple(request.end_tokens), sought, guess or ("", (), False),
+        doubt or Doubt(),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ A decoder only asks it for readings and commits rounds to it.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from decoders.asks import Ask, Guess
+from decoders.asks import Ask, Doubt, Guess
 from decoders.distribution import Distribution
 from decoders.ledger import Ledger
 from decoders.randomness import RandomSource, SeededSource
@@ -128,7 +128,7 @@ class Request:
         model: str,
         node: NodeId,
         steps: int,
-        until: Callable[[Reading], bool] | None = None,
+        until: Doubt | None = None,
         more: int = 0,
         steady: bool = False,
     ) -> Ask:

@@ -112,10 +112,10 @@ class Turn:
 
     def rounds_ahead(self, most: int) -> Outlook | None:
         """How it goes on if rounds, `most` at most, draft as many tokens as it now begins to."""
-        left, before = self.request.left, self.before
-        numbers = min(most, before.rounds_left, left) * (2 * self.waiting.steps + 1)
+        ask, before, left = self.waiting, self.before, self.request.left
+        numbers = min(most, before.rounds_left, left) * (2 * ask.steps + 1)
         counts = [sought(self.held_of(model)) for model in ("target", "draft")]
-        return likely(self.request, self.draw, left, numbers, counts, before.guess)
+        return likely(self.request, self.draw, left, numbers, counts, before.guess, ask.until)
 
     def start(self, heeds: bool = False) -> None:
         """Run the decoder to its first ask.

@@ -1,5 +1,6 @@
 """What passes give (Output, Answer, Further), and what they may be told of others (Outlook)."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -144,6 +145,7 @@ class Outlook:
         sought: how many of the likeliest tokens are looked for in each row; of rounds, in those of
             the target and in those of the draft model
         rule: of rounds, the rule that judges the drafts, see `decoders.asks.Guess`
+        doubt: of rounds, when drafts end early, see `decoders.asks.Doubt`
     """
 
     tokens: int
@@ -156,6 +158,7 @@ class Outlook:
     ends: Sequence[int]
     sought: Sequence[int]
     rule: tuple[str, Sequence[float], bool] = ("", (), False)
+    doubt: tuple[float, float] = (0.0, math.inf)
 
     @property
     def warping(self) -> tuple[float, ...]:

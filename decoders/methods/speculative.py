@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from decoders.asks import Guess
+from decoders.asks import Doubt, Guess
 from decoders.distribution import Distribution
 from decoders.drafts import Draft, Draw, chain, said
 from decoders.methods.budget import LONGEST, AutoLength
@@ -95,13 +95,13 @@ class Chain(Source):
 
     def start(self, request: Request) -> Drafting:
         fixed, predict = self.draft_length, partial(said, model=self.drafter)
-        until = self.hesitates if self.confidence or self.gate else None
+        until = self.doubt if self.confidence or self.gate else None
         if not isinstance(fixed, str):
             return Drafting(
                 lambda r: chain(r, fixed, until, self.drafter),
                 predict,
-                rounds_left=None if until or self.uses_head else lambda: request.left,
-                steady=True,
+                rounds_left=None if self.uses_head else lambda: request.left,
+                steady=until is None,
             )
         auto = AutoLength(request)
         return Drafting(
@@ -111,18 +111,14 @@ class Chain(Source):
             rounds_left=None if until or self.uses_head else lambda: auto.left,
         )
 
-    def hesitates(self, reading: Reading) -> bool:
-        """Whether a draft ends before a token is drawn from this reading of the draft model.
-
-        It looks at raw probabilities, so it hesitates at temperature 0 too.
+    @property
+    def doubt(self) -> Doubt:
+        """When a draft ends early, at temperature 0 too.
 
         Source:
-            Agrawal et al. 2024 (AdaEDL, arXiv 2410.18351), for the gate.
+            Agrawal et al. 2024 (AdaEDL, arXiv 2410.18351): the gate, solved for the entropy.
         """
-        return bool(
-            (self.confidence and reading.highest < self.confidence)
-            or (self.gate and 1 - math.sqrt(ETA * reading.entropy) < self.gate)
-        )
+        return Doubt(self.confidence, (1 - self.gate) ** 2 / ETA if self.gate else math.inf)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ AHEAD = types.int64(
 PROGRAM = types.Tuple((LINES, REALS, types.Array(types.float32, 1, "C"), LINES, LINES, types.int64))
 ROUNDS = types.int64(
     PROGRAM, PROGRAM, INTEGERS, types.Tuple((PASSES, ROWS, LINES, NUMBERS)),
-    types.Tuple((PASSES, ROWS, LINES)), LINES, INTEGERS, INTEGERS, INTEGERS, NUMBERS, NUMBERS,
+    types.Tuple((PASSES, ROWS, LINES)), LINES, LINES, INTEGERS, NUMBERS, NUMBERS, NUMBERS,
     NUMBERS, types.int64, types.int64, types.int64,
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
@@ -80,12 +80,12 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
 
     @njit(ROUNDS, nogil=True, **options)
     def rounds(
-        draft, target, pending, judged, drawn, tokens, drafted, kept, ends, rule, warping, numbers,
+        draft, target, pending, judged, drawn, tokens, counts, ends, rule, doubt, warping, numbers,
         place, left, team,
     ):  # fmt: skip
         if stamp:
             return further_rounds(
-                draft, target, pending, judged, drawn, tokens, drafted, kept, ends, rule, warping,
+                draft, target, pending, judged, drawn, tokens, counts, ends, rule, doubt, warping,
                 numbers, place, left, team,
             )  # fmt: skip
         return 0

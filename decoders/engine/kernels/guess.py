@@ -8,6 +8,8 @@ import math
 import numpy as np
 from numba import njit
 
+from decoders.engine.kernels.operators import LEAST, SUMS, exponential
+
 UNDER_ONE = 1 - 2**-52  # as in `decoders.distribution`
 COLUMNS = 256  # numbers that are compared at once
 
@@ -46,6 +48,23 @@ def weigh(row, warping, masses):
     masses[:] = 0.0
     for j in range(kept):
         masses[ids[j]] = few[j] / whole
+
+
+@njit(fastmath=SUMS, error_model="numpy")
+def doubted(row, doubt):
+    """Whether a draft ends at this row of logits (V,): see `decoders.asks.Doubt`."""
+    least, most = doubt
+    if least == 0.0 and most == math.inf:
+        return False
+    highest, whole, weighted = row[0], 0.0, 0.0
+    for i in range(len(row)):
+        highest = max(highest, row[i])
+    for i in range(len(row)):
+        over = max(row[i] - highest, LEAST)
+        weight = exponential(over)
+        whole += weight
+        weighted += weight * over
+    return whole * least > 1.0 or math.log(whole) - weighted / whole > most
 
 
 @njit(error_model="numpy")

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from decoders.engine.kernels.guess import draw, weigh
+from decoders.engine.kernels.guess import doubted, draw, weigh
 from decoders.engine.kernels.program import carry_out
 from decoders.engine.kernels.scan import find, note
 from decoders.engine.kernels.verdicts import verdict
@@ -11,7 +11,7 @@ from decoders.engine.kernels.verdicts import verdict
 
 @njit(error_model="numpy")
 def rounds(
-    draft, target, pending, judged, drawn, tokens, drafted, kept, ends, rule, warping, numbers,
+    draft, target, pending, judged, drawn, tokens, counts, ends, rule, doubt, warping, numbers,
     place, left, team,
 ):  # fmt: skip
     """Rounds of the draft model's chain, judged by a rule.
@@ -30,11 +30,12 @@ def rounds(
             draft too, (rounds, length + 1, V); and the largest ones with their ids
         tokens: what the target was fed, the last token of the text and the draft after it,
             (rounds, 1 + length)
-        drafted: how many tokens the draft of each round has, (rounds,)
-        kept: how many of these are kept, (rounds,); -1 of a round whose draft alone was made, up to
-            an end token; of those after it, nothing is written
+        counts: of each round the passes of the draft model, the tokens of its draft, and how many
+            of these are kept, (rounds, 3); -1 of a round whose draft alone was made, up to an end
+            token; of those after it, nothing is written
         ends: tokens that end a text
         rule: see `verdict`
+        doubt: see `doubted`
         warping: see `weigh`
         numbers: the uniform numbers: of each round those of the draft, of the tests and of the
             target's token
@@ -50,51 +51,49 @@ def rounds(
     """
     verified, seen, (said, tops, ids) = judged[0], judged[1:], drawn
     length, used, late, one = tokens.shape[1] - 1, 0, np.int64(len(pending) - 1), np.int64(1)
-    asked, beyond = said.shape[1], said.shape[1] - length
-    p, q = np.empty(verified.shape[1:]), np.empty(said.shape[1:])
+    beyond, p, q = said.shape[1] - length, np.empty(verified.shape[1:]), np.empty(said.shape[1:])
     unseen = np.empty(2, np.int64)
     for i in range(len(pending)):
         unseen[i] = pending[i]
-    for step in range(len(kept)):
-        reach = min(np.int64(length), left - 1)
-        drafted[step], kept[step], tokens[step, 0] = reach, -1, unseen[late]
-        rows = said[step]
-        if reach + beyond:
-            after = np.int64(rows.ctypes.data)
-            feed(draft, np.int64(unseen.ctypes.data), 1 + late, one, place - late, after, team)
-        for i in range(reach + beyond):
-            row = step * asked + i
-            find(rows[i : i + 1], tops[row : row + 1], ids[row : row + 1])
-            weigh(rows[i], warping, q[i])
-            if i == reach:
+    for step in range(len(counts)):
+        reach, asked, drafted, ended = min(np.int64(length), left - 1), 0, 0, False
+        tokens[step, 0], rows = unseen[late], said[step]
+        while asked < reach + beyond and not ended:
+            after, row = np.int64(rows[asked].ctypes.data), step * said.shape[1] + asked
+            if asked:
+                fed = np.int64(tokens[step, asked:].ctypes.data)
+                feed(draft, fed, one, one, place + asked, after, team)
+            else:
+                fed = np.int64(unseen.ctypes.data)
+                feed(draft, fed, 1 + late, one, place - late, after, team)
+            find(rows[asked : asked + 1], tops[row : row + 1], ids[row : row + 1])
+            weigh(rows[asked], warping, q[asked])
+            asked += 1
+            if drafted == reach or doubted(rows[drafted], doubt):
                 break
-            token = draw(q[i], numbers[used + i])
-            tokens[step, 1 + i] = token
-            if token in ends:
-                drafted[step] = i + 1
-                return step
-            if i + 1 < reach + beyond:
-                fed = np.int64(tokens[step, 1 + i :].ctypes.data)
-                after = np.int64(rows[1 + i].ctypes.data)
-                feed(draft, fed, one, one, place + 1 + i, after, team)
-        used += reach
-        rows = verified[step, : 1 + reach]
+            token = draw(q[drafted], numbers[used + drafted])
+            drafted += 1
+            tokens[step, drafted] = token
+            ended = token in ends
+        counts[step, 0], counts[step, 1], counts[step, 2] = asked, drafted, -1
+        if ended:
+            return step
+        used += drafted
+        rows, n = verified[step, : 1 + drafted], np.int64(1 + drafted)
         fed, after = np.int64(tokens[step].ctypes.data), np.int64(rows.ctypes.data)
-        feed(target, fed, 1 + reach, 1 + reach, place, after, team)
+        feed(target, fed, n, n, place, after, team)
         note(rows, seen, step * (1 + length))
-        draft_tokens = tokens[step, 1 : 1 + reach]
-        count, tests = verdict(rule, rows, q, draft_tokens, warping, numbers[used:], p)
-        token = draw(p[count], numbers[used + tests])
-        kept[step], used = count, used + tests + 1
-        left -= count + 1
-        place += count + 1
+        kept, tests = verdict(rule, rows, q, tokens[step, 1:n], warping, numbers[used:], p)
+        token = draw(p[kept], numbers[used + tests])
+        counts[step, 2], used = kept, used + tests + 1
+        left -= kept + 1
+        place += kept + 1
         if left == 0 or token in ends:
             return step + 1
-        # The draft model has seen the last token of its draft only if it was asked what follows.
-        late = np.int64(count == reach and not beyond)
-        unseen[0] = tokens[step, reach]
+        late = np.int64(kept == asked)  # whether the draft model has not seen the last one kept
+        unseen[0] = tokens[step, kept]
         unseen[late] = token
-    return len(kept)
+    return len(counts)
 
 
 @njit

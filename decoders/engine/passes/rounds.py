@@ -6,7 +6,6 @@ there. Of others, what was made is forgotten. So rounds made in advance change n
 """
 
 from collections.abc import Sequence
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from decoders.engine.protocols import Begun
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
-UNBEGUN = -2  # in place of the tokens that are kept
+UNBEGUN = -2  # in place of counts
 
 
 class Fed(NamedTuple):
@@ -61,8 +60,7 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
     most = len(outlook.numbers) // (1 + 2 * length)
     judged = Room.of(most, 1 + length, verifies.size, outlook.sought[0])
     drawn = Room.of(most, length + beyond, drafts.size, outlook.sought[1])
-    tokens, drafted = np.empty((most, 1 + length), np.int64), np.empty(most, np.int64)
-    kept = np.array([UNBEGUN] * most)
+    tokens, counts = np.empty((most, 1 + length), np.int64), np.full((most, 3), UNBEGUN)
     unseen = [tree.tokens[node] for node in pending]
     made = verifies.rounds(
         drafts.program(draft.arena, draft.cache.base, 2),
@@ -71,23 +69,22 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
         tuple(judged),
         drawn[:3],
         tokens,
-        drafted,
-        kept,
+        counts,
         np.array(outlook.ends, dtype=np.int64),
         verifies.rule(rule, settings),
+        np.array(outlook.doubt),
         np.array(outlook.warping),
         np.array(outlook.numbers),
         tree.depths[tip],
         outlook.tokens,
     )
-    counts = kept.tolist()
     texts = [
-        text[: 1 + size]
-        for text, size, count in zip(tokens.tolist(), drafted.tolist(), counts, strict=True)
-        if count != UNBEGUN
+        (text[: 1 + drafted], asked, kept)
+        for text, (asked, drafted, kept) in zip(tokens.tolist(), counts.tolist(), strict=True)
+        if kept != UNBEGUN
     ]
     judgements, draws = passes_of(
-        texts, counts[:made], unseen[:-1], tree.depths[tip], length, beyond
+        texts, unseen[:-1], tree.depths[tip], (1 + length, length + beyond)
     )
     (rows, found), (asked, seen) = judged.read(made, 1.0), drawn.read(len(texts))
     weight_bytes = target.model.bytes_read(1 + length), draft.model.bytes_read(1)
@@ -98,42 +95,34 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
 
 
 def passes_of(
-    texts: Sequence[list[TokenId]],
-    kept: Sequence[int],
+    texts: Sequence[tuple[list[TokenId], int, int]],
     late: Sequence[TokenId],
     place: int,
-    length: int,
-    beyond: bool = False,
+    each: tuple[int, int],
 ) -> tuple[list[Made], list[Made]]:
     """The passes of the target and those of the draft model in some rounds.
 
     Args:
-        texts: for each of them, the last token of the text and the draft after it
-        kept: how many draft tokens of each are kept; none of the last one, if it was not judged
+        texts: for each of them, the last token of the text and the draft after it; the passes of
+            the draft model; and how many tokens are kept, -1 if the draft alone was made
         late: the tokens before the first of these that the draft model had not seen
         place: the place in the text of the first of these
-        length: the most tokens of a draft
-        beyond: whether the draft model was asked what follows its draft, too
+        each: how many rows a round has room for, of the target and of the draft model
     """
     judged, drawn = list[Made](), list[Made]()
     # How many tokens the models were fed (`read`, `fed`), and up to where the next pass goes on.
     read = fed = after = seen = 0
-    for step, (text, count) in enumerate(zip_longest(texts, kept)):
-        if count is not None:
-            row = step * (1 + length)
+    for step, (text, asks, kept) in enumerate(texts):
+        if kept >= 0:
+            row = step * each[0]
             judged.append(Made(after, place, text, len(text), slice(row, row + len(text))))
-            after, read = read + 1 + count, read + len(text)
-        drafted = len(text) - 1
-        # The draft model reads the last token of its draft only if it is asked what follows; after
-        # an end token it is not.
-        reads = drafted - 1 if count is None or not beyond else drafted
-        if reads < 0:  # the last token of a text
+            after, read = read + 1 + kept, read + len(text)
+        if not asks:  # the last token of a text
             break
-        row, first = step * (length + beyond), len(late) + 1
-        asked = [*late, *text[: 1 + reads]]
-        drawn.append(Made(seen, place - len(late), asked, first, slice(row, row + 1 + reads)))
-        if count is not None:
-            late, seen = text[1 + reads : 1 + count], fed + first
-            seen += min(count, reads)
-            fed, place = fed + len(asked), place + count + 1
+        row, first = step * each[1], len(late) + 1
+        asked = [*late, *text[:asks]]
+        drawn.append(Made(seen, place - len(late), asked, first, slice(row, row + asks)))
+        # The draft model sees the last token of a draft only if it was asked what follows.
+        late, seen = text[asks : 1 + kept], fed + first + min(kept, asks - 1)
+        fed, place = fed + len(asked), place + 1 + kept
     return judged, drawn

@@ -86,6 +86,24 @@ def test_the_same_result_by_every_rule_that_kernels_guess(pair, rule, warping, m
     assert found == [told(decoded(pair, p, 4, rule, **warping)) for p in PROMPTS]
 
 
+@pytest.mark.parametrize("warping", WARPINGS[:3])
+@pytest.mark.parametrize("rule", ["tokenwise", "block", "ensemble"])
+@pytest.mark.parametrize("doubt", [{"confidence": 0.2}, {"gate": 0.2}])
+def test_drafts_that_end_in_doubt(pair, doubt, rule, warping, monkeypatch):
+    """Kernels know when they do; of many rounds it is at once."""
+    method, options = catalog["speculative"](rule=rule, **doubt), {**OPTIONS, **warping}
+    with monkeypatch.context() as patch:
+        made, right = watched(patch)
+        results = [generate(pair, prompt, method, **options) for prompt in PROMPTS]
+    assert len(right) == len(made) > 100
+    drafted = [entry.drafted for result in results for entry in result.rounds]
+    assert drafted.count(0) > 10
+    assert {*drafted} == {0, 1, 2, 3, 4}
+    monkeypatch.setattr(Turn, "rounds_ahead", lambda self, most: None)
+    again = [generate(pair, prompt, method, **options) for prompt in PROMPTS]
+    assert [told(r) for r in again] == [told(r) for r in results]
+
+
 def test_the_kernels_know_every_rule_that_says_how_it_is_guessed():
     """And nobody has forgotten one: these rules can judge a drawn chain and are not guessed."""
     guesses = {name: rule().guess for name, rule in RULES_BY_NAME.items()}
@@ -215,8 +233,7 @@ def test_none_are_made_where_they_would_be_wrong(made):
     decoded(pair, PROMPTS[0], penalties=True)
     decoded(pair, PROMPTS[0], top_k=300)
     decoded(pair, PROMPTS[0], top_n_sigma=1.0)
-    for settings in ({"confidence": 0.1}, {"gate": 0.4}, {"lenience": 0.5}):
-        generate(pair, PROMPTS[0], catalog["speculative"](**settings), **OPTIONS)
+    generate(pair, PROMPTS[0], catalog["speculative"](lenience=0.5), **OPTIONS)
     kinds = {"layer_types": ["sliding_attention"] * 2, "sliding_window": 8}
     models = [
         halved(build("qwen3", torch.float32, use_sliding_window=True, seed=seed, **kinds))
