@@ -42,9 +42,9 @@ class Readings(Sequence["Reading"]):
         found: Found | None = None,
     ):
         self.excesses: dict[float, Sequence[float]]
-        self._rows, self._length, self.size = rows, len(rows), rows.shape[1]
+        self._rows, (self._length, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
-        self.every = every or len(rows) <= FEW
+        self.every = every or self._length <= FEW
         self.host: np.ndarray | None = None
         if isinstance(rows, np.ndarray):
             self._look_through(rows, scan, found)

@@ -9,8 +9,9 @@ Source:
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from decoders.asks import Guess
 from decoders.distribution import Distribution, minimum, point_mass, residual
@@ -33,51 +34,67 @@ class Block(Rule):
         return Guess("block")  # a chain is a tree
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
-        known = dict(zip(draft.nodes, map(request.warp, readings), strict=True))
         trials = [Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in draft.draws]
         below = defaultdict(list)
         for trial in trials:
             below[trial.parent].append(trial)
-
-        def end(
-            node: NodeId, a: float = 1.0, own: Trial | None = None
-        ) -> tuple[NodeId, Fate, Distribution] | None:
-            """Where the kept path ends, at a node or below, and what is left of p there.
-
-            None if the node is refused. `a`, the paper's acceptance rate, is how likely the target
-            finds the path to it, compared with the draft; at most 1. Each child is tried with what
-            those before it left of p and a; the root is never refused.
-            """
-            # Equal draws are tried as often as they were drawn; the first has all the children.
-            p, q, children = known[node], draft.q.get(node), below.pop(node, [])
-            for child in children:
-                q = q or point_mass(child.token)
-                child.p, child.q = p[child.token], q[child.token]
-                found = end(child.node, min(1.0, a * (child.p / child.q)), child)
-                child.fate = Fate.ACCEPTED if found else Fate.REJECTED
-                if found:
-                    return found
-                left = max(0.0, a - minimum(a * p, q).total)  # the sum of max(0, a p - q)
-                p = residual(a * p, q)
-                if own:
-                    a = left / (left + 1 - a) if left else 0.0
-                if draft.distinct:
-                    q = q.without(child.token)
-            if own:
-                own.accept_probability = a
-                accepted, own.u = request.source.accept(a)
-                if not accepted:
-                    for child in children:
-                        child.fate = Fate.DISCARDED
-                    return None
-            return node, Fate.CORRECTED if children else Fate.BONUS, p
-
-        found = end(draft.root)
+        known = dict(zip(draft.nodes, readings, strict=True))
+        found = _Judging(request, draft, known, below).end(draft.root)
         assert found  # the root is kept
         after, fate, rest = found
         fate = fate if draft.draws else Fate.SAMPLED
-        sampled, tip = request.sample(after, fate, rest, known[after])
+        sampled, tip = request.sample(after, fate, rest, request.warp(known[after]))
         return [*trials, *sampled], tip
+
+
+class _Judging(NamedTuple):
+    """A draft that is being judged.
+
+    Attributes:
+        request: the request being decoded
+        draft: the draft
+        known: the target's readings, by node; most of a tree are never looked at
+        below: the trials of each node's children that are not judged yet
+    """
+
+    request: Request
+    draft: Draft
+    known: Mapping[NodeId, Reading]
+    below: dict[NodeId, list[Trial]]
+
+    def end(
+        self, node: NodeId, a: float = 1.0, own: Trial | None = None
+    ) -> tuple[NodeId, Fate, Distribution] | None:
+        """Where the kept path ends, at a node or below, and what is left of p there.
+
+        None if the node is refused. `a`, the paper's acceptance rate, is how likely the target
+        finds the path to it, compared with the draft; at most 1. Each child is tried with what
+        those before it left of p and a; the root, which has no trial of its own, is never refused.
+        """
+        # Equal draws are tried as often as they were drawn; the first has all the children.
+        p, q = self.request.warp(self.known[node]), self.draft.q.get(node)
+        children = self.below.pop(node, [])
+        for child in children:
+            q = q or point_mass(child.token)
+            child.p, child.q = p[child.token], q[child.token]
+            found = self.end(child.node, min(1.0, a * (child.p / child.q)), child)
+            child.fate = Fate.ACCEPTED if found else Fate.REJECTED
+            if found:
+                return found
+            left = max(0.0, a - minimum(a * p, q).total)  # the sum of max(0, a p - q)
+            p = residual(a * p, q)
+            if own:
+                a = left / (left + 1 - a) if left else 0.0
+            if self.draft.distinct:
+                q = q.without(child.token)
+        if own:
+            own.accept_probability = a
+            accepted, own.u = self.request.source.accept(a)
+            if not accepted:
+                for child in children:
+                    child.fate = Fate.DISCARDED
+                return None
+        return node, Fate.CORRECTED if children else Fate.BONUS, p
 
 
 @dataclass(frozen=True)

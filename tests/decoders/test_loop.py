@@ -2,6 +2,7 @@
 
 Nothing stays behind."""
 
+import gc
 import threading
 import weakref
 
@@ -187,6 +188,25 @@ def test_finished_requests_free_the_cache(pair, arenas):
     results = generate(pair, [PROMPT] * 3, "mtad", max_new_tokens=5)
     assert len(results) == 3
     assert not still_there(arenas)
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_nothing_waits_for_a_garbage_collection(pair, name):
+    """Block and traversal verification left the draft of each round with its distributions, and the
+    request, in a circle of references."""
+    generate(pair, PROMPT, name, max_new_tokens=12)  # what is made once
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        result = generate(pair, PROMPT, name, max_new_tokens=12)
+        gc.collect()
+        assert [x for x in gc.garbage if "decoders" in str(getattr(x, "__module__", ""))] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert result.tokens
 
 
 @pytest.mark.parametrize("role", ["target", "draft"])

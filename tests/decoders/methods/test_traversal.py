@@ -64,9 +64,9 @@ def test_it_keeps_more_of_a_tree_than_its_nodes_judged_one_by_one(seed):
     [
         ("left / (left + 1 - a)", "left / q.total"),  # a public implementation
         ("left / (left + 1 - a)", "left / q.without(child.token).total if q.mass else 0.0"),
-        ("if draft.distinct:", "if False:"),
+        ("if self.draft.distinct:", "if False:"),
         ("p = residual(a * p, q)", "p = residual(p, q)"),
-        ("                if own:\n", "                if True:\n"),
+        ("            if own:\n", "            if True:\n"),
     ],
 )
 def test_a_mistake_in_it_is_seen(right, wrong):
