@@ -42,6 +42,8 @@ class Readings(Sequence["Reading"]):
         found: Found | None = None,
     ):
         self.excesses: dict[float, Sequence[float]]
+        self._length: int
+        self.size: int
         self._rows, (self._length, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
         self.every = every or self._length <= FEW
