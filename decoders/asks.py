@@ -24,14 +24,14 @@ class Guess(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """When a chain ends before its next token: where a model's raw probabilities say too little.
+    """When a chain ends before its next token: where the model's raw probabilities leave it unsure.
 
-    It looks at the reading that the token would be drawn from, and not at the token. So a chain
+    That depends on the reading that the token would be drawn from, and not on the token. So a chain
     that ends in doubt is as exact as any.
 
     Attributes:
-        least: the least largest probability
-        most: the most entropy, in nats
+        least: the chain ends if the largest probability is below this
+        most: the chain ends if the entropy, in nats, is above this
     """
 
     least: float = 0.0
@@ -58,11 +58,12 @@ class Ask:
         steps: above 0, a chain: draw at most this many tokens with this model, the first after the
             one node asked about, each of the others after the one before. The chain ends with the
             first token that ends the text.
-        until: of a chain, ends it before the first token of which this is true
+        until: of a chain, ends it before the first token for which this is true of the reading that
+            the token would be drawn from
         features: layers whose hidden states come with each reading, numbered as in transformers'
             `hidden_states`: 0 is the embedding, the last comes after the final norm
         rounds_left: of the target's verification of a chain of the draft model, in how many rounds
-            after this one that model will probably draw as many tokens
+            after this one that model will probably draw a chain of at most as many tokens
         guess: how the rule judges these; None if passes in advance cannot know
         steady: whether all further rounds ask in the same way, are judged token by token and leave
             nothing to chance, so that passes in advance can settle them (`decoders.steady`)

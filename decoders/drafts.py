@@ -82,7 +82,8 @@ def chain(
     Args:
         request: the request being decoded
         length: most tokens
-        until: ends the chain before the first token of which this is true
+        until: ends the chain before the first token for which this is true of the reading that the
+            token would be drawn from
         model: who drafts, "draft" or "head"
 
     Source:

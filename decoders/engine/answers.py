@@ -139,8 +139,8 @@ class Outlook:
         likeliest: number of the likeliest tokens that are drawn from; 0 for all
         known: whether top-p is a part of their mass alone, as after a top-k
         top_p, min_p: as in a Warping
-        numbers: the uniform numbers that will draw, and of rounds test, in their order; at
-            temperature 0 any
+        numbers: the uniform numbers that will draw, and of rounds test, in their order; any, where
+            nothing is left to chance
         ends: tokens that end the text
         sought: how many of the likeliest tokens are looked for in each row; of rounds, in those of
             the target and in those of the draft model

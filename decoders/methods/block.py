@@ -31,7 +31,7 @@ class Block(Rule):
 
     @property
     def guess(self) -> Guess:
-        return Guess("block")  # a chain is a tree
+        return Guess("block")  # traversal judges a chain in the same way
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         trials = [Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in draft.draws]
@@ -39,7 +39,7 @@ class Block(Rule):
         for trial in trials:
             below[trial.parent].append(trial)
         known = dict(zip(draft.nodes, readings, strict=True))
-        found = _Judging(request, draft, known, below).end(draft.root)
+        found = _Descent(request, draft, known, below).end(draft.root)
         assert found  # the root is kept
         after, fate, rest = found
         fate = fate if draft.draws else Fate.SAMPLED
@@ -47,8 +47,8 @@ class Block(Rule):
         return [*trials, *sampled], tip
 
 
-class _Judging(NamedTuple):
-    """A draft that is being judged.
+class _Descent(NamedTuple):
+    """The way down a draft that is being judged, and back.
 
     Attributes:
         request: the request being decoded

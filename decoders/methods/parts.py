@@ -47,7 +47,7 @@ class Drafting(NamedTuple):
         likeliest: how many of the likeliest tokens it looks at in those
         pause: how many more empty drafts will probably follow an empty one; None if nobody knows
         rounds_left: after a draft, in how many more rounds the draft model will probably draw a
-            chain of the same length; None if it draws no chains, or nobody knows
+            chain of at most the same length; None if it draws no chains, or nobody knows
         steady: whether all these chains are equally long, but for the last ones of the budget
     """
 
@@ -114,7 +114,9 @@ class Rule(Checked, ABC):
     def guess(self) -> Guess | None:
         """How passes in advance guess what it keeps of a chain; None if they cannot.
 
-        Such a rule takes one number for each test, and then one for the target's own token.
+        Such a rule takes one number for each test, and then one for the target's own token. A
+        subclass that judges in another way must say so here, too: where nothing is left to chance,
+        rounds of token-wise judging are written down without `judge`.
         """
         return None
 
@@ -158,7 +160,7 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
     guess = rule.guess
     if not guess and not request.warping.temperature and rule.law is Law.TARGET:
         guess = TOKENWISE  # then all exact rules keep the same tokens
-    steady = steady and rule.guess == TOKENWISE
+    steady = steady and rounds_left is not None and rule.guess == TOKENWISE
     while not request.finished:
         draft = yield from propose(request)
         if pause and not draft.draws and rule.law is Law.TARGET:

@@ -14,7 +14,7 @@ LINES = types.Array(types.int64, 2, "C", readonly=False)
 REALS = types.Array(types.float64, 2, "C")
 INTEGERS, NUMBERS = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
 ROWS, PASSES = types.Array(types.float32, 2, "C"), types.Array(types.float32, 3, "C")
-FOUND = types.Tuple((ROWS, LINES, NUMBERS))
+FOUND, SEEN = types.Tuple((ROWS, LINES, NUMBERS)), types.Tuple((PASSES, ROWS, LINES, NUMBERS))
 RUN = types.void(
     LINES, REALS, types.int64, INTEGERS, types.int64, types.int64, types.int64, types.int64,
     types.int64, LINES, LINES, types.int64,
@@ -25,8 +25,7 @@ AHEAD = types.int64(
 )  # fmt: skip
 PROGRAM = types.Tuple((LINES, REALS, types.Array(types.float32, 1, "C"), LINES, LINES, types.int64))
 ROUNDS = types.int64(
-    PROGRAM, PROGRAM, INTEGERS, types.Tuple((PASSES, ROWS, LINES, NUMBERS)),
-    types.Tuple((PASSES, ROWS, LINES)), LINES, LINES, INTEGERS, NUMBERS, NUMBERS, NUMBERS,
+    PROGRAM, PROGRAM, INTEGERS, SEEN, SEEN, LINES, LINES, INTEGERS, NUMBERS, NUMBERS, NUMBERS,
     NUMBERS, types.int64, types.int64, types.int64,
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)

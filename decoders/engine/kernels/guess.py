@@ -51,20 +51,24 @@ def weigh(row, warping, masses):
 
 
 @njit(fastmath=SUMS, error_model="numpy")
-def doubted(row, doubt):
-    """Whether a draft ends at this row of logits (V,): see `decoders.asks.Doubt`."""
-    least, most = doubt
-    if least == 0.0 and most == math.inf:
+def doubted(row, found, place, doubt):
+    """Whether a draft ends at a row of logits (V,).
+
+    Args:
+        row: the row
+        found, place: what was read of it and others, see `decoders.engine.kernels.scan.note`
+        doubt: the bounds of a `decoders.asks.Doubt`
+    """
+    (tops, _, sums), (least, most) = found, doubt
+    if math.exp(-sums[place]) < least:
+        return True
+    if most == math.inf:
         return False
-    highest, whole, weighted = row[0], 0.0, 0.0
-    for i in range(len(row)):
-        highest = max(highest, row[i])
+    highest, weighted = tops[place, 0], 0.0
     for i in range(len(row)):
         over = max(row[i] - highest, LEAST)
-        weight = exponential(over)
-        whole += weight
-        weighted += weight * over
-    return whole * least > 1.0 or math.log(whole) - weighted / whole > most
+        weighted += exponential(over) * over
+    return sums[place] - weighted / math.exp(sums[place]) > most
 
 
 @njit(error_model="numpy")

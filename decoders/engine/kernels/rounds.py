@@ -5,7 +5,7 @@ from numba import njit
 
 from decoders.engine.kernels.guess import doubted, draw, weigh
 from decoders.engine.kernels.program import carry_out
-from decoders.engine.kernels.scan import find, note
+from decoders.engine.kernels.scan import note
 from decoders.engine.kernels.verdicts import verdict
 
 
@@ -25,14 +25,14 @@ def rounds(
             the target has not seen the last one
         judged: the target's logits, (rounds, 1 + length, V); for each of these rows the largest
             ones and their ids, (rounds * (1 + length), n), see `find`; and the log of the sum of
-            exp(logit - largest)
-        drawn: the draft model's logits, (rounds, length, V) or, if the rule needs what follows the
-            draft too, (rounds, length + 1, V); and the largest ones with their ids
+            exp(logit - largest). Nothing is written to the rows after a short draft
+        drawn: of the draft model the same, with `length` rows a round, or 1 + length if the rule
+            needs what follows the draft, too
         tokens: what the target was fed, the last token of the text and the draft after it,
             (rounds, 1 + length)
         counts: of each round the passes of the draft model, the tokens of its draft, and how many
-            of these are kept, (rounds, 3); -1 of a round whose draft alone was made, up to an end
-            token; of those after it, nothing is written
+            of these are kept, (rounds, 3). If a draft comes to an end token, its round is not
+            judged: -1 tokens are kept, and nothing is written of the rounds after it
         ends: tokens that end a text
         rule: see `verdict`
         doubt: see `doubted`
@@ -49,7 +49,7 @@ def rounds(
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    verified, seen, (said, tops, ids) = judged[0], judged[1:], drawn
+    verified, seen, said, heard = judged[0], judged[1:], drawn[0], drawn[1:]
     length, used, late, one = tokens.shape[1] - 1, 0, np.int64(len(pending) - 1), np.int64(1)
     beyond, p, q = said.shape[1] - length, np.empty(verified.shape[1:]), np.empty(said.shape[1:])
     unseen = np.empty(2, np.int64)
@@ -66,10 +66,10 @@ def rounds(
             else:
                 fed = np.int64(unseen.ctypes.data)
                 feed(draft, fed, 1 + late, one, place - late, after, team)
-            find(rows[asked : asked + 1], tops[row : row + 1], ids[row : row + 1])
+            note(rows[asked : asked + 1], heard, row)
             weigh(rows[asked], warping, q[asked])
             asked += 1
-            if drafted == reach or doubted(rows[drafted], doubt):
+            if drafted == reach or doubted(rows[drafted], heard, row, doubt):
                 break
             token = draw(q[drafted], numbers[used + drafted])
             drafted += 1

@@ -21,12 +21,13 @@ def verdict(rule, rows, q, tokens, warping, numbers, p):
     Args:
         rule: a number of `Rule`, and its settings
         rows: the target's logits before each token and after the last, (n + 1, V)
-        q: the distributions that the tokens were drawn from, (n, V); of a mixture, (n + 1, V)
+        q: the distributions that the tokens were drawn from, (n or more, V); of a mixture also the
+            one after the last token
         tokens: the draft, (n,)
         warping: see `weigh`
         numbers: the uniform numbers of the tests and of the target's token
-        p: the target's distributions, which are written here, (n + 1, V); in place of the one
-            after the kept tokens, what the target's token is drawn from
+        p: the target's distributions are written here, (n + 1 or more, V), as far as the rule looks
+            at them; in place of the one after the kept tokens, what the next token is drawn from
 
     Returns:
         how many tokens are kept, and how many numbers the tests took
@@ -135,10 +136,7 @@ def unsure(p):
 
 @njit(error_model="numpy")
 def subtract(share, p, q):
-    """Leave of a share of p what it has more than q; all of p if that is nothing.
-
-    Returns how much that is.
-    """
+    """Replace p by max(0, share p - q), unless that is 0 everywhere; returns its sum."""
     more = 0.0
     for x in range(len(p)):
         more += max(0.0, share * p[x] - q[x])

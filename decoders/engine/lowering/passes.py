@@ -150,9 +150,11 @@ class Lowered:
         return self._lines, self._reals, work, self._addresses(arena, (arena,)), pack, base
 
     @staticmethod
-    def rule(name: str, settings: Sequence[float]) -> np.ndarray:
-        """What the kernels' rounds are told of a rule, see `decoders.asks.Guess`."""
-        return np.array([Rule[name.upper()], *settings], np.float64)
+    def rule(name: str, settings: Sequence[float]) -> np.ndarray | None:
+        """What the kernels' rounds are told of a rule, see `decoders.asks.Guess`; None if they do
+        not know it."""
+        code = Rule.__members__.get(name.upper())
+        return None if code is None else np.array([code, *settings], np.float64)
 
     def _addresses(self, cached: Cached | Layered, packings: Sequence[Cached]) -> np.ndarray:
         """For each layer its keys' and values' addresses and its packing, (layers, 3)."""

@@ -86,7 +86,7 @@ def ahead(
         np.array([*{end for o in known for end in o.ends}], dtype=np.int64),
         tuple(seen),
     )
-    rows, found = seen.read(1 + len(tokens), 1.0)
+    rows, found = seen.read(1 + len(tokens))
     return torch.from_numpy(rows), tokens.T.tolist(), found
 
 

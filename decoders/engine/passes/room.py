@@ -40,15 +40,10 @@ class Room(NamedTuple):
             np.empty(rows),
         )
 
-    def read(self, count: int, *temperatures: float) -> tuple[np.ndarray, Found]:
-        """The logits of the first `count` passes or rounds, (rows, V), and what was read of them.
-
-        Args:
-            count: their number
-            temperatures: those that the sums are for: 1.0 or none
-        """
+    def read(self, count: int) -> tuple[np.ndarray, Found]:
+        """The logits of the first `count` passes or rounds, (rows, V), and what was read there."""
         _, each, size = self.logits.shape
         rows = count * each
         return self.logits[:count].reshape(rows, size), Found(
-            self.tops[:rows], self.ids[:rows], dict.fromkeys(temperatures, self.sums[:rows])
+            self.tops[:rows], self.ids[:rows], {1.0: self.sums[:rows]}
         )

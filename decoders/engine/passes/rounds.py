@@ -51,31 +51,35 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
     if target.unseen(tree, tip) != [tip] or not 1 <= len(pending) <= 2:
         return None
     bytes_read = target.model.weight_bytes + length * draft.model.weight_bytes
-    room = min(fed.cache.capacity - len(fed.cache) for fed in (target, draft))
+    place = tree.depths[tip]
+    room = min(fed.cache.capacity for fed in (target, draft)) - place
     most = min(PASSES, BYTES // bytes_read, room // (1 + length))
     outlook = foresee(most) if most > 0 else None
     if outlook is None:
         return None
     rule, settings, beyond = outlook.rule
-    most = len(outlook.numbers) // (1 + 2 * length)
-    judged = Room.of(most, 1 + length, verifies.size, outlook.sought[0])
-    drawn = Room.of(most, length + beyond, drafts.size, outlook.sought[1])
-    tokens, counts = np.empty((most, 1 + length), np.int64), np.full((most, 3), UNBEGUN)
+    judge = verifies.rule(rule, settings)
+    if judge is None:
+        return None
+    begins = len(outlook.numbers) // (1 + 2 * length)
+    judged = Room.of(begins, 1 + length, verifies.size, outlook.sought[0])
+    drawn = Room.of(begins, length + beyond, drafts.size, outlook.sought[1])
+    tokens, counts = np.empty((begins, 1 + length), np.int64), np.full((begins, 3), UNBEGUN)
     unseen = [tree.tokens[node] for node in pending]
     made = verifies.rounds(
         drafts.program(draft.arena, draft.cache.base, 2),
         verifies.program(target.arena, target.cache.base, 1 + length),
         np.array(unseen),
         tuple(judged),
-        drawn[:3],
+        tuple(drawn),
         tokens,
         counts,
         np.array(outlook.ends, dtype=np.int64),
-        verifies.rule(rule, settings),
+        judge,
         np.array(outlook.doubt),
         np.array(outlook.warping),
         np.array(outlook.numbers),
-        tree.depths[tip],
+        place,
         outlook.tokens,
     )
     texts = [
@@ -83,10 +87,8 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
         for text, (asked, drafted, kept) in zip(tokens.tolist(), counts.tolist(), strict=True)
         if kept != UNBEGUN
     ]
-    judgements, draws = passes_of(
-        texts, unseen[:-1], tree.depths[tip], (1 + length, length + beyond)
-    )
-    (rows, found), (asked, seen) = judged.read(made, 1.0), drawn.read(len(texts))
+    judgements, draws = passes_of(texts, unseen[:-1], place, (1 + length, length + beyond))
+    (rows, found), (asked, seen) = judged.read(made), drawn.read(len(texts))
     weight_bytes = target.model.bytes_read(1 + length), draft.model.bytes_read(1)
     return (
         Further(tree.parents[tip], rows, judgements, weight_bytes[0], found),
