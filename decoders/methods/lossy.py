@@ -64,6 +64,10 @@ class TypicalRule(NodeWise):
     epsilon: float = EPSILON
     delta: float = DELTA
 
+    @property
+    def guess(self) -> Guess:
+        return Guess(self.name, (self.epsilon, self.delta))
+
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, (token,), _ = node
         probability = p[token]
@@ -84,6 +88,10 @@ class RollbackRule(NodeWise):
     judges = CHAINS
 
     rollback: float = ROLLBACK
+
+    @property
+    def guess(self) -> Guess:
+        return Guess(self.name, (self.rollback,))
 
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, (token,), reading = node

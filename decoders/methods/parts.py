@@ -114,7 +114,7 @@ class Rule(Checked, ABC):
     def guess(self) -> Guess | None:
         """How passes in advance guess what it keeps of a chain; None if they cannot.
 
-        Such a rule takes one number for each test, and then one for the target's own token. A
+        Such a rule takes at most one number for each token, and then one for the target's own. A
         subclass that judges in another way must say so here, too: where nothing is left to chance,
         rounds of token-wise judging are written down without `judge`.
         """

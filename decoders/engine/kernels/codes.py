@@ -44,6 +44,8 @@ class Rule(IntEnum):
     Each is followed by its settings. The last three are of a mixture of both models, so they need
     what the draft model says after the draft, too.
 
+        TYPICAL: epsilon, delta
+        ROLLBACK: the most -log p
         FLY: threshold, window
         CASCADE, OPT: alpha; OPT is the cascade that defers whole distributions
         ENSEMBLE: weight of the target
@@ -52,7 +54,9 @@ class Rule(IntEnum):
     TOKENWISE = 0
     MATCH = 1
     BLOCK = 2
-    FLY = 3
-    CASCADE = 4
-    OPT = 5
-    ENSEMBLE = 6
+    TYPICAL = 3
+    ROLLBACK = 4
+    FLY = 5
+    CASCADE = 6
+    OPT = 7
+    ENSEMBLE = 8

@@ -83,12 +83,15 @@ def rounds(
         fed, after = np.int64(tokens[step].ctypes.data), np.int64(rows.ctypes.data)
         feed(target, fed, n, n, place, after, team)
         note(rows, seen, step * (1 + length))
-        kept, tests = verdict(rule, rows, q, tokens[step, 1:n], warping, numbers[used:], p)
+        row, draft_tokens = step * (1 + length), tokens[step, 1:n]
+        kept, tests = verdict(rule, rows, seen, row, q, draft_tokens, warping, numbers[used:], p)
         token = draw(p[kept], numbers[used + tests])
         counts[step, 2], used = kept, used + tests + 1
         left -= kept + 1
         place += kept + 1
-        if left == 0 or token in ends:
+        # A token that was refused and is then drawn has been read already.
+        again = kept < drafted and token == tokens[step, 1 + kept]
+        if left == 0 or token in ends or again:
             return step + 1
         late = np.int64(kept == asked)  # whether the draft model has not seen the last one kept
         unseen[0] = tokens[step, kept]

@@ -11,16 +11,18 @@ from numba import njit
 from decoders.engine.kernels.codes import Rule
 from decoders.engine.kernels.guess import draw, weigh
 
-TOKENWISE, MATCH, BLOCK, FLY, CASCADE, OPT, ENSEMBLE = map(int, Rule)
+TOKENWISE, MATCH, BLOCK, TYPICAL, ROLLBACK, FLY, CASCADE, OPT, ENSEMBLE = map(int, Rule)
 
 
 @njit(error_model="numpy")
-def verdict(rule, rows, q, tokens, warping, numbers, p):
+def verdict(rule, rows, seen, place, q, tokens, warping, numbers, p):
     """Judge a chain.
 
     Args:
         rule: a number of `Rule`, and its settings
         rows: the target's logits before each token and after the last, (n + 1, V)
+        seen: what was read of them and others, see `decoders.engine.kernels.scan.note`
+        place: where it begins there
         q: the distributions that the tokens were drawn from, (n or more, V); of a mixture also the
             one after the last token
         tokens: the draft, (n,)
@@ -36,6 +38,8 @@ def verdict(rule, rows, q, tokens, warping, numbers, p):
         return as_a_block(rows, q, tokens, warping, numbers, p)
     if rule[0] == FLY:
         return loosely(rule, rows, q, tokens, warping, numbers, p)
+    if rule[0] == TYPICAL or rule[0] == ROLLBACK:
+        return by_threshold(rule, rows, seen, place, tokens, warping, p), 0
     return by_token(rule, rows, q, tokens, warping, numbers, p)
 
 
@@ -88,6 +92,29 @@ def as_a_block(rows, q, tokens, warping, numbers, p):
             left /= left + 1.0 - chances[kept]
         chances[kept] = left
     return 0, n
+
+
+@njit(error_model="numpy")
+def by_threshold(rule, rows, seen, place, tokens, warping, p):
+    """How many tokens are likely enough: typical acceptance, and BiLD's rollback.
+
+    Source:
+        Cai et al. 2024 (Medusa, arXiv 2401.10774); Kim et al. 2023 (BiLD, arXiv 2302.07863).
+    """
+    tops, _, sums = seen
+    for i in range(len(tokens)):
+        weigh(rows[i], warping, p[i])
+        if rule[0] == TYPICAL:
+            entropy = 0.0
+            for mass in p[i]:
+                if mass > 0.0:
+                    entropy -= mass * math.log(mass)
+            if p[i, tokens[i]] <= min(rule[1], rule[2] * math.exp(-entropy)):
+                return i
+        elif tops[place + i, 0] + sums[place + i] - rows[i, tokens[i]] > rule[1]:
+            return i
+    weigh(rows[len(tokens)], warping, p[len(tokens)])
+    return len(tokens)
 
 
 @njit(error_model="numpy")

@@ -21,8 +21,9 @@ from tests.decoders.engine.passes.test_rounds import OPTIONS, WAYS, decoded
 
 pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels here")
 GUESSED = (
-    "match", "block", "traversal", "fly(window=2)", "fly(window=2, threshold=0)", "cascade",
-    "cascade(defer=opt)", "cascade(alpha=1)", "ensemble", "ensemble(weight=0.2)",
+    "match", "block", "traversal", "typical", "typical(epsilon=0.02, delta=0.9)", "rollback",
+    "fly(window=2)", "fly(window=2, threshold=0)", "cascade", "cascade(defer=opt)",
+    "cascade(alpha=1)", "ensemble", "ensemble(weight=0.2)",
 )  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def test_the_same_result_by_every_rule_that_kernels_guess(pair, rule, warping, m
 
 
 @pytest.mark.parametrize("warping", WARPINGS[:3])
-@pytest.mark.parametrize("rule", ["tokenwise", "block", "ensemble"])
+@pytest.mark.parametrize("rule", ["tokenwise", "block", "rollback", "ensemble"])
 @pytest.mark.parametrize("doubt", [{"confidence": 0.2}, {"gate": 0.2}])
 def test_drafts_that_end_in_doubt(pair, doubt, rule, warping, monkeypatch):
     """Kernels know where they do: in many rounds before the first token."""
@@ -66,7 +67,7 @@ def test_the_kernels_know_every_rule_that_says_how_it_is_guessed():
     guesses = {name: rule().guess for name, rule in RULES.items()}
     assert {g.rule.upper() for g in guesses.values() if g} < {rule.name for rule in Rule}
     others = {name for name, guess in guesses.items() if not guess}
-    assert others == {"kseq", "multiround", "multipath", "typical", "rollback"}
+    assert others == {"kseq", "multiround", "multipath"}
 
 
 @pytest.mark.parametrize("warping", WARPINGS[1:3])
