@@ -53,7 +53,8 @@ def test_drafts_that_end_in_doubt(pair, doubt, rule, warping, monkeypatch):
     with monkeypatch.context() as patch:
         made, right = watched(patch)
         results = [generate(pair, prompt, method, **options) for prompt in PROMPTS]
-    assert len(right) == len(made) > 100
+    # After a call that ends early, a single draft is guessed to be as long as the one before.
+    assert 100 < len(made) < len(right) + (5 if rule == "rollback" else 1)
     drafted = [entry.drafted for result in results for entry in result.rounds]
     assert drafted.count(0) > 10
     assert {*drafted} == {0, 1, 2, 3, 4}
