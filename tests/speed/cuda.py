@@ -46,14 +46,15 @@ DECODERS = "greedy", "speculative", "mtad", "dsbd"
 
 
 def build(name: str) -> PackedModel:
+    """A model whose passes are plain: a graph knows one way to attend."""
     if name == "stories":
-        return load_pair(device="cuda").packed["target"]
+        return load_pair(device="cuda", passes="plain").packed["target"]
     if name in LLAMA:
-        return PackedModel(random_llama(**SIZES[LLAMA[name]]), "target")
+        return PackedModel(random_llama(**SIZES[LLAMA[name]]), "target", passes="plain")
     config = OPTConfig(**OPT[name], word_embed_proj_dim=OPT[name]["hidden_size"])
     with torch.device("cuda"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    return PackedModel(model.eval(), "target")
+    return PackedModel(model.eval(), "target", passes="plain")
 
 
 def random_llama(**sizes: int) -> LlamaForCausalLM:
