@@ -79,17 +79,17 @@ def rounds(
         if ended:
             return step
         used += drafted
-        rows, n = verified[step, : 1 + drafted], np.int64(1 + drafted)
+        n, row = np.int64(1 + drafted), step * (1 + length)
+        rows, tested = verified[step, :n], tokens[step, 1:n]
         fed, after = np.int64(tokens[step].ctypes.data), np.int64(rows.ctypes.data)
         feed(target, fed, n, n, place, after, team)
-        note(rows, seen, step * (1 + length))
-        row, draft_tokens = step * (1 + length), tokens[step, 1:n]
-        kept, tests = verdict(rule, rows, seen, row, q, draft_tokens, warping, numbers[used:], p)
+        note(rows, seen, row)
+        kept, tests = verdict(rule, rows, seen, row, q, tested, warping, numbers[used:], p)
         token = draw(p[kept], numbers[used + tests])
         counts[step, 2], used = kept, used + tests + 1
         left -= kept + 1
         place += kept + 1
-        # A token that was refused and is then drawn has been read already.
+        # The target has read a token that was refused and is then drawn: nobody asks for it again.
         again = kept < drafted and token == tokens[step, 1 + kept]
         if left == 0 or token in ends or again:
             return step + 1

@@ -61,10 +61,10 @@ def rounds(target: Fed, draft: Fed, begun: Begun) -> tuple[Further, Further] | N
     judge = verifies.rule(rule, settings)
     if judge is None:
         return None
-    begins = len(outlook.numbers) // (1 + 2 * length)
-    judged = Room.of(begins, 1 + length, verifies.size, outlook.sought[0])
-    drawn = Room.of(begins, length + beyond, drafts.size, outlook.sought[1])
-    tokens, counts = np.empty((begins, 1 + length), np.int64), np.full((begins, 3), UNBEGUN)
+    planned = len(outlook.numbers) // (1 + 2 * length)
+    judged = Room.of(planned, 1 + length, verifies.size, outlook.sought[0])
+    drawn = Room.of(planned, length + beyond, drafts.size, outlook.sought[1])
+    tokens, counts = np.empty((planned, 1 + length), np.int64), np.full((planned, 3), UNBEGUN)
     unseen = [tree.tokens[node] for node in pending]
     made = verifies.rounds(
         drafts.program(draft.arena, draft.cache.base, 2),
