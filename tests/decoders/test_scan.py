@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from decoders.engine.kernels.loading import kernels, scan_for
 from decoders.scan import PLAIN, fetched
+from tests.needs import needs_kernels
 
-SCANS = {"plain": PLAIN, "compiled": getattr(kernels(), "scan", None)}
+COMPILED = getattr(kernels(), "scan", None)
 EACH = pytest.mark.parametrize(
     "scan",
     [
-        pytest.param(
-            scan, id=name, marks=pytest.mark.skipif(scan is None, reason="no kernels here")
-        )
-        for name, scan in SCANS.items()
+        pytest.param(PLAIN, id="plain"),
+        pytest.param(COMPILED, id="compiled", marks=needs_kernels),
     ],
 )
 NEVER = float("-inf")
@@ -45,14 +44,14 @@ def test_the_likeliest_fall_and_none_is_above_them(scan, row, data):
             assert places[0] == given_row.index(max(given_row))
 
 
-@pytest.mark.skipif(SCANS["compiled"] is None, reason="no kernels here")
+@needs_kernels
 @given(st.integers(1, 3000), st.integers(1, 80), st.integers(1, 2000), st.integers(0, 99))
 @settings(deadline=None)
 def test_of_equals_kernels_find_the_lower_ids(size, count, kinds, seed):
     """They look through long rows by columns, so not in the order of ids."""
     levels = np.random.default_rng(seed).integers(0, kinds, size)
     row, count = np.where(levels, levels, NEVER).astype(np.float32), min(count, size)
-    values, ids = SCANS["compiled"].likeliest(row[None], count)
+    values, ids = COMPILED.likeliest(row[None], count)
     expected = sorted(range(size), key=lambda i: (-row[i], i))[:count]
     assert ids[0].tolist() == expected
     assert values[0].tolist() == row[expected].tolist()
@@ -114,7 +113,7 @@ def test_of_a_long_row_too(scan, count, strange):
 def test_which_rows_kernels_look_through():
     rows = torch.zeros(4, 6)
     # Other tests may have made the kernels anew.
-    assert type(scan_for(rows)) is type(SCANS["compiled"] or PLAIN)
+    assert type(scan_for(rows)) is type(COMPILED or PLAIN)
     assert scan_for(rows.double()) is scan_for(rows.T) is scan_for(rows.bfloat16()) is PLAIN
 
 

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate, turn
-from decoders.engine.kernels.loading import kernels
 from decoders.loop import Loop
 from decoders.options import Sampling
 from tests.decoders.engine.passes.test_foresight import PROMPTS, build_pair, halved, told
 from tests.decoders.test_mixtures import Asked, tokens_of
 from tests.models import build
+from tests.needs import needs_kernels
 
-pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels here")
+pytestmark = needs_kernels
 GREEDY = catalog["greedy"]()
 
 

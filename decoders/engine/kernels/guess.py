@@ -1,4 +1,4 @@
-"""The token that will probably follow a row of logits, for numba to compile.
+"""The token that will probably follow a row of logits, and whether a draft ends there.
 
 Ties and roundings may differ from those of `decoders.warp`: whoever asks compares.
 """

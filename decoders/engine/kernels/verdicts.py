@@ -1,4 +1,4 @@
-"""What a rule will probably keep of a chain of drafted tokens (verdict), for numba to compile.
+"""How many drafted tokens a rule will probably keep (verdict), for numba to compile.
 
 Sums may be rounded in another way than those of the rules: whoever asks compares.
 """
@@ -28,8 +28,8 @@ def verdict(rule, rows, seen, place, q, tokens, warping, numbers, p):
         tokens: the draft, (n,)
         warping: see `weigh`
         numbers: the uniform numbers of the tests and of the target's token
-        p: the target's distributions are written here, (n + 1 or more, V), as far as the rule looks
-            at them; in place of the one after the kept tokens, what the next token is drawn from
+        p: receives the target's distributions that the rule looks at, (n + 1 or more, V). The one
+            after the kept tokens is replaced by the one that the target's token is drawn from
 
     Returns:
         how many tokens are kept, and how many numbers the tests took
@@ -45,7 +45,7 @@ def verdict(rule, rows, seen, place, q, tokens, warping, numbers, p):
 
 @njit(error_model="numpy")
 def by_token(rule, rows, q, tokens, warping, numbers, p):
-    """Of the rules that stop at the first token that is refused.
+    """The verdict of rules that stop at the first token that is refused.
 
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
@@ -70,7 +70,7 @@ def by_token(rule, rows, q, tokens, warping, numbers, p):
 
 @njit(error_model="numpy")
 def as_a_block(rows, q, tokens, warping, numbers, p):
-    """Of block verification, from the last token to the first.
+    """The verdict of block verification, from the last token to the first.
 
     Source:
         Sun et al. 2024 (arXiv 2403.10444).
@@ -119,7 +119,7 @@ def by_threshold(rule, rows, seen, place, tokens, warping, p):
 
 @njit(error_model="numpy")
 def loosely(rule, rows, q, tokens, warping, numbers, p):
-    """Of FLy.
+    """The verdict of FLy.
 
     Source:
         Li et al. 2025 (arXiv 2511.22972).
@@ -145,7 +145,7 @@ def loosely(rule, rows, q, tokens, warping, numbers, p):
 
 @njit(error_model="numpy")
 def unsure(p):
-    """The part of an entropy that the three largest masses have."""
+    """The part of p's entropy (V,) that comes from its three largest masses, in nats."""
     a, b, c = 0.0, 0.0, 0.0
     for mass in p:
         if mass > a:

@@ -109,7 +109,7 @@ def passes_of(
             the draft model; and how many tokens are kept, -1 if the draft alone was made
         late: the tokens before the first of these that the draft model had not seen
         place: the place in the text of the first of these
-        each: how many rows a round has room for, of the target and of the draft model
+        each: how many rows each round has, those of the target and those of the draft model
     """
     judged, drawn = list[Made](), list[Made]()
     # How many tokens the models were fed (`read`, `fed`), and up to where the next pass goes on.

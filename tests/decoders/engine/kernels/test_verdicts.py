@@ -7,7 +7,6 @@ import pytest
 
 from decoders import catalog, generate
 from decoders.engine.kernels.codes import Rule
-from decoders.engine.kernels.loading import kernels
 from decoders.methods.combination import RULES
 from decoders.turn import Turn
 from tests.decoders.engine.passes.test_foresight import (
@@ -18,8 +17,9 @@ from tests.decoders.engine.passes.test_foresight import (
     watched,
 )
 from tests.decoders.engine.passes.test_rounds import OPTIONS, WAYS, decoded
+from tests.needs import needs_kernels
 
-pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels here")
+pytestmark = needs_kernels
 GUESSED = (
     "match", "block", "traversal", "typical", "typical(epsilon=0.02, delta=0.9)", "rollback",
     "fly(window=2)", "fly(window=2, threshold=0)", "cascade", "cascade(defer=opt)",

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine.kernels.loading import kernels
 from decoders.engine.passes.foresight import PASSES, most
 from decoders.engine.passes.packed import PackedPasses
 from decoders.foreseen import Foreseen
@@ -15,8 +14,9 @@ from decoders.randomness import SeededSource
 from decoders.trace import Round, Trials
 from decoders.turn import Turn
 from tests.models import build, build_both
+from tests.needs import needs_kernels
 
-pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels here")
+pytestmark = needs_kernels
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, [1, 2, 1, 2, 1]]
 WARPINGS = [
     {"temperature": 0},

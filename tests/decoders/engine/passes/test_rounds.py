@@ -28,8 +28,9 @@ from tests.decoders.engine.passes.test_foresight import (
     watched,
 )
 from tests.models import build
+from tests.needs import needs_kernels
 
-pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels here")
+pytestmark = needs_kernels
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True, "seed": 5}
 
 
@@ -144,7 +145,8 @@ def test_a_text_that_ends_among_guesses(way, warping, made, monkeypatch):
     for end in dict.fromkeys(whole):
         pair.target.generation_config.eos_token_id = end
         found = decoded(pair, PROMPTS[0], ignore_eos=False, **options)
-        if "doubt" not in way:  # then a draft that ends early takes fewer random numbers
+        # Drafts that may end in doubt take fewer random numbers if they end with the text.
+        if "doubt" not in way:
             assert found.tokens == whole[: whole.index(end) + 1]
         assert end not in found.tokens[:-1]
         with monkeypatch.context() as patch:

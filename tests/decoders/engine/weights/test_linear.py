@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import decoders
-from decoders.engine.kernels.loading import kernels
 from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, PassLinear, half_of, hasten
 from tests.models import build_both
+from tests.needs import needs_kernels
 
 
 @pytest.mark.parametrize("copied", [True, False])
@@ -71,10 +71,7 @@ def test_what_copies_take_is_known_before_a_pair_is_loaded():
     assert decoders.copies_bytes(1000, torch.device("cuda")) == 0
 
 
-needs_halves = pytest.mark.skipif(not kernels(), reason="numba has no kernels here")
-
-
-@needs_halves
+@needs_kernels
 @pytest.mark.parametrize("tokens", [1, 5, 32, 33, 190, 200])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("factor", [1.0, 1e-6])
@@ -97,7 +94,7 @@ def test_weights_published_in_bfloat16_are_copied_in_half_of_the_memory(factor, 
     assert plain.copied_bytes == 300 * 64 * 2  # whole blocks of 32 outputs
 
 
-@needs_halves
+@needs_kernels
 @pytest.mark.parametrize(
     "weight", [torch.full((2, 3), 1 / 3), torch.full((2, 3), 1e6), torch.full((2, 3), torch.nan)]
 )
@@ -108,7 +105,7 @@ def test_weights_that_float16_would_change_are_not_halved(weight):
     assert half_of(torch.tensor([[2.0**-30, 3 * 2.0**-28]]))[1] < 1
 
 
-@needs_halves
+@needs_kernels
 def test_a_pass_of_few_tokens_is_charged_for_the_copies_that_it_reads():
     """It was charged for the weights in float32, twice of what it read."""
     layer = torch.nn.Linear(64, 256, bias=False)
@@ -122,7 +119,7 @@ def test_a_pass_of_few_tokens_is_charged_for_the_copies_that_it_reads():
     assert read(10**6) == whole
 
 
-@needs_halves
+@needs_kernels
 def test_a_decoding_is_charged_for_them():
     model = build_both(torch.float32)[0]
     for weight in model.parameters():
