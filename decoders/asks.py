@@ -1,7 +1,6 @@
 """A decoder's question to a model (Ask), and the answer to one for a chain (Drawn)."""
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from decoders.distribution import Distribution
@@ -43,8 +42,7 @@ class Doubt(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A decoder's question: what follows these nodes of its tree?
 
     The answer is a list of readings, one per node in the order asked; for a chain, a list of Drawn.
@@ -81,8 +79,7 @@ class Ask:
     steady: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(NamedTuple):
     """A token of a chain.
 
     Attributes:

@@ -1,8 +1,8 @@
 """The loop (Loop): any number of requests decode at once and share the passes of each model."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
 
 import torch
@@ -119,6 +119,8 @@ class Loop(AbstractContextManager["Loop"]):
             turn.start(heeds=any(engine.reads for engine in self._engines(turn)))
 
     def _next(self) -> str:
+        if len(self.active) == 1:
+            return self.active[0].waiting.model
         longest = max(self.active, key=lambda turn: turn.waited)
         if longest.waited >= self.patience:
             return longest.waiting.model
@@ -143,23 +145,21 @@ class Loop(AbstractContextManager["Loop"]):
         if not made:
             return False
         turn.request.ledger.charge_pass("target", 0, shares(made))
-        with failing(turn):
+        try:
             turn.answer((), foreseen(turn, made, self.engines))
+        except ModelError as error:
+            fail(turn, error)
         return bool(turn.rounds or turn.drawn or turn.over) or turn.waiting.model != ask.model
 
     def _forward(self, asking: Sequence[Turn], model: str) -> None:
         for turn in asking:
             turn.wake()
         engine = self.engines[model]
-        heads = (
-            [
-                other
-                for role, other in self.engines.items()
-                if other.reads and any(role in turn.models for turn in asking)
-            ]
-            if model == "target"
-            else []
-        )
+        heads = [
+            other
+            for role, other in self.engines.items()
+            if model == "target" and other.reads and any(role in turn.models for turn in asking)
+        ]
         layers = tuple(
             dict.fromkeys(
                 chain(*(turn.waiting.features for turn in asking), *(head.reads for head in heads))
@@ -184,30 +184,34 @@ class Loop(AbstractContextManager["Loop"]):
             turn.request.ledger.charge_pass(model, answer.weight_bytes, shares(further))
             if answer.part is None:
                 continue
-            with failing(turn):
-                if not readings.sound(answer.part):
-                    raise ModelError(
-                        f"The {engine.model.name} gave logits that are not numbers at token "
-                        f"{tree.new_length(turn.request.answer) + 1}; check its weights and its "
-                        "dtype."
-                    )
-                answered = readings.of(answer.part, turn.held)
-                if turn.waiting.features and answer.features is not None:
-                    states = answer.features.of(layers, turn.waiting.features)
-                    for node, reading in zip(nodes, answered, strict=True):
-                        reading.features = states.at(node)
+            if not readings.sound(answer.part):
+                fail(turn, nonsense(engine.model.name, turn))
+                continue
+            answered = readings.of(answer.part, turn.held)
+            if turn.waiting.features and answer.features is not None:
+                states = answer.features.of(layers, turn.waiting.features)
+                for node, reading in zip(nodes, answered, strict=True):
+                    reading.features = states.at(node)
+            try:
                 turn.answer(answered, foreseen(turn, further, self.engines, readings, len(asking)))
+            except ModelError as error:
+                fail(turn, error)
 
 
-@contextmanager
-def failing(turn: Turn) -> Iterator[None]:
-    """Let a ModelError end this turn alone."""
-    try:
-        yield
-    except ModelError as error:
-        # A traceback would keep the cache alive together with the result.
-        turn.error = error.with_traceback(None)
-        turn.decoding.close()
+def fail(turn: Turn, error: ModelError) -> None:
+    """Let an error end this turn alone."""
+    # A traceback would keep the cache alive together with the result.
+    turn.error = error.with_traceback(None)
+    turn.decoding.close()
+
+
+def nonsense(name: str, turn: Turn) -> ModelError:
+    """The error of a pass whose logits make no distribution."""
+    place = turn.request.tree.new_length(turn.request.answer) + 1
+    return ModelError(
+        f"The {name} gave logits that are not numbers at token {place}; check its weights and its "
+        "dtype."
+    )
 
 
 def drive(

@@ -2,7 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import torch
@@ -78,8 +78,8 @@ class Turn:
     def missing(self) -> list[NodeId]:
         """The nodes, without repeats, whose readings it waits for and does not have yet."""
         known = self.known[self.waiting.model]
-        nodes = (self.last,) if self.waiting.steps else self.waiting.nodes
-        return [n for n in dict.fromkeys(nodes) if n not in known]
+        nodes = (self.last,) if self.waiting.steps else dict.fromkeys(self.waiting.nodes)
+        return [n for n in nodes if n not in known]
 
     @property
     def held(self) -> int:
@@ -226,7 +226,7 @@ class Turn:
         steps = min(draft.steps, self.request.left - 1)  # the last token of a text is not drafted
         self.rests = used and steps > 0 and self.waiting.rounds_left > 0 and not self.over
         if self.rests:
-            after = replace(draft, nodes=(self.request.tip,), steps=steps)
+            after = draft._replace(nodes=(self.request.tip,), steps=steps)
             self.before, self.waiting, self.drawn = self.waiting, after, []
         return self.rests
 

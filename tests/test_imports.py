@@ -64,7 +64,7 @@ DECODERS = {
     "steady": REQUEST | {"foreseen"},
     "turn": REQUEST | {"engine", "foreseen", "outlook", "settings", "steady"},
     "costs": REQUEST | {"engine", "turn"},
-    "passing": REQUEST | {"costs", "engine", "foreseen", "penalties", "turn"},
+    "passing": REQUEST | {"costs", "devices", "engine", "foreseen", "penalties", "turn"},
     "loop": REQUEST | {"costs", "engine", "passing", "turn"},
     "options": PLAIN | {"engine", "penalties"},
     "task": REQUEST | {"catalog", "engine", "inputs", "options", "penalties", "settings"},
