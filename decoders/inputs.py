@@ -213,7 +213,7 @@ def read_reference(path: str | Path) -> str:
     """The text of a reference file.
 
     Args:
-        path: a file in UTF-8, not empty and at most LONGEST_REFERENCE bytes long
+        path: a file in UTF-8, not empty and at most 16 MB long (`LONGEST_REFERENCE`)
 
     Raises:
         InputError: for any other file, and for one that cannot be read

@@ -23,10 +23,10 @@ class Sampling:
     Attributes:
         penalties: True applies the settings of the target's generation config that depend on the
             text alone: repetition_penalty, no_repeat_ngram_size, bad_words_ids, suppress_tokens,
-            begin_suppress_tokens. A list has such processors of transformers instead. They change
-            the logits of both models before anything else, and so the log-probabilities. (The beam
-            search of transformers' `generate` changes log-probabilities, which are then no longer
-            normalised.)
+            begin_suppress_tokens. A list has processors of transformers for the first four instead.
+            They change the logits of both models before anything else, and so the
+            log-probabilities. (The beam search of transformers' `generate` changes
+            log-probabilities, which are then no longer normalised.)
     """
 
     max_new_tokens: int = 64

@@ -120,6 +120,8 @@ class Suffixes(Reader):
         self, request: Request, runs: Runs, ends: Ends
     ) -> Generator[Ask, Any, list[Leaf]]:
         matched = max((len(ends) - i for i, run in enumerate(ends) if run.longer), default=0)
+        if not matched:
+            return []
         size = min(self.source.copy, math.ceil(self.source.factor * matched))
         width = None if self.source.shape == "tree" else 1
 

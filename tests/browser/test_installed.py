@@ -175,7 +175,8 @@ def test_a_strangers_decoder_runs_in_the_terminal_and_is_exported_with_its_setti
 def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
     """Gradio once wrote type stubs into site-packages, and uninstalling left them there.
 
-    A stranger's decoder is chosen, set and run too."""
+    A stranger's decoder is chosen, set and run too. The measured orderings once were in a checkout
+    alone, and the page left them out without a word."""
     process = subprocess.Popen(
         [home.bin / "decoding-workbench"],
         cwd=home.folder,
@@ -202,6 +203,8 @@ def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
         expect(page.locator("#decoders input:checked")).to_have_count(5)
         run(page)
         expect(page.locator("#figures tbody tr")).to_have_count(5)
+        page.get_by_role("tab", name="Experiments").click()
+        expect(page.locator(".wb-orderings li").first).to_be_visible()
         page.close()
     finally:
         process.terminate()

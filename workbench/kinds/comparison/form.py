@@ -152,7 +152,7 @@ def endpoints(host: Host) -> None:
     def compare(
         prompt: str, decoders: list[str], settings: dict[str, Any] | None = None
     ) -> Iterator[Answer]:
-        """Decode one prompt with several decoders on the embedded pair, and compare them.
+        """Decode one prompt with several decoders on the page's first pair, and compare them.
 
         They run one after another. Settings of all: max_new_tokens, temperature, top_k, top_p,
         min_p, top_n_sigma, temperature_last, seed, repeats. A decoder's own stand under its name.

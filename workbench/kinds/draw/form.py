@@ -128,7 +128,7 @@ def endpoints(host: Host) -> None:
     ) -> Iterator[Drawn]:
         """Continue one prompt with many seeds, and compare the draws with the exact law.
 
-        Each decoder makes 10 to 1,000 draws on the embedded pair. Settings of all: draws,
+        Each decoder makes 10 to 1,000 draws on the page's first pair. Settings of all: draws,
         max_new_tokens, temperature, top_k, top_p, min_p, top_n_sigma, temperature_last, seed. A
         decoder's own stand under its name.
 
