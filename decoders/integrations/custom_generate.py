@@ -202,7 +202,10 @@ class CustomGenerate:
                 ),
             )
             asked = sampling(generation_config, logits_processor, prompts)
-            asked["max_new_tokens"] = int(generation_config.max_length) - input_ids.shape[1]
+            # A caller's own limit takes the place of the config's, and is asked after each token.
+            limits = [c.max_length for c in stopping_criteria if isinstance(c, MaxLengthCriteria)]
+            longest = min(limits or [int(generation_config.max_length)])
+            asked["max_new_tokens"] = max(1, longest - input_ids.shape[1])
             asked |= self._ends(prompts, stopping_criteria, generation_config)
             asked["seed"] = self.seed
             if self.seed is None:

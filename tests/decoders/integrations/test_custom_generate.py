@@ -15,6 +15,7 @@ import torch
 from transformers import (
     DynamicCache,
     LogitsProcessorList,
+    MaxLengthCriteria,
     MinLengthLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
     StoppingCriteria,
@@ -231,6 +232,24 @@ def test_stopping_criteria_are_asked_after_every_token(llama):
     )
     assert found.tolist() == wanted.tolist()
     assert ours.lengths == expected.lengths
+
+
+@pytest.mark.parametrize("limit", [1, 3, 20])
+def test_a_callers_limit_of_length_counts_as_it_does_for_generate(limit, llama):
+    """The config's limit was kept, whatever the caller's criterion said."""
+    model, draft = llama
+    given = inputs(TEXTS[:1])
+    length = given["input_ids"].shape[1] + limit
+    options = {
+        "max_new_tokens": 8,
+        "do_sample": False,
+        "pad_token_id": PAD,
+        "stopping_criteria": StoppingCriteriaList([MaxLengthCriteria(length)]),
+    }
+    wanted = model.generate(**given, **options)
+    assert wanted.shape[1] <= length
+    for method in (decoders.hf("greedy"), decoders.hf("speculative", draft=draft)):
+        assert torch.equal(model.generate(**given, **options, custom_generate=method), wanted)
 
 
 def test_penalties_are_applied(llama):
