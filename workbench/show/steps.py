@@ -125,8 +125,16 @@ def _plainness(round_: RoundRecord) -> tuple[bool, int]:
 def _tells(round_: RoundRecord) -> bool:
     fates = [t.fate for t in round_.trials]
     refused = [t for t in round_.trials if t.fate == Fate.REJECTED]
-    known = all(x is not None for t in refused for x in (t.p, t.q, t.u, t.accept_probability))
-    return known and len(refused) == fates.count(Fate.CORRECTED) == 1 and Fate.ACCEPTED in fates
+    told = all(t.u is not None and _by_ratio(t) for t in refused)
+    return told and len(refused) == fates.count(Fate.CORRECTED) == 1 and Fate.ACCEPTED in fates
+
+
+def _by_ratio(trial: TrialRecord) -> bool:
+    """Whether p / q is the chance that it is kept, as where each token is judged by itself."""
+    p, q, chance = trial.p, trial.q, trial.accept_probability
+    if p is None or chance is None or not q:
+        return False
+    return abs(min(1.0, p / q) - chance) < 1e-6
 
 
 def _refusal(trial: TrialRecord) -> str:

@@ -43,6 +43,18 @@ def test_the_steps_are_those_of_one_round(pair, unmetered):
     )
 
 
+def refusing(run: Run, **values: float) -> Run:
+    """The run with these values for all tokens that it refused."""
+    (result,) = run.results
+    rounds = [
+        replace(
+            r, trials=[replace(t, **values) if t.fate == Fate.REJECTED else t for t in r.trials]
+        )
+        for r in result.alone.rounds
+    ]
+    return replace(run, results=[replace(result, samples=[replace(result.alone, rounds=rounds)])])
+
+
 @pytest.mark.parametrize(
     ("p", "q", "u"),
     [
@@ -54,17 +66,8 @@ def test_the_steps_are_those_of_one_round(pair, unmetered):
 )
 def test_the_sum_that_a_student_checks_is_right(pair, unmetered, p, q, u):
     """ "0.538 / 0.645 = 84%": from what is shown it is 83%."""
-    run = decoded(pair, unmetered, ["speculative"])
-    forged = {"p": p, "q": q, "u": u, "accept_probability": p / q}
-    rounds = [
-        replace(
-            r, trials=[replace(t, **forged) if t.fate == Fate.REJECTED else t for t in r.trials]
-        )
-        for r in run.results[0].alone.rounds
-    ]
-    run = replace(
-        run,
-        results=[replace(run.results[0], samples=[replace(run.results[0].alone, rounds=rounds)])],
+    run = refusing(
+        decoded(pair, unmetered, ["speculative"]), p=p, q=q, u=u, accept_probability=p / q
     )
     words = "".join(part for part in four_steps(run)[1][2].parts if isinstance(part, str))
     above, below, chance, drawn = re.search(
@@ -72,6 +75,14 @@ def test_the_sum_that_a_student_checks_is_right(pair, unmetered, p, q, u):
     ).groups()
     assert gives(f"{chance}%", float(above) / float(below))
     assert float(drawn) >= float(chance) / 100
+
+
+def test_a_token_that_was_not_judged_by_p_over_q_is_no_example(pair, unmetered):
+    """ "0.0568 / 0.0736 = 36%": that chance was block verification's, of the whole draft."""
+    run = decoded(pair, unmetered, ["block"])
+    whole = refusing(run, p=0.0568, q=0.0736, u=0.9, accept_probability=0.36)
+    assert four_steps(whole) == ("", [])
+    assert four_steps(refusing(run, p=0.0368, q=0.0736, u=0.9, accept_probability=0.5))[1]
 
 
 def test_a_run_without_drafts_has_no_steps(pair, unmetered, batch_run):
