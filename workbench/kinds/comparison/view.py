@@ -120,7 +120,7 @@ def _of_engine(result: Result) -> Line:
     """What only engines have."""
     told = dataclasses.asdict(result.server) if result.server else {}
     return {
-        **{name: told.get(name) for name in ("kind", "version", "model")},
+        **{f"engine_{name}": told.get(name) for name in ("kind", "version", "model")},
         "seconds_to_first_token": laps.first(result.laps),
         "verdict": (result.agreement.verdict if result.agreement else None) or None,
     }

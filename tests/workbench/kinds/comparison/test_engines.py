@@ -115,16 +115,20 @@ def test_charts_tables_and_files_hold_it(beside):
 
 
 def test_a_spreadsheet_has_columns_for_engines_where_there_is_one(beside, run):
+    """The engine's kind once stood in the column of the run's kind."""
+
     def lines(run):
         return list(csv.DictReader(io.StringIO(WRITERS["csv"](run))))
 
     found = lines(beside)
     last = found[-1]
-    assert (last["kind"], last["version"], last["model"]) == ("vllm", "0.32.0", MODEL)
+    told = [last[f"engine_{name}"] for name in ("kind", "version", "model")]
+    assert told == ["vllm", "0.32.0", MODEL]
+    assert {line["kind"] for line in found} == {"comparison"}
     assert float(last["seconds_to_first_token"]) == pytest.approx(0.4)
     assert (last["verdict"], last["bytes_read"]) == ("", "")
-    assert found[0]["version"] == ""
-    assert "version" not in lines(run)[0]
+    assert found[0]["engine_version"] == ""
+    assert "engine_version" not in lines(run)[0]
 
 
 def test_a_failed_engine_keeps_its_text_and_says_why(beside):
