@@ -160,7 +160,7 @@ def mtad_perplexity_bound(gamma_bar: float, H_pq: float, L_q: float, epsilon: fl
     `H_pq` is the cross entropy H(p, q) and `L_q` the mean largest log-likelihood of gamma - 1
     tokens, both in nats.
     """
-    return math.exp((H_pq - (1 - epsilon) * L_q) / gamma_bar)
+    return _exp((H_pq - (1 - epsilon) * L_q) / gamma_bar)
 
 
 def mtad_ratio_bound(
@@ -172,9 +172,13 @@ def mtad_ratio_bound(
     """
     if threshold == 0 or math.isinf(U):
         return math.inf
-    return threshold ** (-1 / gamma_bar) * math.exp(
+    return threshold ** (-1 / gamma_bar) * _exp(
         ((1 - epsilon * gamma_bar) * H_p + (1 - epsilon + gamma_bar) * U) / gamma_bar
     )
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 709 else math.inf  # about what a float can hold
 
 
 # ---- EMS-SD (arXiv 2405.07542, appendix B)

@@ -1,6 +1,7 @@
 """The figures hold the theory's numbers at every corner of the sliders, on either ground."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,14 @@ def test_table_1_lies_on_the_curves(row):
 def test_best_gamma_of_the_paper():
     for alpha, best in ((0.6, 4), (0.7, 6), (0.8, 8), (0.9, 13)):
         assert marks(speculative.best_gamma_figure(alpha, 0.05), "circle") == [(alpha, best)]
+
+
+@pytest.mark.parametrize("U", [50.0, 1000.0])
+def test_a_bound_that_would_leave_the_curves_no_room_is_not_drawn(U):
+    """The page broke with an OverflowError for a run at temperature 0.005."""
+    wide = replace(MTAD, U=U)
+    assert marks(mtad.ratio_figure(0.1, 2.5, 0.7, 2.0, 0.0, wide), "diamond") == []
+    assert marks(mtad.ratio_figure(0.1, 2.5, 0.7, 3.0, 0.0, MTAD), "diamond")
 
 
 def test_what_was_measured_is_a_diamond():

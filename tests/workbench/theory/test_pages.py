@@ -75,6 +75,15 @@ def test_what_disturbed_timings_gave_is_marked():
     assert "≈" not in PAGES[0].found(Measured(replace(run, sure=True)))
 
 
+def test_without_a_draft_model_there_is_no_c_but_a_speed():
+    """Drafts of look-up beside greedy: "greedy did not run", it said."""
+    copied = MeasuredSpeculative(60, 100, 4.0, 2.3, None, 1.2, 0.67)
+    words = PAGES[0].found(Measured(copied))
+    assert "Its speed was 0.67× greedy’s; no draft model ran, so there is no c." in words
+    alone = PAGES[0].found(Measured(replace(copied, verify_cost=None, speedup=None)))
+    assert "greedy did not run" in alone
+
+
 def test_a_batch_stands_next_to_the_formula():
     found = measured(made_batch())
     words, table = EMS_SD.found(found).split("\n\n")

@@ -13,6 +13,7 @@ from workbench.theory.estimates import Measured, MeasuredMTAD
 from workbench.theory.pages.page import Card, Page, Slider, Values, diamond, family
 
 LOOSE = 100  # a bound on a ratio of perplexities that is higher than this says nothing
+HIGHEST = 1e6  # and above this it would leave the curves no room
 LENGTHS = [1 + i / 10 for i in range(161)]  # tokens per round
 THRESHOLDS = (0.9, 0.5, 0.2, 0.1, 0.01)
 
@@ -59,7 +60,8 @@ def ratio_figure(
             if bound > LOOSE
             else "bound {:.3g}× by the run’s U, H, γ̄"
         )
-        diamond(figure, run.gamma_bar, bound, says)
+        if bound < HIGHEST:
+            diamond(figure, run.gamma_bar, bound, says)
     figure.update_yaxes(type="log")
     return figure
 

@@ -129,13 +129,15 @@ def found(m: Measured) -> str:
         f" α = {alpha}, and gained {run.tokens:.2f} tokens per round with γ = {gamma} on average"
         f" (expected {expected})."
     )
-    if not costs or run.speedup is None:
+    if run.speedup is None:
         return f"{text} c and the speed-up were not measured, because greedy did not run."
+    speed = marked(times(run.speedup), run.sure)
+    if not costs:
+        return f"{text} Its speed was {speed} greedy’s; no draft model ran, so there is no c."
     return (
         f"{text} A draft pass took c = {costs[0]} of greedy’s pass: theorem 3.8 expects"
-        f" {speedups[0]}×, measured {marked(times(run.speedup), run.sure)}. It assumes that"
-        f" verifying γ+1 tokens takes as long as one pass; here it took {costs[1]} passes, with"
-        f" which the expectation is {speedups[1]}×."
+        f" {speedups[0]}×, measured {speed}. It assumes that verifying γ+1 tokens takes as long as"
+        f" one pass; here it took {costs[1]} passes, with which the expectation is {speedups[1]}×."
     )
 
 
@@ -152,9 +154,7 @@ def _shown(run: MeasuredSpeculative) -> tuple[list[str], list[str]]:
     results = [two_decimals(value) for value in _formulas(*values)]
     read = [partial(two_decimals, value) for value in values]
     texts = enough(lambda *numbers: all(map(gives, results, _formulas(*numbers))), *read)
-    costs, speedups = (
-        [marked(text, run.sure) for text in found] for found in (texts[2:], results[1:])
-    )
+    costs, speedups = ([marked(x, run.sure) for x in found] for found in (texts[2:], results[1:]))
     return [*texts[:2], *costs], [results[0], *speedups]
 
 
