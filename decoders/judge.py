@@ -132,11 +132,11 @@ class _Case:
 
     def fitting(self, rules: Sequence[Rule | str]) -> list[Rule]:
         """The rules that are asked for, or all that fit."""
-        if isinstance(rules, str) or not all(isinstance(each, (Rule, str)) for each in rules):
+        listed = isinstance(rules, (list, tuple))
+        if not (listed and all(isinstance(each, (Rule, str)) for each in rules)):
             raise InputError(f"Rules are given as a list of names, not {quoted(rules)}.")
         if not rules:
-            every = [rule() for rule in CHAIN_RULES.values()]
-            return [rule for rule in every if not self.unfit(rule)]
+            return [rule for each in CHAIN_RULES.values() if not self.unfit(rule := each())]
         found = [
             part(CHAIN_RULES, "judge", each) if isinstance(each, str) else each for each in rules
         ]

@@ -140,6 +140,7 @@ def test_a_rule_that_does_not_fit_is_left_out_or_said():
         ((P, Q, [0, 7]), "Token id 7 is out of range"),
         ((P, Q, [0, 1], ["blok"]), "there is no rule 'blok': did you mean 'block'?"),
         ((P, Q, [0, 1], "block"), "Rules are given as a list of names"),
+        ((P, Q, [0, 1], 5), "Rules are given as a list of names"),
         ((P, Q, [0, 1], ["fly"]), "longer than its window of 6"),
         ((P, Q[:2], [0, 1], ["cascade"]), "needs q after the draft too"),
         ((P, None, [0, 1], ["kseq"]), "cannot judge a chain of tokens without probabilities"),

@@ -8,6 +8,7 @@ from typing import Any
 import decoders
 from decoders import InputError, Judgement, ModelPair, Warping
 from decoders.errors import quoted
+from decoders.inputs import text
 from decoders.settings import nearest
 from decoders.trace import DRAFTED
 from workbench.kinds.branch import branching
@@ -74,7 +75,7 @@ def of_text(
     if isinstance(ids, str):
         if pair.tokenizer is None:
             raise InputError("This pair has no tokenizer; give token ids, as in [5, 9].")
-        ids = pair.tokenizer(ids, add_special_tokens=False).input_ids
+        ids = pair.tokenizer(text("The draft", ids), add_special_tokens=False).input_ids
     places = decoders.read(pair, pasted(prompt), ids, drafted=True, **values)
     found = decoders.judge(
         places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed

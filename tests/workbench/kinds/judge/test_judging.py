@@ -91,7 +91,9 @@ def test_a_draft_of_ids_and_chosen_rules(pair):
     [
         (("", "a"), "Give the text before the draft and the draft"),
         (("a", 5), "Give the text before the draft and the draft"),
+        (("Once", "\ud800"), "The draft holds half a character"),
         (("Once", " upon", ["blok"]), "did you mean 'block'?"),
+        (("Once", " upon", 5), "Rules are given as a list of names"),
         (("Once", " upon", (), {"temprature": 1}), "did you mean 'temperature'?"),
         (("Once", " upon", (), {"temperature": -1}), "temperature must be"),
         (("Once", " upon", (), {"seed": "x"}), "seed must be a whole number"),
