@@ -50,10 +50,17 @@ def code() -> str:
     return found.hexdigest()[:16]
 
 
-def identity(pair: ModelPair) -> dict[str, Any]:
-    """Models, dtype and kind of device, which a cell's id contains."""
+def identity(pair: ModelPair, quantization: str | None = None) -> dict[str, Any]:
+    """Models, dtype and kind of device, which a cell's id contains.
+
+    Args:
+        pair: the pair
+        quantization: the form in which its weights were loaded, which no revision tells
+    """
     where = environment(pair)
     found = {"dtype": where["dtype"], "device": pair.target.device.type}
+    if quantization is not None:  # left out of others, so that their cells keep their ids
+        found["quantization"] = quantization
     for role in ("target", "draft", "head"):
         if known := where.get(role):  # the hub's revision; of other models a hash of their weights
             found[role] = (
@@ -66,10 +73,15 @@ def identity(pair: ModelPair) -> dict[str, Any]:
 
 def weights(model: torch.nn.Module | Head) -> str:
     """A hash of a model's weights."""
-    found = hashlib.sha256()
-    for name, weight in model.state_dict().items():
+    found, left = hashlib.sha256(), [*model.state_dict().items()]
+    while left:
+        name, weight = left.pop(0)
+        if hasattr(weight, "__tensor_flatten__"):  # quantised: its bytes are those of its parts
+            parts, _ = weight.__tensor_flatten__()
+            left += [(f"{name}.{part}", getattr(weight, part)) for part in parts]
+            continue
         found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
-        found.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        found.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return found.hexdigest()[:16]
 
 
@@ -148,7 +160,7 @@ class Bench:
                 if joules is None
                 else f"{joules / IDLE_SECONDS:.1f} W ({window.energy.source})"
             )
-        return {"identity": identity(pair), "environment": where}
+        return {"identity": identity(pair, choice.quantization), "environment": where}
 
     def run(self, unit: Unit) -> list[Row]:
         """A row for each cell; a failure becomes a row with its error."""

@@ -107,11 +107,12 @@ class Request:
     def to_json(self) -> dict[str, Any]:
         """The request as plain data."""
         pair = self.choice
-        return {**vars(self), "choice": pair and [pair.target, pair.draft, pair.device, pair.dtype]}
+        choice = pair and [pair.target, pair.draft, pair.device, pair.dtype, pair.quantization]
+        return {**vars(self), "choice": choice}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Request":
-        """The request from plain data."""
+        """The request from plain data, of this version or of one that kept no quantization."""
         return Request(**{**data, "choice": data["choice"] and PairChoice(*data["choice"])})
 
     def read(self) -> tuple[Plan, dict[str, ScoredSet]]:

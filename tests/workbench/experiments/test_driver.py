@@ -11,6 +11,7 @@ from workbench.experiments import driver
 from workbench.experiments.bench import Bench
 from workbench.experiments.journal import Journal
 from workbench.experiments.request import Request
+from workbench.models.presets import PairChoice
 
 
 def finished(experiment, journal, crew, **options):
@@ -170,6 +171,27 @@ def test_a_plan_may_be_asked_again(prepared, journal, crew):
     again = journal.experiment(experiment.id).request
     assert again == experiment.request
     assert driver.prepare(again, crew).id == experiment.id
+
+
+def test_quantised_weights_make_another_experiment_which_is_resumed_with_them(
+    prepared, journal, crew
+):
+    """A plan on int8 weights had the ids of the same plan on plain ones, so that rows of either
+    counted as done for the other, and Resume loaded plain weights."""
+    plain, int8 = (prepared(choice=PairChoice(quantization=kind)) for kind in (None, "int8"))
+    assert prepared().id == plain.id
+    ids = [{id for block in each.blocks for id in block.ids} for each in (plain, int8)]
+    assert not ids[0] & ids[1]
+    assert int8.id != plain.id
+    finished(int8, journal, crew)
+    again = journal.experiment(int8.id).request
+    assert again.choice.quantization == "int8"
+    assert driver.prepare(again, crew).id == int8.id
+
+
+def test_a_request_that_was_kept_without_a_quantization_is_read():
+    old = {**Request(PLAN, "small.toml").to_json(), "choice": ["a", "b", "cpu", "float32"]}
+    assert Request.from_json(old).choice == PairChoice("a", "b", "cpu", "float32")
 
 
 def test_a_set_that_is_not_there_is_said_before_anything_is_loaded(crew):

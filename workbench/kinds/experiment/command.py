@@ -28,6 +28,7 @@ from workbench.experiments.workers import Crew, InProcess, Pool, gpus
 from workbench.kinds.experiment.described import described
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
 from workbench.show.tables import Table
 from workbench.studies.text import counted
 from workbench.terminal import flags, show, study
@@ -125,7 +126,7 @@ def asked(name: str, args: argparse.Namespace) -> Request:
         raise InputError(
             f"There is no folder {args.data}; --data takes the folder of downloaded sets."
         )
-    found, named = plan(name), args.models or args.device != "auto" or args.dtype != "auto"
+    found, named = plan(name), args.models or flags.pair(args) != PairChoice()
     folder = args.data or (Path(name).parent if name.endswith(".toml") else None)
     return Request(
         found.source, f"{found.name}.toml", flags.pair(args) if named else None,

@@ -34,6 +34,12 @@ def test_a_plan_runs_is_listed_reported_and_resumed(call, loads, plan, tmp_path)
     assert (status, id in out) == (0, True)
 
 
+def test_a_plan_runs_on_quantised_weights_where_no_model_is_named(call, loads, plan):
+    """`--quantization` alone was ignored without a word."""
+    assert call("experiment", plan, "--limit", "1", "--quantization", "int8")[0] == 0
+    assert {choice.quantization for choice in loads} == {"int8"}
+
+
 def test_a_row_that_failed_gives_status_1(call, plan, monkeypatch):
     from decoders import catalog
 
