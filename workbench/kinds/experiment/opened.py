@@ -13,7 +13,7 @@ from workbench.runs.record import Run
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
 
-SHARED = ("max_new_tokens", *GRID, "temperature_last", "seed", "chat_template")
+SHARED = ("max_new_tokens", *GRID, "temperature_last", "chat_template")
 
 
 def prompts(cell: Kept) -> list[int]:
@@ -54,14 +54,16 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
     names = dict.fromkeys(pair_name(choice) for each in plan.parts for choice in each.pairs)
     places = dict(zip(names, entry.environment.get("pairs", []), strict=False))
     beside = _beside(chosen, cells, prompt)
+    rows = [_traced(c)[prompt] for c in beside]
     study = Comparison(
         sets[chosen.asked["prompts"]].text(prompt),
         Settings(
             tuple(catalog[c.asked["decoder"]](**c.asked["settings"]) for c in beside),
             **{name: chosen.asked[name] for name in SHARED if name in chosen.asked},
+            seed=rows[0].result.seed,  # the cell's is that of the set's first prompt
+            timings=1,  # of those of a prompt, one is shown
         ),
     )
-    rows = [_traced(c)[prompt] for c in beside]
     return Run(
         hashlib.sha256("/".join((id, part, cell, str(prompt))).encode()).hexdigest()[:12],
         entry.created, study.kind, study.title, study.to_json(),
