@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -123,7 +123,8 @@ def _groups(rows: Mapping[int, Row], items: Sequence[int]) -> list[list[Row]]:
     return list(found.values()) if len(found) >= LEAST_ITEMS else [[rows[i]] for i in items]
 
 
-@cache
+# A report asks for all items and those of each category; a running experiment has more in the next.
+@lru_cache(maxsize=8)
 def resamples(count: int) -> np.ndarray:
     """How often each item is drawn, (RESAMPLES + 1, count): once each, then resampled."""
     source, each = np.random.default_rng(0), np.full(count, 1 / count)

@@ -1,6 +1,7 @@
 """Figures of rows made by hand, whose answers are plain."""
 
 import math
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -105,6 +106,14 @@ def test_timing_the_same_prompts_again_makes_no_further_prompts_of_them():
         samples = [replace(each.outputs[0], prompt=i % 4)]
         twice.rows[i] = each.with_outputs(samples)
     assert figures.figure("tokens/s", twice) == figures.figure("tokens/s", once)
+
+
+def test_resamples_of_counts_that_are_past_are_given_back():
+    """Each report of a running experiment kept its own for ever: 8 MB at 480 items."""
+    past = weakref.ref(figures.resamples(100))
+    for count in range(101, 121):
+        figures.resamples(count)
+    assert past() is None
 
 
 def test_acceptance_by_position_and_mean_length():
