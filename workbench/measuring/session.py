@@ -28,6 +28,7 @@ from workbench.measuring.prefixes import exact, impossible
 from workbench.measuring.threads import Threads
 from workbench.measuring.work import Measured, Update, Work, admit
 from workbench.models.environment import environment
+from workbench.runs.draws import drawn
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.record import Result, Run
 from workbench.runs.store import new_id
@@ -177,8 +178,9 @@ class _Session:
                 self.warm.add(decoder)
             measured = yield from self._shown(at, timed(self.work, job, self.references, cold=cold))
             result = measured.result
-            if job.keep not in ("trace", "text") and self._is_half(job, result):
-                return  # half a measurement is useless; half a text is worth showing
+            shown = job.keep == "trace" or (job.keep == "text" and drawn([result]))
+            if self._is_half(job, result) and not shown:
+                return  # half a measurement is useless; half a text with a token is worth showing
             agreement = self.references.compare(job, result, measured.outputs)
             result = replace(result, agreement=result.agreement or agreement)
             self.first[at.job] = measured

@@ -109,10 +109,14 @@ Event = Started | Progress | Finished | Ended
 
 
 def onto(earlier: Run | None, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
-    """The events of a study; if it adds to an earlier run, their runs hold the draws of both."""
+    """The events of a study; if it adds to an earlier run, their runs hold the draws of both.
+
+    A study that was stopped before it had any adds nothing: the last event has its own, empty run,
+    so that the earlier one, which may be complete, is neither kept again nor called stopped.
+    """
     with closing(events):
         for event in events:
-            if earlier is not None and isinstance(event, (Finished, Ended)):
+            if earlier and isinstance(event, (Finished, Ended)) and event.run.results:
                 event = replace(event, run=pooled(earlier, event.run))
             yield event
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, ClassVar
 
 import gradio as gr
@@ -100,7 +101,7 @@ class DrawTab(StudyTab):
         self.results.again.click(
             self._again,
             [self.results.shown, self.pair],
-            [*self.runner.starting, *self.results.kept.outputs],
+            [*self.runner.starting, self.results.kept.run_id],
             **QUIET,
         )
 
@@ -110,13 +111,18 @@ class DrawTab(StudyTab):
 
     def _again(self, id: str, choice: PairChoice) -> Updates:
         try:
-            earlier = self.host.store.get(id)
+            study, earlier = self._more(id)
             of_pair(self.host.loaded(choice), earlier)
-            study = again(earlier, most=self.host.limits.max_draws)
+            started = self.runner.start(study, choice, partial(self._more, id, study.draws))
             # The address names the run again once it has the new draws.
-            return {**self.runner.start(study, choice, earlier), **self.results.kept.clear()}
+            return {**started, self.results.kept.run_id: ""}
         except Exception as error:
             return {self.runner.progress: words.note(runner.sentence(error), "alert")}
+
+    def _more(self, id: str, draws: int | None = None) -> tuple[Draw, Run]:
+        """The study that adds draws to a run as that is by now, and the run."""
+        earlier = self.host.store.get(id)
+        return again(earlier, draws, self.host.limits.max_draws), earlier
 
 
 TAB = DrawTab

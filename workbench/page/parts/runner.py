@@ -3,7 +3,7 @@
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,15 +31,22 @@ HERE = ("127.0.0.1", "::1")
 # While the clock stands still, a browser on these cores may draw an update, a finished panel.
 DRAWING_SECONDS, PANEL_SECONDS = 0.05, 0.3
 log = logging.getLogger(__name__)
+Renewed = Callable[[], tuple[Study, Run]]
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """A study that passed all checks, the pair to run it on, and the run to add it to, if any."""
+    """A study that passed all checks, and the pair to run it on.
+
+    Attributes:
+        study: the study
+        choice: the pair
+        renewed: if the study adds to a run, makes it for that run as it is by now; gives both
+    """
 
     study: Study
     choice: PairChoice
-    earlier: Run | None = None
+    renewed: Renewed | None = None
 
 
 class Runner:
@@ -120,10 +127,10 @@ class Runner:
             return form.told({self.tab.inputs[0]: sentence(error)})
         return {**form.told({}), **started}
 
-    def start(self, study: Study, choice: PairChoice, earlier: Run | None = None) -> Updates:
+    def start(self, study: Study, choice: PairChoice, renewed: Renewed | None = None) -> Updates:
         """Updates of `starting` that queue a study; raises InputError if it cannot be run."""
         self.host.check(study, choice)
-        return {self._ticket: Ticket(study, choice, earlier), **self._queued()}
+        return {self._ticket: Ticket(study, choice, renewed), **self._queued()}
 
     def _queued(self) -> Updates:
         """Updates that run the last ticket once the device is free; until then one may leave."""
@@ -150,7 +157,7 @@ class Runner:
         with self.host.stoppable((request.session_hash, self.name)) as stopped:
             # An earlier run stays in view if the study adds to it.
             yield {
-                **(follower.begin() if ticket.earlier is None else {}),
+                **(follower.begin() if ticket.renewed is None else {}),
                 self._mine: "",
                 **self._visible(self.stop),
                 self.progress: words.note("Preparing the models."),
@@ -159,9 +166,9 @@ class Runner:
             if self.host.sign_in:  # perhaps again since the pair was loaded
                 choice = replace(choice, account=signin.account(request))
             try:
-                with closing(
-                    self.host.run(ticket.study, choice, stopped, ticket.earlier)
-                ) as events:
+                # A run may have grown while this waited; now no other visitor adds to it.
+                study, earlier = ticket.renewed() if ticket.renewed else (ticket.study, None)
+                with closing(self.host.run(study, choice, stopped, earlier)) as events:
                     yield from self._followed(events, follower, shared, *looked_at)
             except Exception as error:
                 yield {self.progress: words.note(sentence(error), "alert")}

@@ -20,6 +20,11 @@ def visitor(house) -> Visitor:
     return Visitor(house[1], FEW)
 
 
+def link(visitor: Visitor) -> str:
+    """The link to the run on screen, and those to its files."""
+    return visitor.value(visitor.find("draw-run-link"))
+
+
 def test_a_link_fills_the_tab_and_draw_draws(house, visitor):
     assert visitor.value(visitor.find("draw-prompt")) == "ab<b>"
     assert "12 draws · 4 new tokens · Plain sampling, Speculative" in visitor.value(
@@ -43,11 +48,7 @@ def test_draws_with_other_seeds_are_added_to_the_run_on_screen(house):
     """After an odd verdict nobody could add draws: a new run with another seed forgot the first."""
     visitor = Visitor(house[1], FEW)
     visitor.press("draw-run")
-    (found,) = [
-        s
-        for s in house[0].store.list(kind="draw")
-        if s.id in visitor.value(visitor.find("draw-run-link"))
-    ]
+    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
     assert visitor.visible(visitor.find("draw-more"))
     assert "All share seeds 0 to 11" in visitor.value(visitor.find("draw-headline"))
     for pressed, last in ((1, 23), (2, 47)):
@@ -66,15 +67,49 @@ def test_draws_with_other_seeds_are_added_to_the_run_on_screen(house):
 
 def test_what_cannot_be_added_is_said(house, visitor):
     visitor.press("draw-run")
-    (found,) = [
-        s
-        for s in house[0].store.list(kind="draw")
-        if s.id in visitor.value(visitor.find("draw-run-link"))
-    ]
+    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
     house[0].store.delete(found.id)
     visitor.press("draw-more")
     assert visitor.breakdowns == []
     assert "There is no run" in visitor.value(visitor.find("draw-progress"))
+
+
+def test_draws_that_others_added_meanwhile_stay(house):
+    """The study that adds draws was made at the click, of the run as it was then.
+
+    What another tab had added by the time the device was free was saved over, and lost."""
+    visitor = Visitor(house[1], FEW)
+    visitor.press("draw-run")
+    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
+    waiting = visitor.firing(visitor.find("draw-more"), "click")
+    next(waiting)
+    assert "Waiting for the device" in visitor.value(visitor.find("draw-progress"))
+    Visitor(house[1], f"run={found.id}", "another tab").press("draw-more")
+    for _ in waiting:
+        pass
+    assert visitor.breakdowns == []
+    assert [r.seed for r in house[0].store.get(found.id).results] == [0, 0, 12, 12, 24, 24]
+    assert "All share seeds 0 to 35" in visitor.value(visitor.find("draw-headline"))
+
+
+@pytest.mark.parametrize("until", ["Preparing the models", "measurement 1 of 2"])
+def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, until):
+    """A complete run was called stopped, on the page and in the store.
+
+    Its link and its downloads were gone, too."""
+    visitor = Visitor(house[1], FEW)
+    visitor.press("draw-run")
+    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
+    run, kept = house[0].store.get(found.id), visitor.find("draw-run-link").parent
+    for _ in visitor.firing(visitor.find("draw-more"), "click"):
+        if until in visitor.value(visitor.find("draw-progress")):
+            visitor.press("draw-stop")
+    assert visitor.breakdowns == []
+    assert "Stopped · 0 results" in visitor.value(visitor.find("draw-progress"))
+    assert house[0].store.get(found.id) == run
+    assert "All share seeds 0 to 11" in visitor.value(visitor.find("draw-headline"))
+    assert visitor.visible(kept)
+    assert found.id in link(visitor)
 
 
 def test_at_temperature_0_there_are_no_other_draws(house):
