@@ -202,6 +202,9 @@ class Host:
         Returns:
             the prompt's tokens and the pair's positions (None for no limit); None if the pair is
                 not in memory
+
+        Raises:
+            InputError: if it has no chat template to apply
         """
         pair = self.device.keeper.peek(choice)
         if pair is None:
@@ -216,12 +219,11 @@ class Host:
         return [sum(p.numel() for p in model.parameters()) for model in models if model is not None]
 
     def offers(self, choice: PairChoice) -> dict[str, bool]:
-        """Whether settings that not every pair has mean something for this one."""
-        pair = self.device.keeper.peek(choice)
-        return {
-            "chat_template": bool(pair and getattr(pair.tokenizer, "chat_template", None)),
-            "penalties": bool(pair and pair.penalties),
-        }
+        """Whether settings that not every pair has mean something for it; {} until it is loaded."""
+        if (pair := self.device.keeper.peek(choice)) is None:
+            return {}
+        template = getattr(pair.tokenizer, "chat_template", None)
+        return {"chat_template": bool(template), "penalties": bool(pair.penalties)}
 
     @contextmanager
     def stoppable(self, job: Hashable) -> Iterator[threading.Event]:

@@ -8,6 +8,9 @@ import gradio as gr
 import pytest
 
 from decoders import catalog
+from tests.workbench.page.conftest import OnePair
+from tests.workbench.page.visitor import Visitor
+from workbench.models.presets import PairChoice
 from workbench.page.parts.form import SettingsForm
 from workbench.page.widgets.handlers import NotedForm
 from workbench.studies.limits import Limits
@@ -175,3 +178,77 @@ def test_what_the_form_sends_is_read(form):
 @pytest.mark.parametrize("name", catalog)
 def test_every_decoder_can_be_ticked_alone(form, name):
     assert form.decoders.chosen(form.decoders.filled([name])) == [name]
+
+
+def box(visitor: Visitor) -> gr.Checkbox:
+    """The box of the chat template in the Compare tab."""
+    return next(
+        each
+        for each in visitor.page.blocks.values()
+        if isinstance(each, gr.Checkbox) and each.label == "chat template"
+    )
+
+
+def loads(visitor: Visitor) -> None:
+    """Another pair is loaded."""
+    pair = next(each for each in visitor.page.blocks.values() if isinstance(each, gr.State))
+    assert pair.value == PairChoice()
+    visitor.fire(pair, "change")
+
+
+def test_a_box_that_is_hidden_does_not_count(house, byte_tokenizer, monkeypatch):
+    """A ticked chat template was hidden with the next pair, which had none.
+
+    Run then asked to switch it off, and the link and the count of tokens were stale."""
+    with monkeypatch.context() as patch:
+        patch.setattr(byte_tokenizer, "chat_template", "{{ messages[0]['content'] }}")
+        visitor = Visitor(house[1])
+        visitor.type(box(visitor), True)
+        assert visitor.visible(box(visitor))
+        assert "chat_template=True" in visitor.value(visitor.find("settings-link"))
+    loads(visitor)
+    assert (visitor.visible(box(visitor)), visitor.value(box(visitor))) == (False, False)
+    visitor.put("prompt", "Twice")
+    assert "chat_template" not in visitor.value(visitor.find("settings-link"))
+    assert "5 of " in visitor.value(visitor.find("token-count"))
+    assert visitor.breakdowns == []
+
+
+def test_a_box_stays_while_its_pair_is_not_in_memory(house, byte_tokenizer, monkeypatch):
+    """Another visitor has loaded another pair; the next run loads this one again."""
+    monkeypatch.setattr(byte_tokenizer, "chat_template", "{{ messages[0]['content'] }}")
+    visitor = Visitor(house[1])
+    visitor.type(box(visitor), True)
+    monkeypatch.setattr(OnePair, "peek", lambda *_: None)
+    loads(visitor)
+    assert visitor.visible(box(visitor))
+    assert visitor.value(box(visitor)) is True
+
+
+def test_a_link_may_ask_for_a_chat_template_that_the_pair_lacks(house):
+    """Nothing said so before Run, and the link to the settings was that of the form before."""
+    visitor = Visitor(house[1], "prompt=Twice&chat_template=True")
+    visitor.fire(house[1], "load")  # the browser notes the form, once it is filled
+    assert visitor.breakdowns == []
+    assert visitor.visible(box(visitor))
+    link, says = (visitor.value(visitor.find(name)) for name in ("settings-link", "token-count"))
+    assert "prompt=Twice" in link
+    assert "chat_template=True" in link
+    assert "tokenizer has no chat template; switch it off" in says
+    visitor.type(box(visitor), False)
+    assert "5 of " in visitor.value(visitor.find("token-count"))
+
+
+def test_a_run_with_a_chat_template_opens_with_the_box_in_view(house, run):
+    """The box stayed hidden, and counted, if the pair in use had none."""
+    settings = {**run.study["settings"], "chat_template": True}
+    run = house[0].store.add(dataclasses.replace(run, study={**run.study, "settings": settings}))
+    visitor = Visitor(house[1])
+    loads(visitor)
+    assert visitor.visible(box(visitor)) is False
+    visitor.put("past-runs", {"chosen": [run.id]})
+    visitor.press("open-run")
+    assert visitor.value(visitor.find("prompt")) == run.title
+    assert visitor.value(box(visitor)) is True
+    assert visitor.visible(box(visitor))
+    assert visitor.breakdowns == []

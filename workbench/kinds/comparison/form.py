@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
+from decoders import InputError
 from workbench.kinds.branch.form import Branching
 from workbench.kinds.comparison.results import ComparisonResults, Live, samples
 from workbench.kinds.comparison.study import Comparison
@@ -116,9 +117,11 @@ class CompareTab(StudyTab):
 
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
         prompt, settings = data["prompt"], data["settings"]
-        return words.tokens(
-            self.host.tokens(prompt, bool(settings.get("chat_template")), choice), settings
-        )
+        try:
+            count = self.host.tokens(prompt, bool(settings.get("chat_template")), choice)
+        except InputError as error:
+            return f"{error} {words.chosen(settings)}"
+        return words.tokens(count, settings)
 
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
         return {**super().telling(values, data, choice), self.preset: _preset_of(data["settings"])}

@@ -139,10 +139,16 @@ class SettingsForm:
         self.decoders.follow(self.folds)
 
     def offer(self, offers: Mapping[str, bool]) -> dict[Any, Any]:
-        """Updates that show, of the settings in OFFERED, those that are offered."""
-        return {
-            component: gr.update(visible=offers[name]) for name, component in self.offered.items()
-        }
+        """Updates that show, of the settings in OFFERED, those that are offered.
+
+        The others are switched off, because what is hidden must not count. Those that nothing is
+        known about stay.
+        """
+        updates = {component: gr.skip() for component in self.offered.values()}
+        for name, meant in offers.items():
+            off = gr.update(visible=False, value=False)
+            updates[self.offered[name]] = gr.update(visible=True) if meant else off
+        return updates
 
     @property
     def outputs(self) -> list[Any]:
@@ -210,6 +216,8 @@ class SettingsForm:
                 each.field.metadata["choices"] and not is_switch(each.field)
             ):
                 value = written(each.field, value)
+            if value is True and each.field.name in OFFERED:
+                value = gr.update(value=True, visible=True)  # so that it can be switched off
             updates[each.component] = value
         for name, fold in self.folds.items():
             updates[fold] = gr.update(visible=name in chosen)
