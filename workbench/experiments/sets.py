@@ -196,10 +196,16 @@ def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
 
 
 def gathered(read: Callable[[Path], Iterator[Item]]) -> Callable[[Path], tuple[Item, ...]]:
-    """Make a loader return all items, or raise InputError if there are too many."""
+    """Make a loader return all items; InputError if there are too many, or one is no text."""
 
     def all_of(path: Path) -> tuple[Item, ...]:
         items = tuple(read(path))
+        for item in items:
+            texts = item.question, item.answers, item.category, item.id
+            if not is_text(json.dumps(texts, ensure_ascii=False, default=str)):
+                raise InputError(
+                    f"{item.place}: holds half a character (a lone surrogate); remove it."
+                )
         if len(items) > 20 * MOST_PROMPTS:
             raise InputError(
                 f"{path.name} has {len(items):,} prompts; give at most {20 * MOST_PROMPTS:,}."

@@ -227,7 +227,8 @@ def writable(paths: Iterable[Path]) -> None:
 
 def write(path: Path, text: str) -> None:
     """Write a file; raises InputError if that fails."""
+    data = text.encode(errors="backslashreplace")  # half a character of an older run
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(data)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}.") from None

@@ -152,10 +152,15 @@ def test_the_revision_is_of_the_content_and_not_of_the_folder(data, tmp_path):
         ("own", '{"prompt": "a"}\n{"prompt": "b", "answer": 3}',
             "prompts.jsonl, line 2: must have"),
         ("own", '{"prompt": "\\ud800"}', 'prompts.jsonl, line 1: must have a text as "prompt".'),
+        ("own", '{"prompt": "a", "category": "\\ud800"}',
+            "prompts.jsonl, line 1: holds half a character"),
+        ("own", '{"prompt": "a", "answer": "\\ud800"}',
+            "prompts.jsonl, line 1: holds half a character"),
         ("own", "\n\n", "has no prompts"),
     ],
 )  # fmt: skip
 def test_what_is_malformed_is_named_with_its_file_and_place(data, name, text, says):
+    """Half a character in a category once let the report fail, after hours of work."""
     file = FORMATS[name].files[0] if name == "spider" else FILES[name][0]
     (data / name / file).write_text(text)
     with pytest.raises(InputError) as caught:
