@@ -38,8 +38,15 @@ def read(text: str, prefix: str) -> Counts | None:
 
 
 def between(before: Counts | None, after: Counts | None) -> Speculation | None:
-    """What was counted meanwhile; None if nothing is counted, or if the server began anew."""
+    """What was counted meanwhile.
+
+    It is None if nothing is counted, if the server began anew, or if the counts contradict each
+    other: what was measured beside them is worth more than they are.
+    """
     if before is None or after is None or any(after[kind] < before[kind] for kind in after):
         return None
     drafted, accepted, steps = (after[k] - before[k] for k in ("drafted", "accepted", "steps"))
-    return Speculation(drafted, accepted, steps, of="server") if steps else None
+    try:
+        return Speculation(drafted, accepted, steps, of="server") if steps else None
+    except InputError:
+        return None

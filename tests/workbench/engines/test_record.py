@@ -73,6 +73,21 @@ def test_counters_before_and_after_serve_an_answer_that_tells_nothing():
         )
 
 
+def test_counters_that_contradict_each_other_cost_no_answer():
+    """A server that counts more accepted than drafted once ended a canary after all its draws."""
+    turns = iter([(1, 6, 2), (2, 7, 9)])
+
+    def answers(call):
+        if call.path == "/metrics":
+            return Reply(metrics(*next(turns)).encode(), type="text/plain")
+        return vllm(lambda _: a_stream([chunk("a", [1], finish_reason="length")]))(call)
+
+    with served(answers) as server:
+        answer = connect(server.engine()).ask(Query((1,), 8), alone=True)
+    assert answer.speculation is None
+    assert next(turns, None) is None
+
+
 def test_counters_that_are_none_are_left_out():
     def answers(call):
         if call.path == "/metrics":
