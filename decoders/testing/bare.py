@@ -182,7 +182,7 @@ class Trial:
             kept, token = map(operator.index, self.verify(*given, Chance(source)))
         except InputError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # Any failure of a caller's function: the numbers show it again.
             raise InputError(
                 f"The function failed with p = {p.tolist()}, q = {q.tolist()}, tokens = "

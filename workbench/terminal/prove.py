@@ -6,6 +6,7 @@ code.
 
 import argparse
 import runpy
+from pathlib import Path
 from typing import Any
 
 from decoders.errors import InputError, first_line, quoted
@@ -45,9 +46,11 @@ def register(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        found = runpy.run_path(args.file)
+        Path(args.file).read_bytes()  # what the code itself cannot read is another matter
     except OSError as error:
         raise InputError(f"{args.file} cannot be read: {error.strerror}.") from None
+    try:
+        found = runpy.run_path(args.file)
     # A reader's file can fail in any way.
     except (Exception, SystemExit) as error:
         raise InputError(

@@ -81,9 +81,13 @@ def test_what_cannot_be_proven_is_one_sentence(call, file, words, says):
         (None, "cannot be read: No such file"),
         ("1 +", "failed: SyntaxError"),
         ("raise SystemExit(3)", "failed: SystemExit: 3"),
+        ("open('elsewhere')", "failed: FileNotFoundError"),
+        ("raise OSError('no accelerator')", "failed: OSError: no accelerator"),
+        ("def verify(p, q, tokens, source):\n    raise SystemExit(0)", "failed with p = "),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_sentence(call, tmp_path, text, says):
+    """A function that ends the program with 0 was once called lossless, without a word."""
     path = tmp_path / "rule.py"
     if text is not None:
         path.write_text(text)
