@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+
 from decoders.errors import InputError, quoted, refuse
 from decoders.settings import nearest
 from workbench.engines.starters import FIELDS as OF_STARTERS
@@ -136,7 +138,9 @@ def checked(url: Any, where: str) -> str:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError:
+        httpx.URL(url)
+        (host or "").encode("idna")  # as a socket does
+    except (ValueError, httpx.InvalidURL):
         raise InputError(f"{where} has a host or a port that cannot be read; correct it.") from None
     refuse(
         (

@@ -43,6 +43,10 @@ def test_a_name_or_in_the_terminal_a_url():
         ("http://host:0", "has no host or no port"),
         ("http://host:99999", "cannot be read"),
         ("http://[::1", "cannot be read"),
+        ("http://192.168.1.300:8000", "cannot be read"),
+        ("http://[::1]x:80", "cannot be read"),
+        ("http://a..b", "cannot be read"),
+        (f"http://{'a' * 64}.org", "cannot be read"),
         ("http://user:secret@host", "no user and no password"),
         ("http://secret@host", "no user and no password"),
         ("http://host/?key=secret", "must end with its host"),
@@ -52,6 +56,7 @@ def test_a_name_or_in_the_terminal_a_url():
     ],
 )
 def test_a_url_that_cannot_be_called_is_one_sentence_without_its_secrets(url, says):
+    """Some hosts that only httpx refuses once ended a command in a traceback."""
     with pytest.raises(InputError, match=says) as error:
         engines({LISTED: f"x={url}"})
     assert "secret" not in str(error.value)
