@@ -11,7 +11,7 @@ from workbench.kinds.batch.study import START, Batch
 from workbench.models.presets import PairChoice
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
-from workbench.page.widgets.components import Given, GivenFile
+from workbench.page.widgets.components import Given, GivenFile, OpenBoxes
 from workbench.page.widgets.handlers import QUIET, Faults, Updates, Values
 from workbench.runs.recorded import shipped
 from workbench.studies import prompts
@@ -74,7 +74,7 @@ class BatchTab(StudyTab):
                         True, label="ignore end of text", info="gives every output the same length",
                         min_width=180, elem_id="batch-eos",
                     )  # fmt: skip
-                self.sizes = gr.CheckboxGroup(
+                self.sizes = OpenBoxes(
                     list(SIZES),
                     value=list(CHOSEN_SIZES),
                     label="Batch sizes",
@@ -110,7 +110,7 @@ class BatchTab(StudyTab):
     def fill(self, data: Mapping[str, Any]) -> Updates:
         chosen, settings = data.get("prompts", {}), data.get("settings", {})
         name = chosen.get("name", SETS[0][1])
-        built_in = name in prompts.BUILT_IN
+        built_in, sizes = name in prompts.BUILT_IN, list(settings.get("sizes", CHOSEN_SIZES))
         own, says = (
             (NO_FILE, "") if built_in else _held(lambda: prompts.PromptSet.from_json(chosen))
         )
@@ -119,7 +119,8 @@ class BatchTab(StudyTab):
             self.file: gr.update(value=None, visible=not built_in),
             self.count: chosen.get("count", PROMPTS),
             self.ignore_eos: settings.get("ignore_eos", True),
-            self.sizes: list(settings.get("sizes", CHOSEN_SIZES)),
+            # A link or a run may have sizes of its own.
+            self.sizes: gr.update(choices=sorted({*SIZES, *sizes}), value=sizes),
             self.schemes: list(settings.get("schemes", SCHEMES)),
             self.own: own,
             self.read: says,

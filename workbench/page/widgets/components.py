@@ -88,6 +88,12 @@ class OpenSlider(gr.Slider):
         return payload if isinstance(payload, (int, float)) else None
 
 
+class OpenBoxes(gr.CheckboxGroup):
+    """Boxes for whole numbers; a handler may show others than the page came with."""
+
+    is_template = True
+
+
 @dataclass(frozen=True)
 class Given:
     """The name and the content of a visitor's file."""

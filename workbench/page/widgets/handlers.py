@@ -6,7 +6,8 @@ from typing import Any
 import gradio as gr
 from gradio_client import utils as client_utils
 
-from workbench.page.widgets.components import Drawn
+from decoders.errors import is_whole
+from workbench.page.widgets.components import Drawn, OpenBoxes
 from workbench.page.widgets.later import arrival
 
 # Options of handlers, which run outside the queue or on the one device.
@@ -41,6 +42,8 @@ def _refuse_address(file: dict[str, Any]) -> None:
 
 def fits(component: Any, value: Any) -> bool:
     """Whether the page could have this value in this component."""
+    if isinstance(component, OpenBoxes):
+        return isinstance(value, list) and all(map(is_whole, value))
     if isinstance(component, gr.CheckboxGroup):
         known = [choice for _, choice in component.choices]
         return isinstance(value, list) and all(each in known for each in value)

@@ -122,6 +122,32 @@ def test_what_a_run_was_made_with_comes_back(house, visitor):
     assert measured(house[0], third).study == run.study
 
 
+def choices(visitor: Visitor) -> list[int]:
+    return visitor.told(visitor.find("batch-sizes"), "choices")
+
+
+def test_sizes_that_have_no_box_get_one(house):
+    """Measure asked to reload the page, and nobody could untick a size that had no box.
+
+    Links may name any size, and so may runs of the terminal."""
+    visitor = Visitor(house[1], FEW.replace("sizes=1", "sizes=3,1"))
+    assert choices(visitor) == [1, 2, 3, 4, 8, 12, 16, 20, 24]
+    run = measured(house[0], visitor)
+    assert "sizes=3%2C1" in visitor.value(visitor.find("batch-settings-link"))
+    again = Visitor(house[1], f"run={run.id}")
+    assert choices(again) == choices(visitor)
+    assert again.value(again.find("batch-sizes")) == [3, 1]
+    assert measured(house[0], again).study == run.study
+    again.put("batch-sizes", [1])  # the box can be unticked
+    assert measured(house[0], again).study["settings"]["sizes"] == [1]
+
+
+@pytest.mark.parametrize("sent", ["3", 3, ["3"], [1.5], [True], [{}], None])
+def test_a_size_that_no_box_can_have_is_refused(visitor, sent):
+    visitor.put("batch-sizes", sent)
+    assert "These are not the values of this form" in refused(visitor)
+
+
 def test_what_is_missing_is_said_at_its_field(visitor):
     visitor.put("batch-sizes", [])
     visitor.put("batch-schemes", [])
