@@ -11,6 +11,8 @@ from workbench.engines.canary.cells import Tally, combined, p_value, tally
 LEVEL = 1e-3
 # The total variation of the wrong rules that the control makes up.
 SOUGHT = 0.1
+# The tokens that a control makes up at once; those of all repetitions may not fit into memory.
+AT_ONCE = 2**18
 
 
 # The chances of all cells under a wrong rule, (N, cells), and its total variation from the law at
@@ -145,14 +147,19 @@ def controls(draws: Draws, seed: int, times: int = 100) -> list[WrongRule]:
         chances = np.where(
             later[:, None], (1 - share) * draws.chances + share * other, draws.chances
         )
-        made = Draws(draws.position, sampled(chances, times, source), draws.chances, (), {})
-        found.append(WrongRule(name, share * off, int(unlike(made).sum()), times))
+        caught = sum(
+            int(unlike(Draws(draws.position, cells, draws.chances, (), {})).sum())
+            for cells in sampled(chances, times, source)
+        )
+        found.append(WrongRule(name, share * off, caught, times))
     return found
 
 
-def sampled(chances: np.ndarray, times: int, source: np.random.Generator) -> np.ndarray:
-    """Cells drawn at each place, (times, places)."""
+def sampled(chances: np.ndarray, times: int, source: np.random.Generator) -> Iterator[np.ndarray]:
+    """Cells drawn at each place, (some, places), until there are so many of each."""
+    some = max(1, AT_ONCE // len(chances))
     upper = chances.cumsum(axis=1)
     upper /= upper[:, -1:]
-    uniform = source.random((times, len(chances)))
-    return (uniform[..., None] >= upper[:, :-1]).sum(axis=-1)
+    for begin in range(0, times, some):
+        uniform = source.random((min(some, times - begin), len(chances)))
+        yield (uniform[..., None] >= upper[:, :-1]).sum(axis=-1)

@@ -3,6 +3,8 @@
 The servers are made up, the tests are those of the command, with the draws of its default.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -73,6 +75,24 @@ def test_a_control_that_cannot_be_off_so_far_says_how_far_it_is():
     )
     assert found.variation == pytest.approx(0.01)
     assert found.caught <= 1
+
+
+def test_a_control_holds_a_few_of_its_repetitions_at_once():
+    """It held the draws of all hundred, so that many draws ended in a full memory."""
+    source, places = np.random.default_rng(0), 200_000
+    law = np.tile([0.5, 0.3, 0.2], (places, 1))
+    other = (law[:, ::-1], np.full(places, 0.3))
+    cells = source.integers(0, 3, places)
+    draws = Draws(np.arange(places) % 2, cells, law, (), {"x": other})
+
+    def peak(times: int) -> int:
+        tracemalloc.start()
+        controls(draws, 0, times)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    assert peak(12) < 1.2 * peak(2)
 
 
 def test_pearson_s_statistic_is_the_same_where_all_places_are_alike():
