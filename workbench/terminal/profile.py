@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -184,45 +185,58 @@ def gain_on_a_server(args: argparse.Namespace) -> int:
     curves = chosen(read(args.profile), args)
     loads = sorted({int(number("--loads", each, 1, LARGEST)) for each in args.loads})
     drafting = None if args.drafting is None else number("--drafting", args.drafting, 0.0, 100.0)
-    steps = of_server(args, needed(curves, loads))
-    for path in paths:
+    steps, stopped = of_server(args, needed(curves, loads))
+    for path in [] if stopped else paths:  # a part would pass for all of it
         flags.write(path, steps.dumps() + "\n")
     found = {curve: list(gains(curve, steps, loads, drafting)) for curve in curves}
-    if not any(found.values()):
+    if any(found.values()):
+        console = Console(highlight=False)
+        console.print(show.grid(table(found, drafting)), "", sep="\n")
+        for words in sentences(found, steps, loads, drafting):
+            console.print(Text(show.plain(words)), soft_wrap=True)
+    elif not stopped:
         raise InputError(
             f"The costs are known up to {counted(steps.largest, 'request')} at once, which is too "
             "few for a verification; name smaller loads, or a profile of shorter drafts."
         )
-    console = Console(highlight=False)
-    console.print(show.grid(table(found, drafting)), "", sep="\n")
-    for words in sentences(found, steps, loads, drafting):
-        console.print(Text(show.plain(words)), soft_wrap=True)
-    return 0
+    if stopped:
+        most = counted(steps.largest, "request")
+        print(f"Stopped after {most} at once; no costs were saved.", file=sys.stderr)
+    return 130 if stopped else 0
 
 
-def of_server(args: argparse.Namespace, most: int) -> Steps:
+def of_server(args: argparse.Namespace, most: int) -> tuple[Steps, bool]:
     """The costs that the flags name, measured if they name a server.
 
     Args:
         args: the flags
         most: the largest number of requests at once that has to be known
+
+    Returns:
+        the costs, and whether an interrupt ended their measurement
     """
     figures = {name: getattr(args, name) for name in FIGURES if getattr(args, name) is not None}
     if sum(map(bool, (args.server, args.costs, figures))) != 1:
         raise InputError("Name the server in one way: --server, --costs, or its figures.")
     if args.costs:
-        return files.read_costs(args.costs)
+        return files.read_costs(args.costs), False
     if args.server:
         said = {name: value for name in ("key", "kind") if (value := getattr(args, name))}
         client = connect(dataclasses.replace(named(args.server), **said))
         progress = Console(stderr=True)
         with closing(client.wire), study.interruptible() as stop, progress.status("") as status:
-            return costs.measured(
-                client, most, lambda n: status.update(f"{n} at once"), stop.is_set
-            )
+            try:
+                steps = costs.measured(
+                    client, most, lambda n: status.update(f"{n} at once"), stop.is_set
+                )
+            except InputError:
+                if stop.is_set():
+                    raise KeyboardInterrupt from None
+                raise
+            return steps, stop.is_set()
     if missing := [f"--{name}" for name in FIGURES if name not in figures]:
         raise InputError(f"A device needs all its figures; add {' and '.join(missing)}.")
     bandwidth, tflops, billions = (
         number(f"--{name}", figures[name], 1e-3, 1e6) for name in FIGURES
     )
-    return costs.of_figures(bandwidth, tflops, billions, most)
+    return costs.of_figures(bandwidth, tflops, billions, most), False

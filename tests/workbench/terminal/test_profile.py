@@ -1,9 +1,13 @@
 """`python -m workbench profile`, as a user calls it."""
 
 import json
+import os
+import signal
 
 import pytest
 
+from tests.workbench.engines.served import a_json, served
+from tests.workbench.profiles.test_gain import streaming
 from tests.workbench.profiles.test_profile import GOLDEN
 from workbench.__main__ import main
 from workbench.profiles.costs import Steps
@@ -80,6 +84,42 @@ def test_saved_costs_of_large_loads_are_read_again(tmp_path, capsys):
     said = capsys.readouterr().out
     assert main([*asked, "--costs", str(out)]) == 0
     assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize(
+    ("request_number", "dies", "said"),
+    [
+        (1, True, ("", "")),
+        (1, False, ("", "Stopped after 1 request at once; no costs were saved.\n")),
+        (3, False, ("x, drafts free", "Stopped after 2 requests at once; no costs were saved.\n")),
+    ],
+    ids=["before anything is measured", "before a gain is known", "with a gain"],
+)
+def test_an_interrupt_shows_what_there_is_and_saves_nothing(
+    golden, tmp_path, capsys, request_number, dies, said
+):
+    """It saved the costs of a part, told a wrong reason for what was missing, and ended in 0."""
+    usual, seen = streaming(0.002), []
+
+    def answers(call):
+        if call.path == "/v1/completions":
+            seen.append(call)
+            if len(seen) == request_number:
+                os.kill(os.getpid(), signal.SIGINT)
+                if dies:
+                    return a_json({"error": "stopped"}, 500)
+        return usual(call)
+
+    out = tmp_path / "costs.json"
+    flags = ["--category", "coding, thinking_on", "--loads", "1", "--save", str(out)]
+    with served(answers) as server:
+        assert main(["profile", "gain", golden, "--server", server.url, *flags]) == 130
+    found = capsys.readouterr()
+    assert said[0] in found.out
+    assert bool(said[0]) == bool(found.out)
+    assert found.err.endswith(said[1])
+    assert "too few" not in found.err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(
