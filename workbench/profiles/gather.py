@@ -8,8 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from decoders import InputError, Method, catalog
+from decoders.errors import is_whole
 from workbench.experiments.report import Report
-from workbench.profiles.profile import Curve, Point, Profile
+from workbench.profiles.profile import LONGEST, LONGEST_NAME, Curve, Point, Profile
 from workbench.runs.record import Run, Sample
 from workbench.studies.methods import is_engine
 from workbench.studies.settings import Settings, changed
@@ -68,11 +69,17 @@ def of_run(run: Run) -> Profile:
         for r in run.results
         if not r.errors
         for sample in r.samples
-        if any(sample.drafted)
+        if _usable(sample)
     ]
-    names = {role: (environment.get(role) or {}).get("name", "") for role in ("target", "draft")}
+    models = (environment.get(role) for role in ("target", "draft"))
+    target, draft = (str(m.get("name", "")) if isinstance(m, dict) else "" for m in models)
     temperature = settings.get("temperature", 1.0)
-    return _profile(f"run {run.id}", names["target"], names["draft"], temperature, texts)
+    return _profile(f"run {run.id}", target, draft, temperature, texts)
+
+
+def _usable(sample: Sample) -> bool:
+    """Whether a text has rounds that drafted, none more than a profile takes; a file may."""
+    return bool(sample.gained) and 0 < max(sample.drafted, default=0) <= LONGEST
 
 
 def _rounds(decoder: str, settings: Mapping[str, Any], budget: int, sample: Sample) -> Rounds:
@@ -80,7 +87,9 @@ def _rounds(decoder: str, settings: Mapping[str, Any], budget: int, sample: Samp
     if is_engine(decoder):
         # The first token comes from the pass over the prompt, which verifies nothing.
         steps = replace(sample, gained=sample.gained[1:], drafted=sample.drafted[1:])
-        length = settings.get("draft_length") or 0
+        length = settings.get("draft_length")
+        if not is_whole(length) or not 1 <= length <= LONGEST:  # a file may say anything
+            length = 0
         return Rounds(decoder, length, budget - sample.gained[0], steps)
     method = catalog[decoder](**settings)
     tree = getattr(method, "shape", None) == "tree"
@@ -100,14 +109,14 @@ def of_report(found: Report) -> Profile:
         budget = asked.get("max_new_tokens", Settings.max_new_tokens)
         outputs = [o for row in cell.rows.values() if not row.errors for o in row.outputs]
         for sample in outputs:
-            if any(sample.drafted):
+            if _usable(sample):
                 rounds = _rounds(asked["decoder"], asked["settings"], budget, sample)
                 texts.append(replace(rounds, method=", ".join([rounds.method, *own])))
     pairs = {cell.asked["pair"] for cell in found.cells}
     temperatures = {cell.asked.get("temperature", 1.0) for cell in found.cells}
     return _profile(
         f"experiment {found.progress.id}",
-        " / ".join(sorted(pairs))[:200],
+        " / ".join(sorted(pairs)),
         "",
         temperatures.pop() if len(temperatures) == 1 else None,
         texts,
@@ -149,13 +158,14 @@ def _profile(
         for category in dict.fromkeys([ALL, text.sample.category or ALL]):
             groups[text.method, category][text.draft_length, text.tree] += text.counted()
     curves = [
-        Curve(method, category, points)
+        Curve(method[:LONGEST_NAME], category[:LONGEST_NAME], points)
         for (method, category), by_length in groups.items()
         if (points := tuple(p for n in sorted(by_length) if (p := _point(*n, by_length[n]))))
     ]
     if not curves:
         raise InputError(f"{source[0].upper()}{source[1:]} {NOTHING}")
-    return Profile(source, target, draft, temperature, tuple(curves))
+    names = target[:LONGEST_NAME], draft[:LONGEST_NAME]
+    return Profile(source, *names, temperature, tuple(curves))
 
 
 def _point(draft_length: int, tree: bool, rounds: list[tuple[int, int]]) -> Point | None:

@@ -19,7 +19,8 @@ FORMAT: Final = "decoding-workbench profile"
 LARGEST_FILE = 2**20  # bytes
 LONGEST = 1024  # draft tokens
 SLACK = 0.011  # lengths in files are rounded to hundredths
-Text = Annotated[str, Field(max_length=200)]
+LONGEST_NAME = 200  # characters
+Text = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 
 @dataclass(frozen=True, slots=True)

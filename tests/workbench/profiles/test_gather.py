@@ -84,6 +84,35 @@ def test_an_engine_counts_its_verifications_and_not_its_pass_over_the_prompt(run
     assert point.share == 1
 
 
+def of_engine(run: Run, settings=None, **fields) -> Run:
+    """The run with a sound text of an engine, and before it one with these fields."""
+    sound = replace(run.results[0].alone, gained=[1, 3, 1, 4], drafted=[0, 3, 3, 3])
+    result = replace(run.results[0], decoder="engine:fast", settings=settings or {})
+    return replace(run, results=[replace(result, samples=[replace(sound, **fields), sound])])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda run: replace(run, environment={**run.environment, "target": "x", "draft": [1]}),
+        lambda run: replace(run, environment={**run.environment, "target": {"name": 5}}),
+        lambda run: replace(run, environment={**run.environment, "target": {"name": "x" * 251}}),
+        lambda run: of_engine(run, gained=[]),
+        lambda run: of_engine(run, drafted=[0, 5000, 5000, 5000]),
+        lambda run: of_engine(run, category="c" * 300),
+        lambda run: of_engine(run, {"draft_length": "x"}),
+        lambda run: of_engine(run, {"draft_length": 2.5}),
+        lambda run: of_engine(run, {"draft_length": -5}),
+        lambda run: of_engine(run, {"draft_length": 5000}),
+    ],
+)
+def test_an_odd_run_from_a_file_becomes_a_profile_that_is_read_again(run, tmp_path, change):
+    """It was a traceback, or a profile that was refused when it was read."""
+    found = files.read(in_file(tmp_path, change(run).dumps()))
+    assert found.curves[0].points[0].draft_length <= 4
+    assert files.read(in_file(tmp_path, found.dumps())) == found
+
+
 def test_a_run_without_drafts_has_no_profile(run):
     greedy = [r for r in run.results if r.decoder == "greedy"]
     with pytest.raises(InputError, match="has no rounds that drafted"):
