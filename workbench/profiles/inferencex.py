@@ -37,7 +37,8 @@ def read(text: str, name: str) -> Profile:
     refuse((len(text) > LARGEST, f"{name} is too large for an acceptance curve; give another."))
     try:
         data = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+    # PyYAML fails in the latter ways for a value that is not of the type that its tag says.
+    except (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError):
         raise InputError("The file is neither JSON nor YAML; give a profile.") from None
     if not isinstance(data, Mapping) or not data:
         raise _strange("the whole", data)

@@ -80,6 +80,13 @@ def test_the_other_shapes_of_inferencex_are_read_too(text):
     assert [p.length for p in curve.points] == [1.5, 2.0]
 
 
+@pytest.mark.parametrize("value", ["!!bool x", "!!int ''", "!!float ''", "!!timestamp x"])
+def test_a_tag_that_does_not_fit_its_value_is_one_sentence(value):
+    """PyYAML fails there with a KeyError, an IndexError or an AttributeError."""
+    with pytest.raises(InputError, match="neither JSON nor YAML; give a profile"):
+        inferencex.read(f"a: {value}", "m")
+
+
 def test_a_mean_length_becomes_the_rates_that_vllm_makes_of_it():
     config = {"num_speculative_tokens": 4, "rejection_sample_method": "synthetic"}
     found = vllm.read({**config, "synthetic_acceptance_length": 3.25, "method": "eagle3"}, "x")
