@@ -75,6 +75,12 @@ def run(args: argparse.Namespace) -> int:
             args.target, device=None if args.device == "auto" else args.device, dtype="float32"
         )
         training = Training(pair, files, Path(args.work or out / "work"), recipe)
+    try:
+        out.mkdir(parents=True, exist_ok=True)  # now, not after hours of training
+    except OSError as error:
+        raise InputError(
+            f"No head can be saved in {out} ({error.strerror}); name another folder with --out."
+        ) from None
     console.print(
         f"{len(training.ids):,} tokens to learn from, {len(training.held_out):,} held out; the "
         f"head reads the states of the layers {', '.join(map(str, training.spec.reads))}."

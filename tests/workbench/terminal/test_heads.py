@@ -44,6 +44,20 @@ def test_what_cannot_be_trained_is_said_before_any_work(small, call, tmp_path, f
     assert not (tmp_path / "head").exists()
 
 
+def test_where_no_head_can_be_saved_is_said_before_the_training(small, call, tmp_path):
+    """With --work elsewhere it was a traceback after the last step."""
+    text, out, work = (tmp_path / name for name in ("text.txt", "head", "work"))
+    text.write_text("abab\n<|endoftext|>\n" * 2000)
+    out.write_text("a file")
+    few = ["--steps", "1", "--width", "8", "--vocabulary", "8", "--own-texts", "0"]
+    status, said, error = call(
+        "train-head", str(load.EMBEDDED / "target"), "--text", str(text), "--out", str(out),
+        "--work", str(work), *few, "--not-compiled", "--no-advice", "--device", "cpu",
+    )  # fmt: skip
+    assert (status, said) == (2, "")
+    assert f"No head can be saved in {out} (File exists); name another folder" in error
+
+
 def test_a_folder_with_a_model_is_not_written_over(small, call, tmp_path):
     target = str(load.EMBEDDED / "target")
     status, _, error = call("train-head", target, "--text", "x.txt", "--out", target)
