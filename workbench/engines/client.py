@@ -54,6 +54,11 @@ class Client:
     def __init__(self, wire: Wire, dialect: Dialect, model: str | None = None):
         self.wire, self.dialect, self.model = wire, dialect, model
 
+    @property
+    def served(self) -> str | None:
+        """The model's name to show: without the key, which a server may list as one."""
+        return None if self.model is None else self.wire.hidden(self.model)
+
     def ask(
         self,
         query: Query,

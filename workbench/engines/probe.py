@@ -129,7 +129,7 @@ def probe(client: Client) -> Abilities:
     per = None if found is None else "each step" if found.per_step else found.of
     return Abilities(
         dialect.kind,
-        client.model,
+        client.served,
         version(client),
         dialect.takes_ids,
         record.tokens is not None,
@@ -149,7 +149,7 @@ def version(client: Client) -> str | None:
     except InputError:
         return None
     found = told.get(field) if isinstance(told, dict) else None
-    return found[:80] if isinstance(found, str) else None
+    return client.wire.hidden(found)[:80] if isinstance(found, str) else None
 
 
 def _tells(client: Client, fields: tuple[str, str]) -> bool:

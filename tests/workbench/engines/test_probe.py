@@ -54,6 +54,24 @@ def test_the_kind_of_a_server(answers, kind):
         assert connect(server.engine()).dialect.kind == kind
 
 
+def test_a_key_that_comes_back_as_a_name_or_a_version_is_not_shown():
+    """The canary printed it as the model's name, and wrote it into its report."""
+    key = "sk-secret-1"
+
+    def answers(call):
+        if call.path == "/version":
+            return a_json({"version": f"1 {key}"})
+        if call.body is not None:
+            return a_json({**chunk(" a", finish_reason="length"), "model": f"org/{key}"})
+        return models({"id": f"org/{key}", "owned_by": "vllm"})(call)
+
+    with served(answers) as server:
+        client = connect(server.engine(key="MINE", model=f"org/{key}"), environ={"MINE": key})
+        found = probe(client)
+        assert server.calls[-1].body["model"] == f"org/{key}"  # as the server calls it
+    assert (found.model, found.version) == ("org/[key]", "1 [key]")
+
+
 def test_an_address_may_have_a_path_of_its_own():
     def answers(call):
         return vllm(completion)(dataclasses.replace(call, path=call.path.removeprefix("/deep")))

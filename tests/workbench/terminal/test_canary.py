@@ -1,6 +1,7 @@
 """`python -m workbench canary`: a server by its URL or its name, and what cannot be tested."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,24 @@ def test_a_server_of_another_law_by_its_name(call, pair, monkeypatch):
     assert status == 1
     assert "Unlike the model: 200 draws refute its law." in out
     assert "sk-secret" not in out + errors
+
+
+def test_a_key_that_the_server_lists_as_its_model_is_not_shown(
+    call, answers, monkeypatch, tmp_path
+):
+    """It was printed, and written into the report."""
+
+    def named(asked):
+        reply = answers(asked)
+        return replace(reply, body=reply.body.replace(b'"stories"', b'"sk-secret"'))
+
+    file = tmp_path / "report.json"
+    monkeypatch.setenv("MINE", "sk-secret")
+    with served(named) as server:
+        _, out, errors = call("canary", server.url, "--key", "MINE", *FLAGS, "--json", str(file))
+    assert "model [key]; tells token ids" in out
+    assert json.loads(file.read_text())["model"] == "[key]"
+    assert "sk-secret" not in out + errors + file.read_text()
 
 
 def test_a_greedy_text_in_another_number_type_asks_for_it(call, answers):
