@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from decoders.drafts import Sampler, with_replacement
-from decoders.errors import refuse
+from decoders.errors import allowed, refuse
 from decoders.testing.bare import Shape, Trial, hidden, is_chain
 from decoders.testing.situations import Path, variation
 from decoders.testing.tables import Row, Table, likely, most_accepted, tables
@@ -126,7 +126,8 @@ def prove(
 
     Raises:
         InputError: if the function has another signature, fails, returns something else, draws
-            elsewhere than from `source`, or takes chains only and a shape is a tree
+            elsewhere than from `source`, or takes chains only and a shape is a tree; for a size
+            below 1, and for none that is small enough for the usual shapes
         TooManyWays: if a table has more ways than `limit`
 
     Example:
@@ -145,11 +146,16 @@ def prove(
     chain = is_chain(verify)
     bounded = chain and sample is with_replacement
     count, accepted, most = 0, list[float](), list[float]()
+    for V in sizes:
+        allowed("a size of the vocabulary", V, 1)
+    work = list[tuple[Shape, int, int]]()
     for shape in shapes or (CHAINS if chain else TREES):
         refuse((chain and set(shape) != {1}, f"A function of chains verifies no tree {shape}."))
         nodes = sum(itertools.accumulate(shape, int.__mul__))
-        small = [V for V in sizes if shapes or V**nodes <= USUAL]
-        for table in itertools.chain.from_iterable(tables(V, nodes) for V in small):
+        work += [(shape, nodes, V) for V in sizes if shapes or V**nodes <= USUAL]
+    refuse((not work, "There is no table to try; give small sizes, such as (2, 3)."))
+    for shape, nodes, V in work:
+        for table in tables(V, nodes):
             trial = Trial(verify, table, shape, sample, chain)
             law, ways = trial.law(limit)
             accepted.append(sum(chance * (len(text) - 1) for text, chance in law.items()))

@@ -317,6 +317,21 @@ def test_ways_are_limited():
         prove(token_wise, limit=3)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ((), "There is no table to try; give small sizes"),
+        ((200,), "There is no table to try; give small sizes"),
+        ((2, 0), "a size of the vocabulary must be a whole number of 1 or more, not 0"),
+        ((2, "3"), "a size of the vocabulary must be a whole number of 1 or more, not '3'"),
+    ],
+)
+def test_sizes_that_leave_nothing_to_enumerate_are_one_sentence(sizes, says):
+    """They were an error of `statistics`, or a division by zero, from within the enumeration."""
+    with pytest.raises(InputError, match=says):
+        prove(lambda p, q, tokens, source: pytest.fail("it was called"), sizes=sizes)
+
+
 def test_a_function_of_chains_is_given_no_tree():
     with pytest.raises(InputError, match=r"verifies no tree \(2, 1\)"):
         prove(token_wise, shapes=TREES[2:])
