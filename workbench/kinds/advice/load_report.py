@@ -63,6 +63,8 @@ def verdict(gains: Mapping[int, Gain], largest: str) -> str:
         gains: by number of requests at once, in order
         largest: words for the largest of these numbers
     """
+    if not gains:
+        return "no load was measured."
     pays = [load for load, gain in gains.items() if gain.times.low > 1]
     loses = [load for load, gain in gains.items() if gain.times.high < 1]
     unsure = [load for load in gains if load not in pays and load not in loses]

@@ -49,6 +49,11 @@ def test_the_verdict_follows_from_the_gains(gains, says):
     assert says in verdict(gains, "the largest load measured, 16")
 
 
+def test_without_a_measured_load_nothing_is_said_of_any():
+    """It said that nothing surely pays “up to the largest load measured, 1”."""
+    assert verdict({}, "the largest load measured, 1") == "no load was measured."
+
+
 def test_the_flag_drafts_only_where_it_pays():
     says = verdict({1: gain(1.5, 1.6, 4), 4: gain(1.1, 1.2, 1), 8: gain(0.8, 0.9, 1)}, "8")
     assert "For 1 request: --set speculative.draft_length=4;" in says
