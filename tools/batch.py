@@ -97,6 +97,8 @@ class Bench:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> "Bench":
+        if args.json:
+            args.json.mkdir(parents=True, exist_ok=True)
         choice = PairChoice(str(args.pair) if args.pair else None)
         return cls(Device(PairKeeper()), choice, args)
 
