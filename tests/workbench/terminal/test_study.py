@@ -41,10 +41,10 @@ def test_so_is_one_whose_keeping_fails_as_nobody_foresaw(call, monkeypatch, comm
 def test_a_file_that_cannot_be_written_after_all_is_one_sentence_and_the_run_is_kept(
     call, store, monkeypatch, tmp_path, command
 ):
-    def write_text(self, *arguments, **options):
+    def write_bytes(self, *arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pathlib.Path.write_text", write_text)
+    monkeypatch.setattr("pathlib.Path.write_bytes", write_bytes)
     status, out, err = call(*command, "--json", str(tmp_path / "out.json"))
     assert status == 2
     assert "kept as run" in out
