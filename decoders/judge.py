@@ -1,6 +1,6 @@
 """One draft judged by many rules, each with the same random numbers (judge)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -130,9 +130,9 @@ class _Case:
         # Only at temperature 0 is every distribution certain, and then some rules read `raw`.
         self.warping = Warping(temperature=float((self.p == 1).sum() < len(self.p)))
 
-    def fitting(self, rules: Sequence[Rule | str]) -> list[Rule]:
+    def fitting(self, rules: Collection[Rule | str]) -> list[Rule]:
         """The rules that are asked for, or all that fit."""
-        listed = isinstance(rules, (list, tuple))
+        listed = isinstance(rules, Collection) and not isinstance(rules, str)
         if not (listed and all(isinstance(each, (Rule, str)) for each in rules)):
             raise InputError(f"Rules are given as a list of names, not {quoted(rules)}.")
         if not rules:

@@ -185,7 +185,7 @@ class Loop(AbstractContextManager["Loop"]):
             if answer.part is None:
                 continue
             if not readings.sound(answer.part):
-                fail(turn, nonsense(engine.model.name, turn))
+                fail(turn, bad_logits(engine.model.name, turn))
                 continue
             answered = readings.of(answer.part, turn.held)
             if turn.waiting.features and answer.features is not None:
@@ -205,7 +205,7 @@ def fail(turn: Turn, error: ModelError) -> None:
     turn.decoding.close()
 
 
-def nonsense(name: str, turn: Turn) -> ModelError:
+def bad_logits(name: str, turn: Turn) -> ModelError:
     """The error of a pass whose logits make no distribution."""
     place = turn.request.tree.new_length(turn.request.answer) + 1
     return ModelError(

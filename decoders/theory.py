@@ -172,9 +172,8 @@ def mtad_ratio_bound(
     """
     if threshold == 0 or math.isinf(U):
         return math.inf
-    return threshold ** (-1 / gamma_bar) * _exp(
-        ((1 - epsilon * gamma_bar) * H_p + (1 - epsilon + gamma_bar) * U) / gamma_bar
-    )
+    whole = (1 - epsilon * gamma_bar) * H_p + (1 - epsilon + gamma_bar) * U
+    return _exp((whole - math.log(threshold)) / gamma_bar)
 
 
 def _exp(x: float) -> float:

@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=decoders.__version__)
     parser.add_argument(
         "--port",
-        help="port of the page (default: GRADIO_SERVER_PORT, or the first free one from 7860 on)",
+        help="port of the page (default: the first free one from GRADIO_SERVER_PORT, or 7860, on)",
     )
     parser.set_defaults(command=page)
     commands = parser.add_subparsers(metavar="command", title="commands")

@@ -183,4 +183,5 @@ def test_the_ratio_bound_tends_to_what_is_left_of_it():
 def test_a_bound_that_no_float_holds_is_infinite():
     """At temperature 0.005 the largest |ln p - ln q| is 474 nats, and the bound overflowed."""
     assert theory.mtad_ratio_bound(0.1, 1.5, 0.7, 474.0) == math.inf
+    assert theory.mtad_ratio_bound(1e-320, 1.0, 1.0, 1.0) == math.inf
     assert theory.mtad_perplexity_bound(1.0, 1000.0, -0.5) == math.inf

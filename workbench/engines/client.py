@@ -55,7 +55,7 @@ class Client:
         self.wire, self.dialect, self.model = wire, dialect, model
 
     @property
-    def served(self) -> str | None:
+    def shown_model(self) -> str | None:
         """The model's name to show: without the key, which a server may list as one."""
         return None if self.model is None else self.wire.hidden(self.model)
 

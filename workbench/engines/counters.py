@@ -41,7 +41,7 @@ def between(before: Counts | None, after: Counts | None) -> Speculation | None:
     """What was counted meanwhile.
 
     It is None if nothing is counted, if the server began anew, or if the counts contradict each
-    other: what was measured beside them is worth more than they are.
+    other, which must not discard what was measured beside them.
     """
     if before is None or after is None or any(after[kind] < before[kind] for kind in after):
         return None

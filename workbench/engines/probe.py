@@ -129,7 +129,7 @@ def probe(client: Client) -> Abilities:
     per = None if found is None else "each step" if found.per_step else found.of
     return Abilities(
         dialect.kind,
-        client.served,
+        client.shown_model,
         version(client),
         dialect.takes_ids,
         record.tokens is not None,

@@ -202,7 +202,7 @@ def _record(
     # It takes 1 where the server tells no number.
     count = None if tokens == 1 and len(gaps) > 1 else tokens
     return Record(
-        client.wire.engine.name, client.dialect.kind, client.served,
+        client.wire.engine.name, client.dialect.kind, client.shown_model,
         datetime.now(UTC).isoformat(timespec="milliseconds"),
         client.wire.hidden(text), None, count, arrivals, seconds, "",
     )  # fmt: skip

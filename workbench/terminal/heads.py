@@ -1,6 +1,7 @@
 """`python -m workbench train-head`: a head for a target, and whether it pays on this machine."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -70,17 +71,17 @@ def run(args: argparse.Namespace) -> int:
     out, files = Path(args.out), [Path(name) for name in args.text]
     if (out / "config.json").exists():
         raise InputError(f"{out} holds a model already; name another folder with --out.")
+    home = next(p for p in (out, *out.absolute().parents) if p.exists())
+    if not (home.is_dir() and os.access(home, os.W_OK)):  # told now, not after hours of training
+        raise InputError(
+            f"No head can be saved in {out}: {home} is not a folder that can be written to; name "
+            "another with --out."
+        )
     with Console(stderr=True).status("Loading the target and reading the text"):
         pair = load_pair(
             args.target, device=None if args.device == "auto" else args.device, dtype="float32"
         )
         training = Training(pair, files, Path(args.work or out / "work"), recipe)
-    try:
-        out.mkdir(parents=True, exist_ok=True)  # now, not after hours of training
-    except OSError as error:
-        raise InputError(
-            f"No head can be saved in {out} ({error.strerror}); name another folder with --out."
-        ) from None
     console.print(
         f"{len(training.ids):,} tokens to learn from, {len(training.held_out):,} held out; the "
         f"head reads the states of the layers {', '.join(map(str, training.spec.reads))}."

@@ -196,7 +196,7 @@ def loads(visitor: Visitor) -> None:
     visitor.fire(pair, "change")
 
 
-def test_a_box_that_is_hidden_does_not_count(house, byte_tokenizer, monkeypatch):
+def test_a_box_that_counts_is_in_view(house, byte_tokenizer, monkeypatch):
     """A ticked chat template was hidden with the next pair, which had none.
 
     Run then asked to switch it off, and the link and the count of tokens were stale."""
@@ -207,10 +207,14 @@ def test_a_box_that_is_hidden_does_not_count(house, byte_tokenizer, monkeypatch)
         assert visitor.visible(box(visitor))
         assert "chat_template=True" in visitor.value(visitor.find("settings-link"))
     loads(visitor)
-    assert (visitor.visible(box(visitor)), visitor.value(box(visitor))) == (False, False)
+    assert (visitor.visible(box(visitor)), visitor.value(box(visitor))) == (True, True)
     visitor.put("prompt", "Twice")
+    assert "switch it off" in visitor.value(visitor.find("token-count"))
+    visitor.type(box(visitor), False)
     assert "chat_template" not in visitor.value(visitor.find("settings-link"))
     assert "5 of " in visitor.value(visitor.find("token-count"))
+    loads(visitor)
+    assert visitor.visible(box(visitor)) is False
     assert visitor.breakdowns == []
 
 
@@ -237,6 +241,16 @@ def test_a_link_may_ask_for_a_chat_template_that_the_pair_lacks(house):
     assert "tokenizer has no chat template; switch it off" in says
     visitor.type(box(visitor), False)
     assert "5 of " in visitor.value(visitor.find("token-count"))
+
+
+def test_opening_a_tab_changes_no_setting_of_a_link(house):
+    """Outside of the first tab the box was switched off without a word, and another study ran."""
+    visitor = Visitor(house[1], "kind=draw&prompt=Once&draws=10&chat_template=True")
+    visitor.open("Draws")
+    boxes = (each for each in visitor.page.blocks.values() if isinstance(each, gr.Checkbox))
+    (ticked,) = (b for b in boxes if b.label == "chat template" and visitor.value(b))
+    assert visitor.visible(ticked)
+    assert visitor.breakdowns == []
 
 
 def test_a_run_with_a_chat_template_opens_with_the_box_in_view(house, run):

@@ -46,16 +46,14 @@ def test_what_cannot_be_trained_is_said_before_any_work(small, call, tmp_path, f
 
 def test_where_no_head_can_be_saved_is_said_before_the_training(small, call, tmp_path):
     """With --work elsewhere it was a traceback after the last step."""
-    text, out, work = (tmp_path / name for name in ("text.txt", "head", "work"))
-    text.write_text("abab\n<|endoftext|>\n" * 2000)
-    out.write_text("a file")
-    few = ["--steps", "1", "--width", "8", "--vocabulary", "8", "--own-texts", "0"]
-    status, said, error = call(
-        "train-head", str(load.EMBEDDED / "target"), "--text", str(text), "--out", str(out),
-        "--work", str(work), *few, "--not-compiled", "--no-advice", "--device", "cpu",
-    )  # fmt: skip
-    assert (status, said) == (2, "")
-    assert f"No head can be saved in {out} (File exists); name another folder" in error
+    file = tmp_path / "file"
+    file.write_text("a file")
+    for out in (file, file / "head"):
+        status, said, error = call(
+            "train-head", "a-target", "--text", "x.txt", "--out", str(out), "--work", str(tmp_path)
+        )
+        assert (status, said) == (2, "")
+        assert f"No head can be saved in {out}: {file} is not a folder" in error
 
 
 def test_a_folder_with_a_model_is_not_written_over(small, call, tmp_path):

@@ -157,7 +157,7 @@ def controls(draws: Draws, seed: int, times: int = 100) -> list[WrongRule]:
 
 def sampled(chances: np.ndarray, times: int, source: np.random.Generator) -> Iterator[np.ndarray]:
     """Cells drawn at each place, (some, places), until there are so many of each."""
-    some = max(1, AT_ONCE // len(chances))
+    some = max(1, AT_ONCE // max(1, len(chances)))
     upper = chances.cumsum(axis=1)
     upper /= upper[:, -1:]
     for begin in range(0, times, some):

@@ -112,7 +112,7 @@ def watch(
     return CanaryReport(
         engine=client.wire.engine.name,
         kind=client.dialect.kind,
-        model=client.served,
+        model=client.shown_model,
         draws=len(texts),
         asked=what.draws,
         checks=tuple(checks(draws)),

@@ -110,7 +110,8 @@ class BatchTab(StudyTab):
     def fill(self, data: Mapping[str, Any]) -> Updates:
         chosen, settings = data.get("prompts", {}), data.get("settings", {})
         name = chosen.get("name", SETS[0][1])
-        built_in, sizes = name in prompts.BUILT_IN, list(settings.get("sizes", CHOSEN_SIZES))
+        built_in = name in prompts.BUILT_IN
+        sizes = [*dict.fromkeys(settings.get("sizes", CHOSEN_SIZES))]
         own, says = (
             (NO_FILE, "") if built_in else _held(lambda: prompts.PromptSet.from_json(chosen))
         )

@@ -101,7 +101,7 @@ class DrawTab(StudyTab):
         self.results.again.click(
             self._again,
             [self.results.shown, self.pair],
-            [*self.runner.starting, self.results.kept.run_id],
+            self.runner.starting,
             **QUIET,
         )
 
@@ -113,9 +113,7 @@ class DrawTab(StudyTab):
         try:
             study, earlier = self._more(id)
             of_pair(self.host.loaded(choice), earlier)
-            started = self.runner.start(study, choice, partial(self._more, id, study.draws))
-            # The address names the run again once it has the new draws.
-            return {**started, self.results.kept.run_id: ""}
+            return self.runner.start(study, choice, partial(self._more, id, study.draws))
         except Exception as error:
             return {self.runner.progress: words.note(runner.sentence(error), "alert")}
 

@@ -127,6 +127,11 @@ def asked(name: str, args: argparse.Namespace) -> Request:
             f"There is no folder {args.data}; --data takes the folder of downloaded sets."
         )
     found, named = plan(name), args.models or flags.pair(args) != PairChoice()
+    if named and not args.models and any(p.target for part in found.parts for p in part.pairs):
+        raise InputError(
+            f"The plan {found.name} names its models: give --models, or omit --device, --dtype "
+            "and --quantization."
+        )
     folder = args.data or (Path(name).parent if name.endswith(".toml") else None)
     return Request(
         found.source, f"{found.name}.toml", flags.pair(args) if named else None,

@@ -177,7 +177,7 @@ class ExperimentsTab:
         for kind in ("html", "md", "csv"):
             for name, text in WRITERS[kind](found).items():
                 paths.append(str(folder / name))
-                (folder / name).write_text(text, encoding="utf-8")
+                (folder / name).write_bytes(text.encode(errors="backslashreplace"))
         return gr.update(value=paths, visible=True), ""
 
     # ---- updates

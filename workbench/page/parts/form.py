@@ -138,17 +138,23 @@ class SettingsForm:
                     ]
         self.decoders.follow(self.folds)
 
-    def offer(self, offers: Mapping[str, bool]) -> dict[Any, Any]:
+    def offer(self, offers: Mapping[str, bool], ticked: Sequence[bool] = ()) -> dict[Any, Any]:
         """Updates that show, of the settings in OFFERED, those that are offered.
 
-        The others are switched off, because what is hidden must not count. Those that nothing is
-        known about stay.
+        A ticked one stays in view, so that it can be switched off: what is hidden must not count.
+        Those that nothing is known about stay as they are.
+
+        Args:
+            offers: what means something for the pair, by name
+            ticked: the values in the form
         """
-        updates = {component: gr.skip() for component in self.offered.values()}
-        for name, meant in offers.items():
-            off = gr.update(visible=False, value=False)
-            updates[self.offered[name]] = gr.update(visible=True) if meant else off
-        return updates
+        counting = {name for name, on in zip(self.offered, ticked, strict=False) if on}
+        return {
+            component: gr.update(visible=offers[name] or name in counting)
+            if name in offers
+            else gr.skip()
+            for name, component in self.offered.items()
+        }
 
     @property
     def outputs(self) -> list[Any]:

@@ -205,7 +205,7 @@ class StudyTab:
     def _wire(self) -> None:
         if self.form.offered:
             shown = [*self.form.offered.values()]
-            gr.on(self.refreshing, self.offer, self.pair, shown, **self.noted.filling)
+            gr.on(self.refreshing, self.offer, [self.pair, *shown], shown, **self.noted.filling)
         self.noted.values.change(
             self._told, [self.noted.values, self.pair], self.told, trigger_mode="always_last",
             **QUIET,
@@ -238,9 +238,9 @@ class StudyTab:
             self.asked: words.note(self.says(data, choice)),
         }
 
-    def offer(self, choice: PairChoice) -> Updates:
+    def offer(self, choice: PairChoice, *ticked: bool) -> Updates:
         """Updates that show the settings that depend on the pair."""
-        return self.form.offer(self.host.offers(choice))
+        return self.form.offer(self.host.offers(choice), ticked)
 
     def asked_for(self, values: Values, *more: Any) -> Study:
         """The study in the form; raises Faults, or InputError for the first input to show."""

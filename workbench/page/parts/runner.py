@@ -31,7 +31,7 @@ HERE = ("127.0.0.1", "::1")
 # While the clock stands still, a browser on these cores may draw an update, a finished panel.
 DRAWING_SECONDS, PANEL_SECONDS = 0.05, 0.3
 log = logging.getLogger(__name__)
-Renewed = Callable[[], tuple[Study, Run]]
+Renew = Callable[[], tuple[Study, Run]]
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Ticket:
     Attributes:
         study: the study
         choice: the pair
-        renewed: if the study adds to a run, makes it for that run as it is by now; gives both
+        renew: if the study adds to a run, makes it for that run as it is by now; gives both
     """
 
     study: Study
     choice: PairChoice
-    renewed: Renewed | None = None
+    renew: Renew | None = None
 
 
 class Runner:
@@ -127,10 +127,10 @@ class Runner:
             return form.told({self.tab.inputs[0]: sentence(error)})
         return {**form.told({}), **started}
 
-    def start(self, study: Study, choice: PairChoice, renewed: Renewed | None = None) -> Updates:
+    def start(self, study: Study, choice: PairChoice, renew: Renew | None = None) -> Updates:
         """Updates of `starting` that queue a study; raises InputError if it cannot be run."""
         self.host.check(study, choice)
-        return {self._ticket: Ticket(study, choice, renewed), **self._queued()}
+        return {self._ticket: Ticket(study, choice, renew), **self._queued()}
 
     def _queued(self) -> Updates:
         """Updates that run the last ticket once the device is free; until then one may leave."""
@@ -157,7 +157,7 @@ class Runner:
         with self.host.stoppable((request.session_hash, self.name)) as stopped:
             # An earlier run stays in view if the study adds to it.
             yield {
-                **(follower.begin() if ticket.renewed is None else {}),
+                **(follower.begin() if ticket.renew is None else {}),
                 self._mine: "",
                 **self._visible(self.stop),
                 self.progress: words.note("Preparing the models."),
@@ -167,14 +167,19 @@ class Runner:
                 choice = replace(choice, account=signin.account(request))
             try:
                 # A run may have grown while this waited; now no other visitor adds to it.
-                study, earlier = ticket.renewed() if ticket.renewed else (ticket.study, None)
+                study, earlier = ticket.renew() if ticket.renew else (ticket.study, None)
                 with closing(self.host.run(study, choice, stopped, earlier)) as events:
-                    yield from self._followed(events, follower, shared, *looked_at)
+                    yield from self._followed(ticket, events, follower, shared, *looked_at)
             except Exception as error:
                 yield {self.progress: words.note(sentence(error), "alert")}
 
     def _followed(
-        self, events: Iterator[Event], follower: Follower, shared: bool, *looked_at: Any
+        self,
+        ticket: Ticket,
+        events: Iterator[Event],
+        follower: Follower,
+        shared: bool,
+        *looked_at: Any,
     ) -> Iterator[Updates]:
         kept = ""  # the id of the run with the finished part, for a visitor who leaves
         for event in events:
@@ -185,7 +190,10 @@ class Runner:
                     **updates,
                     self.progress: words.ended(event),
                     self._mine: run.id if run.results and not unkept else "",
-                    self.again: gr.update(visible=any(map(unsteady, rows(run.results)))),
+                    # What was added to a run would be added a second time.
+                    self.again: gr.update(
+                        visible=not ticket.renew and any(map(unsteady, rows(run.results)))
+                    ),
                 }
                 return
             updates = follower.update(event)

@@ -92,6 +92,16 @@ def test_draws_that_others_added_meanwhile_stay(house):
     assert "All share seeds 0 to 35" in visitor.value(visitor.find("draw-headline"))
 
 
+def test_draws_that_were_added_are_not_measured_again(house, monkeypatch):
+    """Each press added as many draws once more, with further seeds."""
+    monkeypatch.setattr("workbench.page.parts.runner.unsteady", lambda row: True)
+    visitor = Visitor(house[1], FEW)
+    visitor.press("draw-run")
+    assert visitor.visible(visitor.find("draw-again"))
+    visitor.press("draw-more")
+    assert visitor.visible(visitor.find("draw-again")) is False
+
+
 @pytest.mark.parametrize("until", ["Preparing the models", "measurement 1 of 2"])
 def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, until):
     """A complete run was called stopped, on the page and in the store.
@@ -101,6 +111,8 @@ def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, u
     visitor.press("draw-run")
     (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
     run, kept = house[0].store.get(found.id), visitor.find("draw-run-link").parent
+    hidden = (b for b in visitor.page.blocks.values() if isinstance(b, gr.Textbox))
+    (address,) = (b for b in hidden if visitor.value(b) == found.id)
     for _ in visitor.firing(visitor.find("draw-more"), "click"):
         if until in visitor.value(visitor.find("draw-progress")):
             visitor.press("draw-stop")
@@ -110,6 +122,7 @@ def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, u
     assert "All share seeds 0 to 11" in visitor.value(visitor.find("draw-headline"))
     assert visitor.visible(kept)
     assert found.id in link(visitor)
+    assert visitor.value(address) == found.id  # a reload shows it again
 
 
 def test_at_temperature_0_there_are_no_other_draws(house):

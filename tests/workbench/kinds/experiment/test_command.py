@@ -40,6 +40,14 @@ def test_a_plan_runs_on_quantised_weights_where_no_model_is_named(call, loads, p
     assert {choice.quantization for choice in loads} == {"int8"}
 
 
+@pytest.mark.parametrize("option", [("--quantization", "int8"), ("--device", "cpu")])
+def test_how_models_are_loaded_does_not_replace_those_that_a_plan_names(call, option):
+    """The embedded pair was measured in their place, under the plan's name."""
+    status, _, errors = call("experiment", "mtad-table4", *option)
+    assert status == 2
+    assert "The plan mtad-table4 names its models: give --models, or omit --device" in errors
+
+
 def test_a_row_that_failed_gives_status_1(call, plan, monkeypatch):
     from decoders import catalog
 
