@@ -101,7 +101,7 @@ class DrawTab(StudyTab):
         self.results.again.click(
             self._again,
             [self.results.shown, self.pair],
-            self.runner.starting,
+            [*self.runner.starting, self.results.kept.run_id],
             **QUIET,
         )
 
@@ -113,7 +113,9 @@ class DrawTab(StudyTab):
         try:
             study, earlier = self._more(id)
             of_pair(self.host.loaded(choice), earlier)
-            return self.runner.start(study, choice, partial(self._more, id, study.draws))
+            started = self.runner.start(study, choice, partial(self._more, id, study.draws))
+            # The address names the run again once it has the new draws.
+            return {**started, self.results.kept.run_id: ""}
         except Exception as error:
             return {self.runner.progress: words.note(runner.sentence(error), "alert")}
 

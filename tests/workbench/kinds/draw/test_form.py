@@ -111,8 +111,6 @@ def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, u
     visitor.press("draw-run")
     (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
     run, kept = house[0].store.get(found.id), visitor.find("draw-run-link").parent
-    hidden = (b for b in visitor.page.blocks.values() if isinstance(b, gr.Textbox))
-    (address,) = (b for b in hidden if visitor.value(b) == found.id)
     for _ in visitor.firing(visitor.find("draw-more"), "click"):
         if until in visitor.value(visitor.find("draw-progress")):
             visitor.press("draw-stop")
@@ -122,7 +120,6 @@ def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, u
     assert "All share seeds 0 to 11" in visitor.value(visitor.find("draw-headline"))
     assert visitor.visible(kept)
     assert found.id in link(visitor)
-    assert visitor.value(address) == found.id  # a reload shows it again
 
 
 def test_at_temperature_0_there_are_no_other_draws(house):
