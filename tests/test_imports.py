@@ -139,6 +139,7 @@ KIND_FILES = {
     "parts": "kinds.page",
     "results": "kinds.page",
     "command": "kinds.terminal",
+    "printed": "kinds.terminal",
 }
 OFFERED = {
     "__init__", "assets", "catalog", "devices", "distribution", "errors", "greedy", "heap",

@@ -5,33 +5,30 @@ Each row is saved as soon as it is finished.
 
 import argparse
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bar
 from rich.text import Text
 from transformers.utils import logging as transformers_logging
 
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.experiments import driver, engine_cells, plan_file
-from workbench.experiments.files import WRITERS, markdown
-from workbench.experiments.journal import Journal, Progress
+from workbench.experiments.files import WRITERS
+from workbench.experiments.journal import Journal
 from workbench.experiments.plan import Plan
-from workbench.experiments.report import Report, report
+from workbench.experiments.report import report
 from workbench.experiments.request import Request
 from workbench.experiments.sections import notices
 from workbench.experiments.workers import Crew, InProcess, Pool, gpus
 from workbench.kinds.experiment.described import described
+from workbench.kinds.experiment.printed import give, listed, watched
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.show.tables import Table
 from workbench.studies.text import counted
-from workbench.terminal import flags, show, study
+from workbench.terminal import flags, show
 
 DESCRIPTION = (
     "Run a plan: every pair, set of prompts, decoder and setting that it names. Stop it at any "
@@ -191,7 +188,7 @@ def follow(
             Text(show.plain(f"{experiment.plan.title}: experiment {experiment.id}, {cells}")),
             soft_wrap=True,
         )
-        now = _watched(experiment, journal, crew)
+        now = watched(experiment, journal, crew)
     give(report(journal, experiment.id), args, console)
     if now.done < now.total:
         print(
@@ -201,55 +198,3 @@ def follow(
         )
         return 130
     return int(now.failed > 0)
-
-
-def _watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Progress:
-    with (
-        study.interruptible() as stop,
-        closing(driver.run(experiment, journal, crew, stop)) as happening,
-        Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}{task.fields[left]}"),
-            console=Console(stderr=True),
-            transient=True,
-            auto_refresh=False,
-        ) as bar,
-    ):
-        task = bar.add_task("", left="")
-        for now in happening:
-            bar.update(
-                task,
-                description="stopping after this item" if stop.is_set() else now.doing,
-                completed=now.done,
-                total=now.total,
-                left="" if now.eta is None else f", about {show.duration(now.eta)} left",
-            )
-            bar.refresh()
-    return now
-
-
-def give(found: Report, args: argparse.Namespace, console: Console) -> None:
-    """Print a report, and write its files that the options name."""
-    console.print(Text(show.plain(markdown(found))), soft_wrap=True)
-    for kind in args.to:
-        for name, text in WRITERS[kind](found).items():
-            flags.write(args.out / name, text)
-            print(f"written: {args.out / name}")
-
-
-def listed(console: Console, journal: Journal) -> None:
-    plans = [[name, plan_file.find(name).title] for name in plan_file.shipped()]
-    console.print(show.grid(Table(["plan", "title"], plans)), "")
-    past = [
-        [
-            p.id, p.created[:16].replace("T", " "), p.title, f"{p.done}/{p.total}",
-            "running" if p.running else "", f"{p.failed or ''}",
-        ]
-        for p in journal.experiments()
-    ]  # fmt: skip
-    console.print(
-        show.grid(Table(["experiment", "created (UTC)", "plan", "items done", "", "failed"], past))
-        if past
-        else "There are no experiments yet."
-    )
