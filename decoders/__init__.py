@@ -21,7 +21,6 @@ with quietly("torchao", "torch.utils._pytree"):
 
 from decoders.catalog import catalog
 from decoders.devices import default_device, default_dtype
-from decoders.engine.gguf.model import GgufModel
 from decoders.engine.heads.head import Head
 from decoders.engine.loading.load import load_pair
 from decoders.engine.loading.pair import ModelPair
@@ -42,9 +41,8 @@ from decoders.trace import Fate, Round, Trial
 from decoders.warp import Warping
 
 __all__ = [
-    "Divergence", "Event", "Fate", "GgufModel", "Head", "InputError", "Judgement", "Method",
-    "Metrics", "ModelError", "ModelPair", "Places", "Result", "Round", "Trial", "Warping",
-    "cache_need", "catalog", "check", "compare_greedy", "copies_bytes", "default_device",
-    "default_dtype", "generate", "hf", "judge", "load_pair", "parameters", "read",
-    "read_reference", "stream",
+    "Divergence", "Event", "Fate", "Head", "InputError", "Judgement", "Method", "Metrics",
+    "ModelError", "ModelPair", "Places", "Result", "Round", "Trial", "Warping", "cache_need",
+    "catalog", "check", "compare_greedy", "copies_bytes", "default_device", "default_dtype",
+    "generate", "hf", "judge", "load_pair", "parameters", "read", "read_reference", "stream",
 ]  # fmt: skip

@@ -11,7 +11,6 @@ import torch
 from transformers import LogitsProcessorList
 
 from decoders.catalog import as_method
-from decoders.engine.gguf.model import GgufModel
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line, plain, quoted, refuse, whole
 from decoders.inputs import (
@@ -181,10 +180,8 @@ def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
                 "load another pair."
             )
         packed: Any = pair.packed[role]
-        foreign = isinstance(packed, GgufModel)
         translated = role == "draft" and not pair.one_tokenizer
         whose = {
-            f"of transformers, and llama.cpp runs the {role} model; leave it out.": foreign,
             f"whose layers all see the whole text, and some of the {role} model's have a window; "
             "leave it out, or load another pair.": any(packed.reaches),
             f"on one device, and the {role} model is on several; leave it out.": packed.spread,

@@ -171,8 +171,7 @@ ENGINE: dict[str, set[str]] = {
     "passes": SAID | {"recording", "attention", "memory"},
     "models": SAID | {"recording", "weights", "attention", "memory", "passes", "lowering"},
     "heads": SAID | {"recording", "weights", "attention", "memory", "models", "lowering"},
-    "gguf": SAID,
-    "loading": SAID | {"recording", "weights", "memory", "models", "passes", "heads", "gguf"},
+    "loading": SAID | {"recording", "weights", "memory", "models", "passes", "heads"},
 }
 # Libraries that only some rooms may import.
 LIBRARIES = {

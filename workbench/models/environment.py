@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from decoders import GgufModel, Head, ModelPair
+from decoders import Head, ModelPair
 from decoders.assets import assets
 from decoders.devices import device_of
 
@@ -66,9 +66,7 @@ def _model(pair: ModelPair, role: str) -> dict[str, Any]:
         "revision": revision,
         "type": kind,
         "parameters": sum(p.numel() for p in model.parameters()),
-        "bytes": model.weight_bytes
-        if isinstance(model, GgufModel)
-        else sum(p.nbytes for p in model.parameters()),
+        "bytes": sum(p.nbytes for p in model.parameters()),
         "pass_bytes": runs.weight_bytes,
         "engine": runs.engine_name,
         "copied_bytes": runs.copied_bytes or None,

@@ -52,8 +52,6 @@ def load(choice: PairChoice, custom_allowed: bool = True, token: str | None = No
             "Only the listed model pairs may be loaded on this Space; its owner can set "
             "ALLOW_CUSTOM_MODELS=1."
         )
-    if choice.files:
-        return _from_files(choice)
     device = default_device() if choice.device == "auto" else _device(choice.device)
     dtype = default_dtype(device) if choice.dtype == "auto" else choice.dtype
     kind = getattr(torch, str(dtype).removeprefix("torch."), None)
@@ -82,24 +80,6 @@ def load(choice: PairChoice, custom_allowed: bool = True, token: str | None = No
             "the token of your account with `hf auth login` or in the variable HF_TOKEN (on a "
             "Space: Settings, Secrets)."
         ) from error
-
-
-def _from_files(choice: PairChoice) -> ModelPair:
-    """The pair of a choice with GGUF files; llama.cpp cares for device and number type."""
-    size = sum(file.stat().st_size for file in choice.files if file.is_file())
-    if not memory.fits(size, torch.device("cpu")):
-        raise InputError(
-            f"{choice.title} does not fit: the files have {memory.shown_bytes(size)} and "
-            f"{memory.shown_bytes(memory.available_bytes(torch.device('cpu')) or 0)} are free; "
-            "take smaller ones."
-        )
-    return load_pair(
-        choice.target,
-        choice.draft,
-        device=None if choice.device == "auto" else choice.device,
-        dtype=choice.dtype,
-        quantization=choice.quantization,
-    )
 
 
 def _must_fit(

@@ -3,13 +3,11 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
 from decoders import InputError
 from decoders.errors import quoted
-from decoders.inputs import is_gguf
 from decoders.settings import nearest
 from workbench.models.rights import Account
 
@@ -62,12 +60,6 @@ class PairChoice:
         if self.target is None:
             return f"embedded target + {self.draft}" if self.draft else "embedded pair"
         return " + ".join(n.partition("@")[0] for n in (self.target, self.draft) if n)
-
-    @property
-    def files(self) -> list[Path]:
-        """The GGUF files among its models, which llama.cpp runs."""
-        names = (name for name in (self.target, self.draft) if name)
-        return [Path(name) for name in names if is_gguf(name)]
 
     @property
     def preset(self) -> "PairPreset | None":

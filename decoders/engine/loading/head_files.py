@@ -12,6 +12,7 @@ from transformers.utils import cached_file
 
 from decoders.engine.loading.sources import said_in_one_sentence
 from decoders.errors import InputError
+from decoders.inputs import is_gguf
 
 Weights = dict[str, torch.Tensor]
 # Names of weights in published files, and those that this package uses for them.
@@ -50,6 +51,8 @@ def is_head(name: str, safetensors: bool | None = True, token: str | None = None
         safetensors: None also looks into weights in another format
         token: see `load_pair`
     """
+    if is_gguf(name):
+        return False
     config = described(name, token)
     said = " ".join(map(str, [config.get("speculators_model_type"), *architectures(config)]))
     if re.search(r"eagle", said, re.IGNORECASE) or "draft_vocab_size" in config:

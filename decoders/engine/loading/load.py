@@ -10,7 +10,6 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from decoders.assets import assets
-from decoders.engine.loading.gguf import load_gguf
 from decoders.engine.loading.head_files import is_head
 from decoders.engine.loading.heads import load_head, load_mtp
 from decoders.engine.loading.pair import ModelPair, translation_between
@@ -54,16 +53,15 @@ def load_pair(
     `peft` installed), whose base model is then loaded with it. A base that target and draft share
     is in memory once.
 
-    A pair may also be one or two GGUF files, which llama.cpp computes, as they are stored and where
-    it sees fit (with the extra `gguf` installed; see `decoders.GgufModel`). They take none of the
-    options below.
+    A GGUF file may stand for a folder (with the extra `gguf` installed): transformers makes plain
+    weights of it, which then have `dtype` like any others.
 
     Args:
-        target: folder or hub id of the target, or a folder with both models
-        draft: folder or hub id of the draft, or the name of one in the target's folder, if it is
-            not called "draft" there. It may be a head, a small module made for this target that
-            reads its hidden states; the embedded target has one, "head". "mtp" is the layer for
-            multi-token prediction that some targets bring along. Heads have the target's dtype
+        target: folder, hub id or GGUF file of the target, or a folder with both models
+        draft: folder, hub id or GGUF file of the draft, or the name of one in the target's folder,
+            if it is not called "draft" there. It may be a head, a small module made for this target
+            that reads its hidden states; the embedded target has one, "head". "mtp" is the layer
+            for multi-token prediction that some targets bring along. Heads have the target's dtype
             and device, and are not quantised.
         head: folder or hub id of a head beside the draft, for decoders that take both
             (`draft="head"`), or the name of one in the target's folder
@@ -75,8 +73,8 @@ def load_pair(
         passes: "recorded", on CUDA from CUDA graphs; "plain", which runs the models' own modules;
             "compiled", which takes about a minute and is announced; or "graphs", which says so if
             there can be no CUDA graphs
-        safetensors: True refuses weights in any other format. By default other formats are read, as
-            plain tensors only, if there are no safetensors.
+        safetensors: True refuses weights in any other format but GGUF. By default other formats are
+            read, as plain tensors only, if there are no safetensors.
         quantization: "int8" or, on CUDA, "int4": weights of linear layers are stored in this form
             (torchao), and products are computed in `dtype`. Quantised checkpoints are loaded by
             transformers without it.
@@ -88,13 +86,6 @@ def load_pair(
     """
     allowed("safetensors", safetensors, choices=(None, True, False))
     allowed("passes", passes, choices=PASSES)
-    if is_gguf(target) or is_gguf(draft):
-        return load_gguf(
-            target, draft, head=head, device=device not in (None, "cpu") and device,
-            draft_device=draft_device, device_map=device_map, dtype=dtype != "auto" and dtype,
-            passes=passes != "recorded" and passes, safetensors=safetensors,
-            quantization=quantization,
-        )  # fmt: skip
     places = placed(device, draft_device, device_map)
     weights = {"dtype": number_type(dtype, places[0][0]), "use_safetensors": safetensors}
     source, own = _embedded() if target is None else target, draft == MTP
@@ -199,6 +190,8 @@ def _weights(name: str, **options: Any) -> Any:
     """The model with all its weights; transformers would draw random ones for missing ones."""
     model, notes = fetch(AutoModelForCausalLM, name, output_loading_info=True, **options)
     _whole(name, notes["missing_keys"])
+    if is_gguf(name):
+        model.config.name_or_path = name  # transformers knows its folder only
     return model
 
 

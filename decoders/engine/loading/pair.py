@@ -29,7 +29,7 @@ class ModelPair:
     Args:
         target: a causal language model of `transformers`, on one device or several, which is put in
             eval mode and otherwise left as it is; or anything that fits
-            `decoders.engine.protocols.Model`, as a GgufModel
+            `decoders.engine.protocols.Model`
         draft: the same, or a head, or None
         tokenizer: may be None if prompts are lists of token ids
         draft_tokenizer: the draft's, if it is another one. The draft then proposes only tokens that

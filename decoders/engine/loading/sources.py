@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from decoders.engine.weights.quantization import installed
 from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.inputs import is_gguf
 
@@ -85,6 +86,15 @@ MEANINGS = (
         r"Unrecognized model",
         "has a config.json without a model type; name a model in the format of transformers",
     ),
+    (
+        r"GGUF magic bytes|mmap an empty file|unpack_from requires|cannot reshape array of size",
+        "is a broken or incomplete GGUF file; download it again",
+    ),
+    (
+        r"GGUF model with architecture",
+        "is a GGUF file of an architecture that transformers does not read from such files; name a "
+        "folder or model of the hub with its safetensors",
+    ),
 )
 
 
@@ -156,17 +166,17 @@ def refuse_unnameable(name: Any) -> None:
 
 def _look(name: str) -> None:
     path = Path(name)
+    if is_gguf(name):
+        if not path.is_file():
+            raise InputError(f"There is no file {name}; name a GGUF file that is there.")
+        installed(("gguf", "accelerate"), f"{name} is a GGUF file, which needs")
+        return
     folder = path.is_dir()
     files = [file for file in ("config.json", ADAPTER) if (path / file).is_file()]
     refuse(
         (
             not name.strip(),
             "The name of a model is empty; name a folder that holds one, or a model of the hub.",
-        ),
-        (
-            is_gguf(name),
-            f"{name} is a GGUF file; load_pair() takes such files for the target and, if there is "
-            "one, for the draft.",
         ),
         (
             folder and not files and any(path.glob("*.gguf")),
@@ -210,22 +220,26 @@ def base_of(name: str) -> str:
 
 
 def fetch(kind: Any, name: str, **options: Any) -> Any:
-    """Call `kind.from_pretrained` with a folder, or a hub id with or without "@revision".
+    """Call `kind.from_pretrained` with a folder, a GGUF file, or a hub id, perhaps "@revision".
 
     A model's own code is never run.
 
     Args:
         kind: a class of transformers such as AutoConfig
-        name: the folder or hub id
+        name: the folder, GGUF file or hub id
         options: further arguments of `from_pretrained`
 
     Raises:
         InputError: if it cannot be read
     """
-    if "@" in name and not Path(name).is_dir():
-        name, options["revision"] = name.split("@", 1)
+    if is_gguf(name):
+        where, options["gguf_file"] = str(Path(name).parent), Path(name).name
+    else:
+        if "@" in name and not Path(name).is_dir():
+            name, options["revision"] = name.split("@", 1)
+        where = name
     with said_in_one_sentence(name):
-        return kind.from_pretrained(name, trust_remote_code=False, **options)
+        return kind.from_pretrained(where, trust_remote_code=False, **options)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from transformers.utils.quantization_config import Mxfp4Config
 
 from decoders.devices import device_of
 from decoders.errors import InputError, allowed
+from decoders.inputs import is_gguf
 
 KINDS = "int8", "int4"
 # The packages that read quantised checkpoints, by the method that their config names. For other
@@ -43,11 +44,17 @@ def options(
         InputError: if such weights are not supported, before any are read
     """
     method = method_of(config)
+    allowed("quantization", kind, choices=(*KINDS, None))
+    if is_gguf(name):
+        if kind is not None:
+            raise InputError(f"{name} is a GGUF file; leave quantization out.")
+        from transformers import GgufConfig
+
+        return {"quantization_config": GgufConfig(dequantize=True)}
     if kind is not None:
-        allowed("quantization", kind, choices=(*KINDS, None))
         if method is not None:
             raise InputError(f"{name} comes quantised already ({method}); leave quantization out.")
-        _installed(READERS["torchao"], f"quantization={kind!r} needs")
+        installed(READERS["torchao"], f"quantization={kind!r} needs")
         if kind not in device_of(device).quantizations:
             raise InputError(
                 f"{kind} weights need a CUDA device, and this is {device}; take "
@@ -67,7 +74,7 @@ def options(
             f"({method or 'its config names none'}); name the model that it was made of, or update "
             "transformers."
         )
-    _installed(READERS.get(method, ()), f"{name} comes quantised ({method}), which needs")
+    installed(READERS.get(method, ()), f"{name} comes quantised ({method}), which needs")
     # Kernels for it would be fetched as binaries when the model is loaded.
     return {"quantization_config": Mxfp4Config(dequantize=True)} if method == "mxfp4" else {}
 
@@ -85,7 +92,7 @@ def method_of(config: PreTrainedConfig) -> str | None:
     return str(getattr(method, "value", method))
 
 
-def _installed(packages: Sequence[str], needs: str) -> None:
+def installed(packages: Sequence[str], needs: str) -> None:
     """Raise InputError, which begins with `needs`, if some of the packages are not installed."""
     if missing := [package.replace("_", "-") for package in packages if find_spec(package) is None]:
         raise InputError(

@@ -138,25 +138,6 @@ def test_what_is_not_there_is_named(choice, message):
         load(choice)
 
 
-def test_gguf_files_are_loaded_as_they_are(loaded, tmp_path, monkeypatch):
-    """Where folders of one's own are; device and number type are llama.cpp's."""
-    (tmp_path / "model.gguf").write_bytes(bytes(5_000_000))
-    choice = PairChoice(str(tmp_path / "model.gguf"), "draft.GGUF")
-    load(choice)
-    asked = {"device": None, "dtype": "auto", "quantization": None}
-    assert loaded == [((choice.target, choice.draft), asked)]
-    load(PairChoice(choice.target, None, "cpu", "float16", "int8"))
-    assert loaded[1][1] == {"device": "cpu", "dtype": "float16", "quantization": "int8"}
-    with pytest.raises(InputError, match="ALLOW_CUSTOM_MODELS=1"):
-        load(choice, custom_allowed=False)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 1_000_000)
-    with pytest.raises(
-        InputError, match=r"does not fit: the files have 5.0 MB and 1.0 MB are free"
-    ):
-        load(choice)
-    assert len(loaded) == 2
-
-
 def test_a_dtype_that_is_none_is_named(folder):
     with pytest.raises(InputError, match="dtype must be"):
         load(PairChoice(str(folder), dtype="int"))

@@ -18,7 +18,6 @@ from transformers import (
 )
 
 from decoders import InputError, load_pair
-from decoders.inputs import is_gguf
 from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice, first
 
 SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}
@@ -150,12 +149,3 @@ def test_a_choice_says_what_to_load_and_how_it_is_called():
     assert choice.title == "facebook/opt-13b + facebook/opt-125m"
     assert EMBEDDED.choice() == PairChoice()
     assert PairChoice().title == "embedded pair"
-
-
-def test_a_gguf_file_is_one_by_the_rule_of_the_loader():
-    """A name that is only “.gguf” was a file here, and a folder or model of the hub there."""
-    names = ["a.gguf", "b/c.GGUF", ".gguf", "folder/.gguf", "gguf", None]
-    found = [file for name in names for file in PairChoice(name).files]
-    assert found == [Path(name) for name in names if is_gguf(name)] == [
-        Path("a.gguf"), Path("b/c.GGUF")
-    ]  # fmt: skip

@@ -1,79 +1,97 @@
-"""Files that cannot be loaded are refused in one sentence, with llama.cpp or without it."""
+"""GGUF files are read as plain weights; a model of one then runs like any other."""
 
-import sys
-from types import ModuleType
-
+import gguf
 import pytest
+import torch
+from transformers import AutoTokenizer
 
-from decoders import InputError, load_pair, parameters
-from decoders.engine.gguf import library
+from decoders import InputError, ModelPair, compare_greedy, generate, load_pair, parameters
+from decoders.engine.loading.load import EMBEDDED
+from decoders.engine.weights import quantization
+from tests.gguf_files import write_gguf
+from tests.models import build_both
+
+TOKENIZER = EMBEDDED / "draft" / "tokenizer.json"
+PROMPT = "Once upon a time"
+Q8 = gguf.GGMLQuantizationType.Q8_0
 
 
-@pytest.fixture
-def file(tmp_path):
-    (tmp_path / "model.gguf").write_bytes(b"GGUF" + bytes(60))
-    return tmp_path / "model.gguf"
+@pytest.fixture(scope="module")
+def models():
+    return build_both(torch.float32, eos=0, noise=0.01, vocab_size=4096, intermediate_size=64)
+
+
+@pytest.fixture(scope="module")
+def files(models, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gguf")
+    return [
+        write_gguf(folder / "target.gguf", models[0], TOKENIZER),
+        write_gguf(folder / "draft.GGUF", models[1], TOKENIZER, Q8),
+    ]
 
 
 def refused(sentence, *names, **options):
-    with pytest.raises(InputError, match=sentence):
-        load_pair(*names, **options)
+    with pytest.raises(InputError, match=sentence) as error:
+        load_pair(*names, device="cpu", **options)
+    assert str(error.value).endswith(".")
 
 
-def test_without_the_package_it_says_what_to_install(file, monkeypatch):
-    monkeypatch.setattr(library, "find_spec", lambda name: None)
-    refused(r"needs the package llama-cpp-python; .*decoding-workbench\[gguf\]", file)
+def test_the_pair_writes_what_the_models_write(models, files):
+    """Weights, tokenizer and end token are the file's; logits are checked by whole texts."""
+    tokenizer = AutoTokenizer.from_pretrained(EMBEDDED / "draft")
+    own, found = ModelPair(*models, tokenizer), load_pair(*files, device="cpu")
+    assert (found.end_tokens, found.target.dtype) == ({0}, torch.float32)
+    assert found.tokenizer.get_vocab() == tokenizer.get_vocab()
+    assert found.target.config.name_or_path == str(files[0])
+    text = 'Once, a "girl" said: 12345 it\'s\n\n  é.'
+    assert found.tokenizer(text).input_ids == tokenizer(text).input_ids
+    for method, temperature in (("greedy", 0), ("speculative", 0), ("multinomial", 1)):
+        a, b = (
+            generate(pair, PROMPT, method, max_new_tokens=24, temperature=temperature, seed=3)
+            for pair in (own, found)
+        )
+        assert a.tokens == b.tokens
+        assert (method == "speculative") == bool(b.metrics.accepted)
+    assert compare_greedy(found, PROMPT, (5, 9), (5, 8), dtype="float64") is not None
 
 
-def test_a_package_that_does_not_load(file, monkeypatch):
-    def broken(name):
-        raise RuntimeError("Failed to load shared library 'libllama.so'")
+def test_quantised_weights_become_the_numbers_that_they_stand_for(models, files):
+    found = load_pair(files[1], device="cpu", dtype="float64").target
+    weight = models[1].model.layers[0].mlp.up_proj.weight.detach().float().numpy()
+    stored = gguf.quants.dequantize(gguf.quants.quantize(weight, Q8), Q8)
+    assert torch.equal(found.model.layers[0].mlp.up_proj.weight, torch.tensor(stored).double())
+    assert not getattr(found, "hf_quantizer", None)
 
-    monkeypatch.setattr(library, "find_spec", lambda name: True)
-    monkeypatch.setattr(library, "import_module", broken)
-    refused("cannot load its library .*libllama.so.*; install it again", file)
+
+def test_a_file_drafts_for_a_folder_and_a_folder_for_a_file(files):
+    pair = load_pair(EMBEDDED / "target", files[1], device="cpu")
+    assert generate(pair, PROMPT, "speculative", max_new_tokens=4).text
+    assert load_pair(files[0], EMBEDDED / "draft", device="cpu").one_tokenizer
 
 
-def test_names(file, tmp_path):
+def test_parameters_are_counted(files, models):
+    assert parameters(*files) == sum(p.numel() for m in models for p in m.parameters())
+
+
+def test_what_is_missing_is_named(files, tmp_path, monkeypatch):
     gone = "There is no file .*; name a GGUF file that is there"
     refused(gone, tmp_path / "other.gguf")
     refused(gone, "some/model.gguf")
+    refused(gone, files[0], tmp_path / "draft.gguf")
     refused("cannot be looked up", "a\0.gguf")
-    refused(gone, file, tmp_path / "draft.gguf")
-    refused("is a folder with GGUF files; name one of them", tmp_path)
-    name_both = "is a GGUF file; .* such files for the target and, if there is one, for the draft"
-    refused(name_both, tmp_path, file)
-    refused(name_both, None, file)
-    refused(name_both, file, "mtp")
-    with pytest.raises(InputError, match=name_both):
-        parameters(file)
-    (tmp_path / "text.gguf").write_text("no model")
-    refused("is no GGUF file: it begins otherwise", tmp_path / "text.gguf")
+    refused("is a folder with GGUF files; name one of them", files[0].parent)
+    refused("is a GGUF file; leave quantization out", files[0], quantization="int8")
+    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    refused("is a GGUF file, which needs gguf and accelerate; install with `pip", files[0])
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"dtype": "float16"},
-        {"device": "cuda"},
-        {"draft_device": "cpu"},
-        {"device_map": "auto"},
-        {"quantization": "int8"},
-        {"passes": "plain"},
-        {"safetensors": True},
-        {"head": "head"},
-    ],
-    ids=str,
-)
-def test_options_that_llama_cpp_does_not_take(file, options):
-    (name,) = options
-    refused(f"llama.cpp runs GGUF files as they are stored; leave {name} out", file, **options)
-
-
-def test_a_file_that_may_not_be_read(file, monkeypatch):
-    def forbidden(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setitem(sys.modules, "llama_cpp", ModuleType("llama_cpp"))
-    monkeypatch.setattr(library.Path, "open", forbidden)
-    refused("cannot be read: Permission denied", file)
+def test_files_that_cannot_be_read(models, files, tmp_path):
+    whole, broken = files[0].read_bytes(), tmp_path / "broken.gguf"
+    for part in (b"", b"no model", whole[:20], whole[:1000], whole[:-1000]):
+        broken.write_bytes(part)
+        refused("broken.gguf is a broken or incomplete GGUF file; download it again", broken)
+    other = write_gguf(tmp_path / "a.gguf", models[0], TOKENIZER, architecture="grok")
+    refused("of an architecture that transformers does not read from such files", other)
+    lacks = "model.layers.1.mlp.up_proj.weight"
+    less = write_gguf(tmp_path / "b.gguf", models[0], TOKENIZER, leave_out=lacks)
+    refused(f"has no weights for {lacks}", less)

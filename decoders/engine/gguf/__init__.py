@@ -1,1 +1,0 @@
-"""Models in GGUF files, whose passes llama.cpp computes."""
