@@ -1,5 +1,5 @@
 # make run    install what is needed and open the workbench
-# make test   install what the tests need, a browser included, and run everything
+# make test   install what the tests need, a browser included, and run everything    make test-all   and every golden call
 # make docs   the documentation, in site/     make record  the runs that the page shows first     make models  docs/models.md
 # make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|full)         make bench  the figures of notes/
 # make engines  vLLM and llama.cpp in .engines/, and the tests on their servers
@@ -10,7 +10,7 @@ SIZE ?= full
 DATA ?= ../shared/data
 bin := $(VENV)/bin
 
-.PHONY: run test models docs lint format train bench record engines chromium
+.PHONY: run test test-all models docs lint format train bench record engines chromium
 
 run: $(VENV)/.run
 	$(bin)/python app.py
@@ -18,6 +18,10 @@ run: $(VENV)/.run
 # Three processes on two cores: some tests wait for a browser, a disk or another process. Those that start a Python find its modules compiled.
 test: $(VENV)/.dev chromium
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+# The same with every call of the golden data, minutes more.
+test-all: export EVERYWHERE = 1
+test-all: test
 
 # docs/models.md: every causal architecture of the installed transformers, a quarter of an hour; NAMES="bloom gptj" tries only these.
 models: $(VENV)/.dev

@@ -1,0 +1,49 @@
+"""Nothing has moved since the golden data was made: see README.md here."""
+
+import json
+import os
+
+import pytest
+
+from tests.golden import decoding, links, make, records, stored, terminal
+from tests.golden.files import read
+
+# `make test` tries every so manieth call, another sampling, seed and batch for each decoder; with
+# EVERYWHERE=1 (`make test-all`) all are tried.
+STRIDE = 1 if os.environ.get("EVERYWHERE") else 19
+
+
+def sample(dtype: str) -> tuple[dict, list[decoding.Case]]:
+    golden = read(dtype)
+    cases = [case for case in decoding.cases(golden["settings"]) if case.dtype == dtype]
+    return golden["records"], cases[::STRIDE]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_decoders_give_the_same_tokens_fates_probabilities_and_counts(dtype):
+    before, cases = sample(dtype)
+    found = {
+        case.name: decoding.difference(case, before[case.name], decoding.record(case))
+        for case in cases
+    }
+    moved = [f"{name}: {says}" for name, says in found.items() if says]
+    assert not moved, f"{len(moved)} of {len(cases)} calls differ\n" + "\n".join(moved[:40])
+
+
+def test_links_ask_for_the_same_studies():
+    assert len(links.QUERIES) == 40
+    assert json.loads(json.dumps(links.parsed())) == read("links")
+
+
+def test_stored_runs_and_experiments_open_as_they_did(tmp_path):
+    assert records.missing(read("stored"), stored.opened(tmp_path), tolerance=1e-12) is None
+
+
+def test_the_page_and_batches_answer_as_they_did(tmp_path):
+    golden = read("answers")
+    now = json.loads(json.dumps(make.answers(tmp_path, golden["settings"])))
+    assert records.missing(golden["answers"], now) is None
+
+
+def test_the_terminal_prints_what_it_printed(tmp_path):
+    assert terminal.printed(tmp_path) == read("terminal")
