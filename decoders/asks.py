@@ -8,20 +8,6 @@ from decoders.reading import Reading
 from decoders.shapes import NodeId, TokenId
 
 
-class Guess(NamedTuple):
-    """How passes in advance guess what a rule keeps of a drawn chain.
-
-    Attributes:
-        rule: one of `decoders.engine.kernels.codes.Rule`, in small letters
-        settings: its settings
-        beyond: whether it needs what the draft model says after the draft, too
-    """
-
-    rule: str
-    settings: tuple[float, ...] = ()
-    beyond: bool = False
-
-
 class Doubt(NamedTuple):
     """When a chain ends before its next token: where the model's raw probabilities leave it unsure.
 
@@ -52,19 +38,15 @@ class Ask(NamedTuple):
         nodes: the nodes asked about
         likeliest: how many of the likeliest tokens the decoder will look at in each reading, beyond
             those that warping leaves
-        more: how many tokens the decoder will probably draw after this chain in the same way
         steps: above 0, a chain: draw at most this many tokens with this model, the first after the
             one node asked about, each of the others after the one before. The chain ends with the
             first token that ends the text.
         until: of a chain, ends it before the first token for which this is true of the reading that
             the token would be drawn from
+        piecemeal: of a chain, whether its answer may hold the first tokens alone, at least one: as
+            many as the model draws in one call
         features: layers whose hidden states come with each reading, numbered as in transformers'
             `hidden_states`: 0 is the embedding, the last comes after the final norm
-        rounds_left: of the target's verification of a chain of the draft model, in how many rounds
-            after this one that model will probably draw a chain of at most as many tokens
-        guess: how the rule judges these; None if passes in advance cannot know
-        steady: whether all further rounds ask in the same way, are judged token by token and leave
-            nothing to chance, so that passes in advance can settle them (`decoders.steady`)
     """
 
     model: str
@@ -72,11 +54,8 @@ class Ask(NamedTuple):
     likeliest: int = 0
     steps: int = 0
     until: Doubt | None = None
+    piecemeal: bool = False
     features: tuple[int, ...] = ()
-    more: int = 0
-    rounds_left: int = 0
-    guess: Guess | None = None
-    steady: bool = False
 
 
 class Drawn(NamedTuple):

@@ -1,7 +1,8 @@
 """Clock and counts of one request (Ledger)."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from decoders.trace import Round
@@ -45,9 +46,9 @@ class Ledger:
     peak_cache_bytes: int = 0
     _began: float | None = None
     _mark: float | None = None
-    _ahead: dict[str, list[float]] = field(default_factory=lambda: {"target": [], "draft": []})
     _spent: dict[str, float] = field(default_factory=lambda: {"target": 0.0, "draft": 0.0})
     _settled: tuple[int, int] = (0, 0)
+    _shares: deque[tuple[float, float, int, int]] = field(default_factory=deque)
 
     def start(self) -> None:
         self._began = self._mark = self.clock()
@@ -59,40 +60,20 @@ class Ledger:
             self._spent[_part(model)] += now - self._mark
         self._mark = now
 
-    def charge_pass(
-        self, model: str, weight: float = 1.0, ahead: Sequence[tuple[str, float, int]] = ()
-    ) -> None:
-        """Charge a pass, and keep back the shares of passes that were made together with it.
+    def share(self, rounds: int) -> None:
+        """Divide what was spent and counted since the last round among the next rounds.
 
-        Args:
-            model: "target", or who drafts
-            weight: its share, in the unit of those in `ahead`; 0 if it was not made itself
-            ahead: for each model that made some of those: its name, the share of each pass, and
-                their number
+        The tokens of one call of the target are rounds of their own.
         """
-        self._charge_rest()
-        part = _part(model)
-        before = self._spent[part]
-        self.charge(model)
-        if ahead:
-            shares = weight + sum(each * count for _, each, count in ahead)
-            unit = (self._spent[part] - before) / shares
-            self._spent[part] = before + weight * unit
-            for other, each, count in ahead:
-                self._ahead[_part(other)] += [each * unit] * count
-
-    def charge_ahead(self, model: str, count: int) -> None:
-        """Count and charge passes that were made before they were asked for."""
-        part = _part(model)
-        self.count(model, count, count)
-        for _ in range(count):
-            self._spent[part] += self._ahead[part].pop()
-
-    def _charge_rest(self) -> None:
-        """Charge passes that nobody has asked for, since their tokens were guessed wrong."""
-        for part, shares in self._ahead.items():
-            self._spent[part] += sum(shares)
-            shares.clear()
+        self.charge("target")
+        calls = self.target_calls - self._settled[0], self.draft_calls - self._settled[1]
+        each = self._spent["draft"] / rounds, self._spent["target"] / rounds
+        self._spent = {"draft": 0.0, "target": 0.0}
+        counts = [
+            tuple(total // rounds + (i < total % rounds) for total in calls) for i in range(rounds)
+        ]
+        self._shares = deque((*each, *count) for count in counts)
+        self._settled = self.target_calls, self.draft_calls
 
     @property
     def seconds(self) -> float:
@@ -123,22 +104,27 @@ class Ledger:
         self.peak_cache_bytes = max(self.peak_cache_bytes, cache_bytes)
 
     def settle(self, entry: Round, last: bool = False) -> None:
-        """Write the time and calls since the last round into a round.
+        """Write the time and calls since the last round, or its share of them, into a round.
 
         The time since the last pass is the rule's, so it counts as verifying.
 
         Args:
             entry: the round
-            last: whether no other follows
+            last: whether no other follows: then tokens of a call after it are not counted
         """
         self.charge("target")
-        if last:
-            self._charge_rest()
-        entry.draft_seconds, entry.verify_seconds = self._spent["draft"], self._spent["target"]
-        entry.target_calls, entry.draft_calls = (
-            self.target_calls - self._settled[0],
-            self.draft_calls - self._settled[1],
-        )
+        shared = self._shares.popleft() if self._shares else (0.0, 0.0, 0, 0)
+        entry.draft_seconds = self._spent["draft"] + shared[0]
+        entry.verify_seconds = self._spent["target"] + shared[1]
+        entry.target_calls = self.target_calls - self._settled[0] + shared[2]
+        entry.draft_calls = self.draft_calls - self._settled[1] + shared[3]
+        for draft, verify, *calls in self._shares if last else ():
+            entry.draft_seconds += draft
+            entry.verify_seconds += verify
+            self.target_calls, self.draft_calls = (
+                self.target_calls - calls[0],
+                self.draft_calls - calls[1],
+            )
         self._settled = self.target_calls, self.draft_calls
         self._spent = {"target": 0.0, "draft": 0.0}
 

@@ -7,10 +7,15 @@ from itertools import chain
 
 import torch
 
-from decoders.costs import count
-from decoders.engine.protocols import Passes
+from decoders.devices import device_of
+from decoders.engine.answers import Answer
+from decoders.engine.kernels.loading import scan_for
+from decoders.engine.protocols import Passes, Wants
 from decoders.errors import ModelError
-from decoders.passing import foreseen, penalised, read, rounds_made, shares
+from decoders.penalties import applied
+from decoders.reading import Readings
+from decoders.scan import Found
+from decoders.shapes import Logits
 from decoders.trace import Round
 from decoders.turn import Turn
 
@@ -69,7 +74,7 @@ class Loop(AbstractContextManager["Loop"]):
         return [*self.active, *self.queue]
 
     def step(self) -> list[tuple[Turn, Round | None]]:
-        """Make one pass, and perhaps more in advance.
+        """Make one pass, or the passes of chains that are drawn in one call.
 
         Returns:
             (turn, round) for each round that it completed, and (turn, None) for each turn that is
@@ -83,8 +88,7 @@ class Loop(AbstractContextManager["Loop"]):
         for turn in self.active:
             turn.waited = 0 if turn.waiting.model == model else turn.waited + 1
         with torch.inference_mode():
-            if not (len(self.active) == 1 and self._rounds(*asking)):
-                self._forward(asking, model)
+            self._forward(asking, model)
         happened: list[tuple[Turn, Round | None]] = []
         for turn in asking:
             happened += [(turn, entry) for entry in turn.rounds]
@@ -139,21 +143,7 @@ class Loop(AbstractContextManager["Loop"]):
         for engine in self._engines(turn):
             engine.release(turn.request.tree)
 
-    def _rounds(self, turn: Turn) -> bool:
-        """Let a turn go on by rounds made in advance; False if there are none."""
-        ask, made = turn.waiting, rounds_made(turn, self.engines)
-        if not made:
-            return False
-        turn.request.ledger.charge_pass("target", 0, shares(made))
-        try:
-            turn.answer((), foreseen(turn, made, self.engines))
-        except ModelError as error:
-            fail(turn, error)
-        return bool(turn.rounds or turn.drawn or turn.over) or turn.waiting.model != ask.model
-
     def _forward(self, asking: Sequence[Turn], model: str) -> None:
-        for turn in asking:
-            turn.wake()
         engine = self.engines[model]
         heads = [
             other
@@ -165,37 +155,99 @@ class Loop(AbstractContextManager["Loop"]):
                 chain(*(turn.waiting.features for turn in asking), *(head.reads for head in heads))
             )
         )
-        if engine.ahead:
-            for turn in asking:
-                engine.expect(turn.request.tree, turn.outlook)
         wants = [(turn.request.tree, turn.missing()) for turn in asking]
-        answers = engine.run(wants, self.prefill_chunk, layers)
-        rows = penalised(answers, asking, wants)
-        ahead = any(answer.further for answer in answers)
-        found = answers[0].found if rows is answers[0].rows else None
-        readings = read(rows, asking, ahead, found)
+        chains = [turn.chain for turn in asking] if not layers else []
+        if chains and all(chains):
+            answers = engine.draw(wants, [c for c in chains if c], self.prefill_chunk)
+        else:
+            answers = engine.run(wants, self.prefill_chunk, layers)
+        rows, drawn = penalised(answers, asking, wants), bool(answers[0].tokens)
+        readings = read(rows, asking, drawn, answers[0].found if drawn else None)
         for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
             if answer.features is not None:
                 for head in heads:
                     if head in self._engines(turn):
                         head.learn(tree, answer.features.of(layers, head.reads))
-            count(turn, model, engine, answer, len(asking))
-            further = {model: answer.further} if answer.further else {}
-            turn.request.ledger.charge_pass(model, answer.weight_bytes, shares(further))
+            turn.request.ledger.charge(model)
             if answer.part is None:
+                count(turn, model, engine, answer, len(asking), 0)
                 continue
             if not readings.sound(answer.part):
                 fail(turn, bad_logits(engine.model.name, turn))
                 continue
-            answered = readings.of(answer.part, turn.held)
+            answered, used = readings.of(answer.part, turn.held), 1
             if turn.waiting.features and answer.features is not None:
                 states = answer.features.of(layers, turn.waiting.features)
                 for node, reading in zip(nodes, answered, strict=True):
                     reading.features = states.at(node)
             try:
-                turn.answer(answered, foreseen(turn, further, self.engines, readings, len(asking)))
+                if answer.tokens:
+                    used, fed = turn.extend(answered, answer.tokens)
+                    engine.grow(tree, fed)
+                    answered = []
+                count(turn, model, engine, answer, len(asking), used)
+                turn.answer(answered)
             except ModelError as error:
                 fail(turn, error)
+
+
+def read(
+    rows: Logits, asking: Sequence[Turn], drawn: bool = False, found: Found | None = None
+) -> Readings:
+    """The readings of a pass, or of passes that drew chains.
+
+    Args:
+        rows: the logits, (n, V)
+        asking: the turns, which all wait for one model
+        drawn: whether chains were drawn: then all rows are looked at
+        found: what was already read of the rows
+    """
+    every = drawn or all(turn.waiting.model != "target" for turn in asking)
+    temperatures = {turn.request.warping.temperature for turn in asking}
+    most = max(turn.held for turn in asking)
+    # Of an array on the host Python learns in less time what it is than of a tensor.
+    numbers = rows.numpy() if device_of(rows.device).on_host else rows
+    return Readings(numbers, most, temperatures, every, scan_for(numbers), found)
+
+
+def penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -> Logits:
+    """The rows of a pass, changed by each request's penalties for the text ending at each node."""
+    rows = answers[0].rows
+    if not any(turn.request.penalties for turn in asking):
+        return rows
+    rows = rows.clone()
+    for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
+        if turn.request.penalties and answer.part is not None and not turn.unstarted:
+            for place, node in zip(range(len(rows))[answer.part], nodes, strict=True):
+                rows[place] = applied(turn.request.penalties, tree.text(node), rows[place])
+    return rows
+
+
+def count(
+    turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int, used: int
+) -> None:
+    """Add to one turn's ledger the cost of passes that `sharing` turns shared.
+
+    Args:
+        turn: the turn
+        model: the model that made them
+        engine: the passes of that model
+        answer: the turn's answer
+        sharing: the number of turns
+        used: how many passes answered it: more than one of a chain, 0 for a part of the prompt
+    """
+    ledger, row_bytes, more = turn.request.ledger, engine.model.row_bytes, len(answer.tokens) - 1
+    # Each pass of a chain sees a row more than the one before.
+    grown = row_bytes * more * (more + 1) / 2 if more > 0 else 0.0
+    ledger.bytes_read += max(1, 1 + more) * answer.cache_bytes + grown
+    ledger.bytes_read += answer.weight_bytes / sharing
+    ledger.peak(engine.rows_of(turn.request.tree), answer.cache_bytes + max(0, more) * row_bytes)
+    if waste := answer.waste:
+        ledger.padded_tokens += waste.tokens
+        ledger.padded_rows += waste.rows
+        if model == "target" and waste.longest_growth > 0:
+            ledger.padding_ratios.append(waste.rows / waste.longest_growth)
+    ledger.count(model, 0 if turn.unstarted else used, answer.passes)
 
 
 def fail(turn: Turn, error: ModelError) -> None:

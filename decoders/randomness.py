@@ -44,7 +44,7 @@ class SeededSource:
 
     def __init__(self, seed: int):
         self._generate = random.Random(seed % 2**64).random
-        self._seen = deque[float]()
+        self._next = deque[float]()
 
     def uniform(self) -> float:
         """The next number."""
@@ -52,14 +52,14 @@ class SeededSource:
 
     def take(self, count: int) -> list[float]:
         """The next numbers."""
-        seen, generate = self._seen, self._generate
-        return [seen.popleft() if seen else generate() for _ in range(count)]
+        following, generate = self._next, self._generate
+        return [following.popleft() if following else generate() for _ in range(count)]
 
     def peek(self, count: int) -> list[float]:
         """The next numbers, which stay the next."""
-        while len(self._seen) < count:
-            self._seen.append(self._generate())
-        return list(islice(self._seen, count))
+        while len(self._next) < count:
+            self._next.append(self._generate())
+        return list(islice(self._next, count))
 
     def draw(self, probs: Distribution, count: int = 1) -> list[int]:
         return probs.draw(self.take(count))
@@ -71,21 +71,28 @@ class SeededSource:
     def chain(self, steps: int) -> "Numbers":
         return Numbers(self.take(steps))
 
+    def __call__(self, probs: Distribution) -> int:
+        return self.draw(probs)[0]
+
 
 class Numbers:
-    """Draws with the given uniform numbers in turn.
-
-    Attributes:
-        left: those not used yet
-    """
+    """Draws with the given uniform numbers in turn."""
 
     def __init__(self, numbers: Sequence[float]):
-        self.left = deque(numbers)
+        self._left = deque(numbers)
+
+    def take(self, count: int) -> list[float]:
+        """The next numbers."""
+        return [self._left.popleft() for _ in range(count)]
+
+    def peek(self, count: int) -> list[float]:
+        """The next numbers, which stay the next."""
+        return list(islice(self._left, count))
 
     def __call__(self, probs: Distribution) -> int:
-        return probs.draw([self.left.popleft()])[0]
+        return probs.draw(self.take(1))[0]
 
 
 def one_by_one(source: RandomSource) -> Callable[[Distribution], int]:
     """Draws with the number that is then the source's next."""
-    return lambda probs: source.draw(probs)[0]
+    return source if isinstance(source, SeededSource) else lambda probs: source.draw(probs)[0]

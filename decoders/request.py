@@ -6,10 +6,10 @@ A decoder only asks it for readings and commits rounds to it.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from decoders.asks import Ask, Doubt, Guess
+from decoders.asks import Ask, Doubt
 from decoders.distribution import Distribution
 from decoders.ledger import Ledger
-from decoders.randomness import RandomSource, SeededSource
+from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.shapes import NodeId, Penalties, TokenId
 from decoders.trace import Fate, Round, Trial, Trials
@@ -85,11 +85,6 @@ class Request:
         """How many tokens the answer may still grow by."""
         return self.budget - self.tree.new_length(self.answer)
 
-    @property
-    def certain(self) -> bool:
-        """Whether nothing is left to chance, and its random numbers are only part of a trace."""
-        return not self.warping.temperature and isinstance(self.source, SeededSource)
-
     def warp(self, reading: Reading) -> Distribution:
         return reading.warp(self.warping)
 
@@ -109,19 +104,8 @@ class Request:
         nodes: Sequence[NodeId],
         likeliest: int = 0,
         features: tuple[int, ...] = (),
-        rounds_left: int = 0,
-        guess: Guess | None = None,
-        steady: bool = False,
     ) -> Ask:
-        return Ask(
-            model,
-            tuple(nodes),
-            likeliest,
-            features=features,
-            rounds_left=rounds_left,
-            guess=guess,
-            steady=steady and self.certain,
-        )
+        return Ask(model, tuple(nodes), likeliest, features=features)
 
     def draw(
         self,
@@ -129,12 +113,10 @@ class Request:
         node: NodeId,
         steps: int,
         until: Doubt | None = None,
-        more: int = 0,
-        steady: bool = False,
+        piecemeal: bool = False,
     ) -> Ask:
         """Ask for a chain of at most `steps` tokens after a node, see `Ask`."""
-        steady = steady and self.certain
-        return Ask(model, (node,), steps=steps, until=until, more=more, steady=steady)
+        return Ask(model, (node,), steps=steps, until=until, piecemeal=piecemeal)
 
     def sample(
         self, after: NodeId, fate: Fate, probs: Distribution, p: Distribution

@@ -1,37 +1,39 @@
 """The loop's view of a model (Model) and of its passes (Passes)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from decoders.engine.answers import Answer, Features, Further, Outlook
-from decoders.shapes import NodeId
+from decoders.engine.answers import Answer, Features
+from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
+from decoders.warp import Warping
 
 # For each request, the nodes whose logits it wants.
 Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]
 # Layers whose hidden states are requested, numbered as in `hidden_states` of transformers: 0 is the
 # embedding.
 Layers = tuple[int, ...]
-# Tells how a request goes on, for a number of tokens at most; None if it is not known.
-Foresee = Callable[[int], Outlook | None]
 
 
-class Begun(NamedTuple):
-    """A round in which nothing is drafted yet.
+class Chain(NamedTuple):
+    """A chain that passes may draw by themselves, see `decoders.asks.Ask`.
 
     Attributes:
-        tree: the request's tree
-        tip: the last token of the text; the target has not read it yet
-        length: how many tokens the draft model will draw, each after the one before
-        foresee: tells how the request goes on, for a number of rounds at most
+        steps: the most tokens
+        warping: what each token is drawn from
+        numbers: the uniform numbers that draw, each of which stays the next one until its token is
+            taken; None where nothing is left to chance
+        ends: tokens that end the text
+        sought: how many of the likeliest tokens are looked for in each row
     """
 
-    tree: TokenTree
-    tip: NodeId
-    length: int
-    foresee: Foresee
+    steps: int
+    warping: Warping
+    numbers: Callable[[int], Sequence[float]] | None
+    ends: Collection[TokenId]
+    sought: int
 
 
 class Passes(Protocol):
@@ -46,47 +48,12 @@ class Passes(Protocol):
     model: Any
     reads: Layers = ()
 
-    @property
-    def ahead(self) -> int:
-        """The most passes that it makes before it is asked; 0 if it never does."""
-        return 0
-
-    def expect(self, tree: TokenTree, foresee: Foresee) -> None:
-        """Hear how a request will probably go on after the next pass, which may make use of it.
-
-        Args:
-            tree: the request's tree
-            foresee: tells it; called in that pass or never
-        """
-        return None
-
-    def rounds(self, draft: "Passes", begun: Begun) -> tuple[Further, Further] | None:
-        """Make rounds of a request that drafts and verifies chains.
-
-        Args:
-            draft: the passes of the draft model
-            begun: the first of the rounds
-
-        Returns:
-            this model's passes, perhaps none, and those of the draft model; None if none were made
-        """
-        return None
-
-    def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> None:
-        """Give nodes the cache rows of guessed tokens: the request has come to the same ones.
+    def grow(self, tree: TokenTree, nodes: Sequence[NodeId]) -> None:
+        """Give nodes the cache rows of the tokens that a chain has drawn and fed.
 
         Args:
             tree: the request's tree
             nodes: the nodes, each after the one before
-        """
-        return None
-
-    def forget(self, tree: TokenTree, place: int) -> None:
-        """Give the cache rows from a place of the text on to other tokens.
-
-        Args:
-            tree: the request's tree
-            place: the place
         """
         return None
 
@@ -121,6 +88,23 @@ class Passes(Protocol):
         Returns:
             an answer for each request, in the order of `wants`
         """
+
+    def draw(
+        self, wants: Wants, chains: Sequence[Chain], chunk: int | None = None
+    ) -> list[Answer]:
+        """Run the passes of chains, and draw as many tokens of each as one call takes.
+
+        By default it runs the pass before the first token of each and draws nothing.
+
+        Args:
+            wants: for each request the one node after which it draws
+            chains: for each request its chain
+            chunk: as in `run`
+
+        Returns:
+            an answer for each request, in the order of `wants`
+        """
+        return self.run(wants, chunk)
 
     def learn(self, tree: TokenTree, features: Features) -> None:
         """Take the target's hidden states of nodes that the target has just seen.

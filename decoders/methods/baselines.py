@@ -24,7 +24,7 @@ class Multinomial(Method):
 
     def decode(self, request: Request) -> Decoding:
         while not request.finished:
-            yield from sample(request, request.left - 1, steady=True)
+            yield from sample(request, request.left)
 
 
 @dataclass(frozen=True)

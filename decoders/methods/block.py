@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from decoders.asks import Guess
 from decoders.distribution import Distribution, minimum, point_mass, residual
 from decoders.drafts import Draft
 from decoders.methods.parts import CHAINS, DRAWN, Rule, Verdict
@@ -28,10 +27,6 @@ class Block(Rule):
     name = "block"
     judges = CHAINS
     backwards = True
-
-    @property
-    def guess(self) -> Guess:
-        return Guess("block")  # traversal judges a chain in the same way
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         trials = [Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in draft.draws]

@@ -17,9 +17,8 @@ PATIENCE = 32  # rounds of the first rest without drafts, times the number of re
 LONG = 128  # rounds of the longest rest, and of any where drafts would not even pay for easy text
 EASY = 0.95  # the chance that a draft token is kept there
 MARGIN = 1.06  # what drafts must gain: times vary, and early ones of plain rounds are too high
-PLAIN = 4  # early rounds without a draft, to learn what those take: one pass and three in advance
-# If a request is alone, one length is for several rounds: all but the first may be made in advance,
-# which takes less time.
+PLAIN = 4  # early rounds without a draft, to learn what those take: one call of the target
+# If a request is alone, one length is for several rounds.
 KEPT = 8  # rounds, when drafts pay
 TRIED = 4  # rounds, to learn what they take
 HOPEFUL = 0.8  # times as fast as plain decoding, as a single round is: then it is tried
@@ -62,6 +61,7 @@ class AutoLength:
         length: the length planned
         plan: the plan that it follows
         left: how many more rounds it follows it
+        planned: how many rounds there were when it was last asked
     """
 
     request: Request
@@ -70,6 +70,7 @@ class AutoLength:
     length: int = START
     plan: Plan = BEFORE
     left: int = 0
+    planned: int = 0
 
     def __post_init__(self) -> None:
         self.budget: Budget = self.request.shared.setdefault(Budget, Budget())
@@ -78,6 +79,8 @@ class AutoLength:
         budget, late = self.budget, self.plan is BEFORE
         if rounds := self.request.rounds:
             self.learn(rounds[-1])
+        # Several rounds without a draft may be one call of the target.
+        self.left, self.planned = max(0, self.left - (len(rounds) - self.planned - 1)), len(rounds)
         if not self.left:
             budget.join(self)
             others = [m.left for m in budget.live]

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decoders.asks import Guess
 from decoders.distribution import Distribution, Small
 from decoders.drafts import Draft
 from decoders.methods.parts import CHAINS, Rule, Verdict
@@ -64,10 +63,6 @@ class TypicalRule(NodeWise):
     epsilon: float = EPSILON
     delta: float = DELTA
 
-    @property
-    def guess(self) -> Guess:
-        return Guess(self.name, (self.epsilon, self.delta))
-
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, (token,), _ = node
         probability = p[token]
@@ -89,10 +84,6 @@ class RollbackRule(NodeWise):
 
     rollback: float = ROLLBACK
 
-    @property
-    def guess(self) -> Guess:
-        return Guess(self.name, (self.rollback,))
-
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, (token,), reading = node
         log_p = reading.log_p(token)
@@ -113,10 +104,6 @@ class FLyRule(Rule):
 
     threshold: float = THRESHOLD
     window: int = WINDOW
-
-    @property
-    def guess(self) -> Guess:
-        return Guess(self.name, (self.threshold, self.window))
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         p, rule = [request.warp(reading) for reading in readings], SpeculativeRule()

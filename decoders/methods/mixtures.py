@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import torch
 
-from decoders.asks import Guess
 from decoders.distribution import Distribution, Small, Whole, minimum
 from decoders.drafts import Draft
 from decoders.methods.parts import Kind, Rule, Verdict
@@ -64,10 +63,6 @@ class Cascade(Mixture):
     alpha: float = ALPHA
     defer: str = DEFER
 
-    @property
-    def guess(self) -> Guess:
-        return Guess("opt" if self.defer == "opt" else self.name, (self.alpha,), self.beyond)
-
     def mixed(self, p: Distribution, q: Distribution) -> Distribution:
         if self.defer == "opt":
             distance = 1 - minimum(p, q).total
@@ -91,10 +86,6 @@ class Ensemble(Mixture):
     law = Law.ENSEMBLE
 
     weight: float = WEIGHT
-
-    @property
-    def guess(self) -> Guess:
-        return Guess(self.name, (self.weight,), self.beyond)
 
     def mixed(self, p: Distribution, q: Distribution) -> Distribution:
         return total(self.weight * p, (1 - self.weight) * q)

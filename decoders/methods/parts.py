@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
-from decoders.asks import Ask, Guess
+from decoders.asks import Ask
 from decoders.drafts import Draft, Predict
 from decoders.reading import Reading
 from decoders.request import Request
@@ -45,10 +45,7 @@ class Drafting(NamedTuple):
         predict: the distributions that it draws from; None if it draws nothing
         learn: is given the readings of the target at the nodes of each draft
         likeliest: how many of the likeliest tokens it looks at in those
-        pause: how many more empty drafts will probably follow an empty one; None if nobody knows
-        rounds_left: after a draft, in how many more rounds the draft model will probably draw a
-            chain of at most the same length; None if it draws no chains, or nobody knows
-        steady: whether all these chains are equally long, but for the last ones of the budget
+        pause: how many more empty drafts follow an empty one; None if nobody knows
     """
 
     propose: Propose
@@ -56,8 +53,6 @@ class Drafting(NamedTuple):
     learn: Callable[[Draft, Sequence[Reading]], None] | None = None
     likeliest: int = 0
     pause: Callable[[], int] | None = None
-    rounds_left: Callable[[], int] | None = None
-    steady: bool = False
 
 
 class Source(Checked, ABC):
@@ -110,16 +105,6 @@ class Rule(Checked, ABC):
     beyond: ClassVar[bool] = False
     backwards: ClassVar[bool] = False
 
-    @property
-    def guess(self) -> Guess | None:
-        """How passes in advance guess what it keeps of a chain; None if they cannot.
-
-        Such a rule takes at most one number for each token, and then one for the target's own. A
-        subclass that judges in another way must say so here, too: where nothing is left to chance,
-        rounds of token-wise judging are written down without `judge`.
-        """
-        return None
-
     @abstractmethod
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         """Judge the draft of a round.
@@ -135,19 +120,15 @@ class Rule(Checked, ABC):
 
 
 Parts = tuple[Source, Rule]
-TOKENWISE = Guess("tokenwise")
 
 
-def sample(request: Request, more: int, steady: bool = False) -> Decoding:
-    """A round without a draft: one token of the target.
-
-    Args:
-        request: the request being decoded
-        more: how many rounds of this kind will probably follow
-        steady: whether no other kind follows
-    """
-    (d,) = yield request.draw("target", request.tip, 1, more=more, steady=steady)
-    yield request.advance([Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token])], d.node)
+def sample(request: Request, most: int) -> Decoding:
+    """Rounds without a draft: at most so many tokens of the target, those of one of its calls."""
+    for d in (yield request.draw("target", request.tip, most, piecemeal=True)):
+        trial = Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token])
+        yield request.advance([trial], d.node)
+        if request.finished:
+            return
 
 
 def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
@@ -156,23 +137,16 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    propose, predict, learn, likeliest, pause, rounds_left, steady = drafting
-    guess = rule.guess
-    if not guess and not request.warping.temperature and rule.law is Law.TARGET:
-        guess = TOKENWISE  # then all exact rules keep the same tokens
-    steady = steady and rounds_left is not None and rule.guess == TOKENWISE
+    propose, predict, learn, likeliest, pause = drafting
     while not request.finished:
         draft = yield from propose(request)
         if pause and not draft.draws and rule.law is Law.TARGET:
-            yield from sample(request, min(pause(), request.left - 1))
+            yield from sample(request, min(1 + pause(), request.left))
             continue
         if rule.beyond and predict:
             (last,) = draft.nodes[-1:]
             draft.q.update(zip([last], (yield from predict(request, [last])), strict=True))
-        left = rounds_left() if rounds_left and guess else 0
-        readings = yield request.ask(
-            "target", draft.nodes, likeliest, rounds_left=left, guess=guess, steady=steady
-        )
+        readings = yield request.ask("target", draft.nodes, likeliest)
         if learn:
             learn(draft, readings)
         yield request.advance(*rule.judge(request, draft, readings))

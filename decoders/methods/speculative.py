@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from decoders.asks import Doubt, Guess
+from decoders.asks import Doubt
 from decoders.distribution import Distribution
 from decoders.drafts import Draft, Draw, chain, said
 from decoders.methods.budget import LONGEST, AutoLength
-from decoders.methods.parts import CHAINS, TOKENWISE, Drafting, Kind, Rule, Source, Verdict
+from decoders.methods.parts import CHAINS, Drafting, Kind, Rule, Source, Verdict
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.rules import Node, NodeRule, SpeculativeRule
@@ -63,10 +63,6 @@ class Tokenwise(Rule):
     def law(self) -> Law | None:
         return Law.TARGET if self.lenience == 1 else None
 
-    @property
-    def guess(self) -> Guess | None:
-        return TOKENWISE if self.lenience == 1 else None
-
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         rule = SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0)
         return walk(request, draft, readings, rule)
@@ -97,18 +93,12 @@ class Chain(Source):
         fixed, predict = self.draft_length, partial(said, model=self.drafter)
         until = self.doubt if self.confidence or self.gate else None
         if not isinstance(fixed, str):
-            return Drafting(
-                lambda r: chain(r, fixed, until, self.drafter),
-                predict,
-                rounds_left=None if self.uses_head else lambda: request.left,
-                steady=until is None,
-            )
+            return Drafting(lambda r: chain(r, fixed, until, self.drafter), predict)
         auto = AutoLength(request)
         return Drafting(
             lambda r: chain(r, auto(), until, self.drafter),
             predict,
             pause=lambda: auto.left,
-            rounds_left=None if until or self.uses_head else lambda: auto.left,
         )
 
     @property

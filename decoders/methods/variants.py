@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from decoders.asks import Guess
 from decoders.distribution import point_mass
 from decoders.drafts import Draft, said, tree, tree_size, without_replacement
 from decoders.errors import InputError, is_whole, quoted
@@ -140,10 +139,6 @@ class MatchRule(NodeWise):
 
     name = "match"
     judges = frozenset(Kind)
-
-    @property
-    def guess(self) -> Guess:
-        return Guess(self.name)
 
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, tokens, _ = node

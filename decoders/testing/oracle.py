@@ -15,7 +15,7 @@ import torch
 
 from decoders.distribution import Distribution
 from decoders.ledger import Ledger
-from decoders.passing import read
+from decoders.loop import read
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.settings import Law, Method

@@ -1,4 +1,4 @@
-"""What kernels are told by number: instructions (Code) and rules (Rule); this needs no numba."""
+"""What kernels are told by number: instructions (Code); this needs no numba."""
 
 from enum import IntEnum
 
@@ -36,27 +36,3 @@ class Code(IntEnum):
 
 
 PLACES, INTEGERS = 4, 6
-
-
-class Rule(IntEnum):
-    """The rules by which kernels guess what is kept of a chain, by the names of `decoders`.
-
-    Each is followed by its settings. The last three are of a mixture of both models, so they need
-    what the draft model says after the draft, too.
-
-        TYPICAL: epsilon, delta
-        ROLLBACK: the most -log p
-        FLY: threshold, window
-        CASCADE, OPT: alpha; OPT is the cascade that defers whole distributions
-        ENSEMBLE: weight of the target
-    """
-
-    TOKENWISE = 0
-    MATCH = 1
-    BLOCK = 2
-    TYPICAL = 3
-    ROLLBACK = 4
-    FLY = 5
-    CASCADE = 6
-    OPT = 7
-    ENSEMBLE = 8

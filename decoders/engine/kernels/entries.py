@@ -4,29 +4,23 @@ from typing import Any
 
 from numba import njit, types
 
-from decoders.engine.kernels.ahead import ahead as passes_ahead
+from decoders.engine.kernels.chain import chain as drawn_chain
 from decoders.engine.kernels.parts import help_others, product
 from decoders.engine.kernels.program import carry_out
-from decoders.engine.kernels.rounds import rounds as further_rounds
 from decoders.engine.kernels.scan import find, spread
 
 LINES = types.Array(types.int64, 2, "C", readonly=False)
 REALS = types.Array(types.float64, 2, "C")
 INTEGERS, NUMBERS = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
 ROWS, PASSES = types.Array(types.float32, 2, "C"), types.Array(types.float32, 3, "C")
-FOUND, SEEN = types.Tuple((ROWS, LINES, NUMBERS)), types.Tuple((PASSES, ROWS, LINES, NUMBERS))
+FOUND = types.Tuple((ROWS, LINES, NUMBERS))
 RUN = types.void(
     LINES, REALS, types.int64, INTEGERS, types.int64, types.int64, types.int64, types.int64,
     types.int64, LINES, LINES, types.int64,
 )  # fmt: skip
-AHEAD = types.int64(
+CHAIN = types.int64(
     LINES, REALS, types.int64, types.int64, PASSES, FOUND, LINES, types.int64, LINES, LINES, REALS,
     REALS, INTEGERS, types.int64,
-)  # fmt: skip
-PROGRAM = types.Tuple((LINES, REALS, types.Array(types.float32, 1, "C"), LINES, LINES, types.int64))
-ROUNDS = types.int64(
-    PROGRAM, PROGRAM, INTEGERS, SEEN, SEEN, LINES, LINES, INTEGERS, NUMBERS, NUMBERS, NUMBERS,
-    NUMBERS, types.int64, types.int64, types.int64,
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
 SERVE = types.void(types.int64, types.int64)
@@ -42,9 +36,8 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
         options: those of njit
 
     Returns:
-        `run`, which carries out a program, `ahead` and `rounds`, which make passes in advance,
-        `multiply`, a product alone, `serve`, which helps others, and the two of
-        `decoders.engine.kernels.scan`
+        `run`, which carries out a program, `chain`, which draws chains, `multiply`, a product
+        alone, `serve`, which helps others, and the two of `decoders.engine.kernels.scan`
     """
 
     @njit(MULTIPLY, nogil=True, **options)
@@ -65,27 +58,15 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
                 team,
             )  # fmt: skip
 
-    @njit(AHEAD, nogil=True, **options)
-    def ahead(
+    @njit(CHAIN, nogil=True, **options)
+    def chain(
         lines, reals, work, before, logits, found, tokens, positions, caches, packs, warpings,
         numbers, ends, team,
     ):  # fmt: skip
         if stamp:
-            return passes_ahead(
+            return drawn_chain(
                 lines, reals, work, before, logits, found, tokens, positions, caches, packs,
                 warpings, numbers, ends, team,
-            )  # fmt: skip
-        return 0
-
-    @njit(ROUNDS, nogil=True, **options)
-    def rounds(
-        draft, target, pending, judged, drawn, tokens, counts, ends, rule, doubt, warping, numbers,
-        place, left, team,
-    ):  # fmt: skip
-        if stamp:
-            return further_rounds(
-                draft, target, pending, judged, drawn, tokens, counts, ends, rule, doubt, warping,
-                numbers, place, left, team,
             )  # fmt: skip
         return 0
 
@@ -99,4 +80,4 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
         if stamp:
             spread(rows, highest, temperature, out)
 
-    return run, ahead, rounds, multiply, serve, find_in, spread_of
+    return run, chain, multiply, serve, find_in, spread_of

@@ -8,8 +8,6 @@ import math
 import numpy as np
 from numba import njit
 
-from decoders.engine.kernels.operators import LEAST, SUMS, exponential
-
 UNDER_ONE = 1 - 2**-52  # as in `decoders.distribution`
 COLUMNS = 256  # numbers that are compared at once
 
@@ -44,31 +42,14 @@ def weigh(row, warping, masses):
     for j in range(len(ids)):
         few[j] = math.exp((row[ids[j]] - highest) / temperature)
     kept = cut(few, few.sum() if known else whole, warping[3], warping[4])
+    if kept == len(few) < len(row) and not known:  # others may stay, too
+        ids = np.argsort(-row, kind="mergesort")
+        few = masses[ids]
+        kept = cut(few, whole, warping[3], warping[4])
     whole = few[:kept].sum()
     masses[:] = 0.0
     for j in range(kept):
         masses[ids[j]] = few[j] / whole
-
-
-@njit(fastmath=SUMS, error_model="numpy")
-def doubted(row, found, place, doubt):
-    """Whether a draft ends at a row of logits (V,).
-
-    Args:
-        row: the row
-        found, place: what was read of it and others, see `decoders.engine.kernels.scan.note`
-        doubt: the bounds of a `decoders.asks.Doubt`
-    """
-    (tops, _, sums), (least, most) = found, doubt
-    if math.exp(-sums[place]) < least:
-        return True
-    if most == math.inf:
-        return False
-    highest, weighted = tops[place, 0], 0.0
-    for i in range(len(row)):
-        over = max(row[i] - highest, LEAST)
-        weighted += exponential(over) * over
-    return sums[place] - weighted / math.exp(sums[place]) > most
 
 
 @njit(error_model="numpy")

@@ -75,11 +75,10 @@ def _made() -> SimpleNamespace:
         functions = entries.compiled(stamp)
     finally:
         config.CACHE_DIR = before
-    run, ahead, rounds, multiply, serve, *scans = functions
+    run, chain, multiply, serve, *scans = functions
     return SimpleNamespace(
         run=team.shared(run, serve),
-        ahead=team.shared(ahead, serve),
-        rounds=team.shared(rounds, serve),
+        chain=team.shared(chain, serve),
         multiply=team.shared(multiply, serve),
         in_blocks=tiles.in_blocks,
         scan=scan.CompiledScan(*scans),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from decoders.engine.attention.interface import Layered, Packing
-from decoders.engine.kernels.codes import INTEGERS, PLACES, Rule
+from decoders.engine.kernels.codes import INTEGERS, PLACES
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.lowering.lower import CannotLower, Lowering
 from decoders.engine.lowering.rows import TOKENS, placed
@@ -36,9 +36,7 @@ class Lowered:
         given: further inputs of the pass by name, each with how many numbers a token has in it
 
     Attributes:
-        rounds: makes rounds in advance, see `decoders.engine.kernels.rounds`
         logits_alone: whether it returns logits and nothing else
-        size: V
 
     Raises:
         CannotLower: if the kernels do not do all of it, or cannot be had
@@ -53,7 +51,7 @@ class Lowered:
         found = kernels()
         if found is None:
             raise CannotLower("there are no kernels")
-        self._run, self._ahead, self.rounds = found.run, found.ahead, found.rounds
+        self._run, self._chain = found.run, found.chain
         lowering = Lowering(steps, answers, given)
         self._kept = lowering.kept
         results = list(dict.fromkeys(rows.number for rows in lowering.answers))
@@ -76,7 +74,6 @@ class Lowered:
         self._order = [results.index(rows.number) for rows in lowering.answers]
         self._caches: tuple[Keys, np.ndarray] = (), np.empty((0, 3), np.int64)
         self.logits_alone = [each for each, _ in self._sizes] == [False] and not given
-        self.size = self._sizes[0][1]
 
     def __call__(
         self,
@@ -105,7 +102,7 @@ class Lowered:
         )
         return tuple(answers[i] for i in self._order)
 
-    def ahead(
+    def chain(
         self,
         logits: torch.Tensor,
         position_ids: torch.Tensor,
@@ -115,46 +112,28 @@ class Lowered:
         ends: np.ndarray,
         room: tuple[np.ndarray, ...],
     ) -> np.ndarray:
-        """Make further passes, in each of which every request feeds a guessed token.
+        """Draw a chain for each request of the pass that is over.
 
         Args:
-            logits: those of the pass before, of the last token of each request, (requests, V)
-            position_ids: those of the pass before
-            packing: that of the pass before, without masks
-            warpings, numbers, ends: see `decoders.engine.kernels.ahead`
-            room: takes the logits of all passes, that one included, and what is read of them, see
-                `decoders.engine.passes.room`
+            logits: those of that pass, of the last token of each request, (requests, V)
+            position_ids: those of that pass
+            packing: that of that pass, without masks
+            warpings, numbers, ends: see `decoders.engine.kernels.chain`
+            room: receives the logits before each token, (steps, requests, V), and what is read of
+                them, see `decoders.engine.kernels.scan.note`
 
         Returns:
-            the tokens of the passes after it, (passes, requests); there may be fewer than numbers
+            the tokens, (steps, requests), fewer steps than numbers if all texts have ended
         """
         steps, requests = numbers.shape
         tokens = np.empty((steps, requests), np.int64)
         work = np.empty(self._width * requests, np.float32)
-        made = self._ahead(
+        made = self._chain(
             self._lines, self._reals, work.ctypes.data, logits.data_ptr(), room[0], room[1:],
             tokens, position_ids.data_ptr(), self._addresses(packing, (packing,)),
             lines_of((packing,)), warpings, numbers, ends,
         )  # fmt: skip
         return tokens[:made]
-
-    def program(self, arena: Cached, base: int, tokens: int) -> tuple[Any, ...]:
-        """What the kernels' rounds need of a model whose rows are of one arena.
-
-        Args:
-            arena: the memory of its caches
-            base: the first row of the request
-            tokens: the most of a pass
-        """
-        work, pack = np.empty(self._width * tokens, np.float32), np.zeros((1, 5), np.int64)
-        return self._lines, self._reals, work, self._addresses(arena, (arena,)), pack, base
-
-    @staticmethod
-    def rule(name: str, settings: Sequence[float]) -> np.ndarray | None:
-        """What the kernels' rounds are told of a rule, see `decoders.asks.Guess`; None if they do
-        not know it."""
-        code = Rule.__members__.get(name.upper())
-        return None if code is None else np.array([code, *settings], np.float64)
 
     def _addresses(self, cached: Cached | Layered, packings: Sequence[Cached]) -> np.ndarray:
         """For each layer its keys' and values' addresses and its packing, (layers, 3)."""

@@ -5,16 +5,14 @@ from typing import Any
 
 import torch
 
-from decoders.engine.answers import Answer, Features, Further
+from decoders.engine.answers import Answer, Features
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import Arenas, Caches
 from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
 from decoders.engine.memory.rows import CacheRows, Layout
-from decoders.engine.passes.foresight import ahead, following, most
-from decoders.engine.passes.rounds import Fed, rounds
-from decoders.engine.protocols import Begun, Foresee, Layers, Passes, Wants
-from decoders.scan import Found
-from decoders.shapes import NodeId, TokenId
+from decoders.engine.passes.drawing import Drawing, draw
+from decoders.engine.protocols import Chain, Layers, Passes, Wants
+from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 
@@ -42,11 +40,9 @@ class PackedPasses(Passes):
         self._lent: Arenas | None = None
         self._wanted = rows, most_rows, self.cache_kind, layout
         self.caches: dict[TokenTree, Caches] = {}
-        self._foresee: dict[TokenTree, Foresee] = {}
         # A layer that sees back only so far gives rows back, or hides them, from one token to the
         # next.
-        whole = self.cache_kind is CacheRows and not any(model.reaches)
-        self._ahead = most(model.weight_bytes) if whole else 0
+        self.simple = self.cache_kind is CacheRows and not any(model.reaches)
 
     @property
     def arenas(self) -> Arenas:
@@ -67,7 +63,6 @@ class PackedPasses(Passes):
         return caches is not None
 
     def release(self, tree: TokenTree) -> None:
-        self._foresee.pop(tree, None)
         if (caches := self.caches.pop(tree, None)) is not None:
             self.arenas.give_back(caches)
             if not self.caches and self.model.take_back(self.arenas):
@@ -77,65 +72,52 @@ class PackedPasses(Passes):
         """The cache rows that a request uses now, in the layers where it has most."""
         return max(map(len, self.caches[tree]))
 
-    @property
-    def ahead(self) -> int:
-        return self._ahead
+    def grow(self, tree: TokenTree, nodes: Sequence[NodeId]) -> None:
+        if nodes:
+            self.caches[tree][0].append(tree, nodes)
 
-    def expect(self, tree: TokenTree, foresee: Foresee) -> None:
-        self._foresee[tree] = foresee
+    def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
+        return self._answers(wants, chunk, features)
 
-    def rounds(self, draft: Passes, begun: Begun) -> tuple[Further, Further] | None:
-        if not (isinstance(draft, PackedPasses) and self.ahead and draft.ahead):
-            return None
-        if not (self.arenas.simple and draft.arenas.simple):
-            return None
-        for each in (self, draft):  # there are rows of refused tokens
-            each.arenas.sync([(each.caches[begun.tree], begun.tree)])
-        target, drafts = (Fed(p.model, p.arena, p.caches[begun.tree][0]) for p in (self, draft))
-        return rounds(target, drafts, begun)
-
-    def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> None:
-        caches = self.caches[tree]
-        if len(caches[0]) != tree.depths[nodes[0]]:  # there are rows of refused tokens
-            self.arenas.sync([(caches, tree)])
-        caches[0].append(tree, nodes)
-
-    def forget(self, tree: TokenTree, place: int) -> None:
-        self.caches[tree][0].cut(place)
+    def draw(
+        self, wants: Wants, chains: Sequence[Chain], chunk: int | None = None
+    ) -> list[Answer]:
+        return self._answers(wants, chunk, chains=chains)
 
     @torch.inference_mode()
-    def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
-        foresee = [self._foresee.pop(tree, None) for tree, _ in wants]
+    def _answers(
+        self,
+        wants: Wants,
+        chunk: int | None,
+        features: Layers = (),
+        chains: Sequence[Chain] = (),
+    ) -> list[Answer]:
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)
         output = self.model(inputs, features)
         logits = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
-        guessed: list[list[TokenId]] = [[] for _ in feeds]
-        found: Found | None = None
-        parts = any(f.wanted != list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
-        if any(foresee) and not features and not parts:
-            logits, guessed, found = ahead(self.model, feeds, inputs, logits, foresee)
-        weights, each = map(self.model.bytes_read, (inputs.input_ids.numel(), len(feeds)))
+        drawing = None
+        if chains and self.simple:
+            drawing = draw(self.model, wants, feeds, inputs, logits, chains)
+        passes = len(drawing.tokens) if drawing else 1
+        first, each = map(self.model.bytes_read, (inputs.input_ids.numel(), len(feeds)))
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
-            part = slice(start, start := start + len(feed.wanted))
-            seen = None
+            part, seen = slice(start, start := start + len(feed.wanted)), None
             if features:
                 seen = Features(
                     feed.nodes, tuple(s[fed : fed + len(feed.nodes)] for s in output.features)
                 )
                 fed += self.length_of(feed)
-            answers.append(
-                Answer(
-                    logits,
-                    part if feed.wanted == list(nodes) else None,
-                    self.arenas.bytes(self.caches[feed.tree]),
-                    weights,
-                    features=seen,
-                    further=following(feed, logits, guessed, place, each),
-                    found=found,
-                )
+            answer = Answer(
+                logits,
+                part if feed.wanted == list(nodes) else None,
+                self.arenas.bytes(self.caches[feed.tree]),
+                first + (passes - 1) * each,
+                passes=passes,
+                features=seen,
             )
+            answers.append(drawing.of(answer, place) if drawing else answer)
         return answers
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:

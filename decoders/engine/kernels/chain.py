@@ -1,4 +1,4 @@
-"""Passes of one token a request, made before they are asked for (ahead)."""
+"""Chains: passes of one token a request, each drawn from the pass before (chain)."""
 
 import numpy as np
 from numba import carray, njit
@@ -25,57 +25,55 @@ def first(packing, requests, positions, rows, segments):
 
 
 @njit
-def ahead(
+def chain(
     lines, reals, work, before, logits, found, tokens, positions, caches, packs, warpings,
     numbers, ends, team,
 ):  # fmt: skip
-    """Passes of one token a request, each guessed from the logits of the pass before.
+    """Draw a chain for each request.
 
     Args:
         lines, reals, work, caches: those of `run`
         before: address of the logits of the pass that is over, which each request's last token
             wants, (requests, V)
-        logits: of all passes, that one included, (1 + passes, requests, V)
+        logits: receives those before each token, (steps, requests, V)
         found: what is read of these rows, see `note`
-        tokens: the tokens guessed, (passes, requests)
+        tokens: receives the tokens, (steps, requests)
         positions: address of the positions of the pass that is over
         packs: one line, that of the pass that is over, without masks
         warpings: see `weigh`, (requests, 5)
-        numbers: the uniform numbers of the guesses, (passes, requests)
-        ends: tokens that end a text; passes after which all texts have ended are left out
+        numbers: the uniform numbers that draw, (steps, requests)
+        ends: tokens that end a text; the chains end where all texts have ended
         team: that of `decoders.engine.kernels.parts.share`
 
     Returns:
-        the number of passes made
+        the number of tokens of each; the last one is not fed
     """
     steps, requests = tokens.shape
     answers, wanted = np.empty(1, np.int64), np.arange(requests)
     masses = np.empty(logits.shape[2])
     packing = np.empty(9 * requests, np.int64)  # positions, rows and segments
     line, pack = np.int64(packing.ctypes.data), packs.copy()
+    over = np.zeros(requests, np.bool_)
     first(packing, requests, positions, packs[0, 0], packs[0, 1])
     pack[0, 0], pack[0, 1] = line + 8 * requests, line + 16 * requests
     rows = carray(pointer(before), (requests, logits.shape[2]))
     for r in range(requests):
         for i in range(logits.shape[2]):  # numba compiles an assignment of rows for a second
             logits[0, r, i] = rows[r, i]
-    note(logits[0], found, 0)
     for step in range(steps):
-        ended = 0
+        note(logits[step], found, step * requests)
         for r in range(requests):
             weigh(logits[step, r], warpings[r], masses)
             token = draw(masses, numbers[step, r])
             tokens[step, r] = token
-            for end in ends:
-                ended += token == end
-        if ended == requests:
-            return step
+            over[r] |= token in ends
+        if step + 1 == steps or over.all():
+            return step + 1
         answers[0] = logits[step + 1].ctypes.data
         carry_out(
             lines, reals, work, answers, np.int64(tokens[step].ctypes.data), line,
             np.int64(wanted.ctypes.data), requests, requests, caches, pack, team,
         )  # fmt: skip
-        note(logits[step + 1], found, (step + 1) * requests)
         for r in range(requests):
             packing[r] += 1
             packing[requests + r] += 1
