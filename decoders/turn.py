@@ -192,9 +192,9 @@ class Turn:
                 continue
             self.waiting, self.drawn, self.complete = item, [], False
             if item.steps:
-                # Whoever takes some tokens of a chain leaves the numbers of the others.
-                source = self.request.source
-                self.draw = one_by_one(source) if item.piecemeal else source.chain(item.steps)
+                # Nobody knows how many numbers a chain takes that hesitates or comes in pieces.
+                source, open_ended = self.request.source, item.until or item.piecemeal
+                self.draw = one_by_one(source) if open_ended else source.chain(item.steps)
             if (answer := self._answer()) is None:
                 return
         self.drawn = []

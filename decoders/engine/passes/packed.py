@@ -82,6 +82,8 @@ class PackedPasses(Passes):
     def draw(
         self, wants: Wants, chains: Sequence[Chain], chunk: int | None = None
     ) -> list[Answer]:
+        if not self.simple:
+            return self.run(wants, chunk)
         return self._answers(wants, chunk, chains=chains)
 
     @torch.inference_mode()
@@ -97,7 +99,7 @@ class PackedPasses(Passes):
         output = self.model(inputs, features)
         logits = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
         drawing = None
-        if chains and self.simple:
+        if chains:
             drawing = draw(self.model, wants, feeds, inputs, logits, chains)
         passes = len(drawing.tokens) if drawing else 1
         first, each = map(self.model.bytes_read, (inputs.input_ids.numel(), len(feeds)))
