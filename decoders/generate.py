@@ -121,8 +121,8 @@ def stream(
         prefill_chunk: the most prompt tokens of a request in one pass
         padding: "none"; or, for comparison, "inputs", "kv" or "both": see `Batching`
         max_cache_bytes: the most memory of all caches; a request waits until its worst case fits
-        cancel: a threading.Event, or a function that returns True to end all before the next pass
-            that was not made in advance
+        cancel: a threading.Event, or a function that returns True to end all before the next call
+            of a model
         clock: returns seconds; one that stops while the caller holds an event leaves its work out
 
     Yields:

@@ -66,13 +66,12 @@ class Ledger:
         The tokens of one call of the target are rounds of their own.
         """
         self.charge("target")
+        draft, verify = (self._spent[part] / rounds for part in ("draft", "target"))
         calls = self.target_calls - self._settled[0], self.draft_calls - self._settled[1]
-        each = self._spent["draft"] / rounds, self._spent["target"] / rounds
-        self._spent = {"draft": 0.0, "target": 0.0}
-        counts = [
-            tuple(total // rounds + (i < total % rounds) for total in calls) for i in range(rounds)
-        ]
-        self._shares = deque((*each, *count) for count in counts)
+        for i in range(rounds):
+            target_calls, draft_calls = (n // rounds + (i < n % rounds) for n in calls)
+            self._shares.append((draft, verify, target_calls, draft_calls))
+        self._spent = {"target": 0.0, "draft": 0.0}
         self._settled = self.target_calls, self.draft_calls
 
     @property
@@ -118,13 +117,12 @@ class Ledger:
         entry.verify_seconds = self._spent["target"] + shared[1]
         entry.target_calls = self.target_calls - self._settled[0] + shared[2]
         entry.draft_calls = self.draft_calls - self._settled[1] + shared[3]
-        for draft, verify, *calls in self._shares if last else ():
+        while last and self._shares:
+            draft, verify, target_calls, draft_calls = self._shares.popleft()
             entry.draft_seconds += draft
             entry.verify_seconds += verify
-            self.target_calls, self.draft_calls = (
-                self.target_calls - calls[0],
-                self.draft_calls - calls[1],
-            )
+            self.target_calls -= target_calls
+            self.draft_calls -= draft_calls
         self._settled = self.target_calls, self.draft_calls
         self._spent = {"target": 0.0, "draft": 0.0}
 

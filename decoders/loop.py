@@ -223,9 +223,7 @@ def penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -
     return rows
 
 
-def count(
-    turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int, used: int
-) -> None:
+def count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int, used: int) -> None:
     """Add to one turn's ledger the cost of passes that `sharing` turns shared.
 
     Args:

@@ -57,8 +57,7 @@ class Readings(Sequence["Reading"]):
         self._sound = all(map(math.isfinite, self.highest))
 
     def _look_through(self, rows: np.ndarray, scan: Scan, found: Found | None) -> None:
-        # Nobody looks at some rows of passes in advance, or has even written to them.
-        self.host, self._scan, self._ahead = rows, scan, found is not None
+        self.host, self._scan = rows, scan
         count = min(sought(self.held), self.size) if self.every else 1
         if not found or found.ids.shape[1] < count:
             found = Found(*scan.likeliest(rows, count), {})
@@ -133,7 +132,7 @@ class Readings(Sequence["Reading"]):
         if self.host is None:
             row = self.rows[place].double()
             return ((row - row.max()) / temperature).logsumexp(-1).item()
-        if not self.every or self._ahead:
+        if not self.every:
             return self._excesses(slice(place, place + 1), temperature)[0]
         self.excesses[temperature] = self._excesses(slice(None), temperature)
         return self.excesses[temperature][place]

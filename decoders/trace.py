@@ -125,9 +125,9 @@ class Round:
         tokens: the tokens of `nodes`
         keep: how many tokens of the earlier answer still stand
         provisional: whether a later round may take this back
-        draft_seconds: wall time of drafting, waiting for other requests in its passes included. Of
-            rounds made in advance, the time of a call is shared by the bytes that its passes read.
-        verify_seconds: wall time of verifying, counted in the same way
+        draft_seconds: wall time of drafting, waiting for other requests in its passes included
+        verify_seconds: wall time of verifying, counted in the same way; tokens that the target
+            draws in one call share its time equally
         target_calls: answers of the target
         draft_calls: answers of the draft model
     """

@@ -89,9 +89,7 @@ class Passes(Protocol):
             an answer for each request, in the order of `wants`
         """
 
-    def draw(
-        self, wants: Wants, chains: Sequence[Chain], chunk: int | None = None
-    ) -> list[Answer]:
+    def draw(self, wants: Wants, chains: Sequence[Chain], chunk: int | None = None) -> list[Answer]:
         """Run the passes of chains, and draw as many tokens of each as one call takes.
 
         By default it runs the pass before the first token of each and draws nothing.

@@ -80,8 +80,8 @@ class AutoLength:
         if rounds := self.request.rounds:
             self.learn(rounds[-1])
         # Several rounds without a draft may be one call of the target.
-        others = max(0, len(rounds) - self.planned - 1)
-        self.left, self.planned = max(0, self.left - others), len(rounds)
+        further = max(0, len(rounds) - self.planned - 1)
+        self.left, self.planned = max(0, self.left - further), len(rounds)
         if not self.left:
             budget.join(self)
             others = [m.left for m in budget.live]

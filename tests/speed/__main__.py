@@ -25,7 +25,6 @@ SINGLE = (
     "verdicts",
     "advisor",
     "page",
-    "steady",
 )
 
 for command in (

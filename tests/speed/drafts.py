@@ -6,11 +6,9 @@
 One thread; runs are interleaved. *Bookkeeping* is the processor time outside of the models' passes:
 drafting, reading, rules, trees, traces. It is set beside that of chains of the draft model judged
 token by token (aim: at most 1.5 times as much), at temperature 1 with top-k 20 and top-p 0.9: for
-each draft token that the rule tested, and for each one drafted. Kernels make rounds of such chains
-in advance, and none of trees or copies; so it is also set beside that of the same chains with each
-round led by Python. Most of a round does not depend on its draft. So where fewer tokens are tested
-a round than by chains of one token, the rounds are set beside each other, and plain sampling says
-what a round without a draft costs. *Copying* compares
+each draft token that the rule tested, and for each one drafted. Most of a round does not depend on
+its draft. So where fewer tokens are tested a round than by chains of one token, the rounds are set
+beside each other, and plain sampling says what a round without a draft costs. *Copying* compares
 the tokens per processor second of suffix decoding and token recycling with look-up's (aim: 1.3) on
 prompts that repeat themselves. Prints Markdown; bookkeeping is the least of the rounds, a ratio of
 speeds their median with the least and the most.
@@ -32,7 +30,6 @@ from tests.speed.engine import Seconds, times_as_fast
 from tests.speed.lookup import prompts
 
 BASE, SHORTEST, PLAIN = "tokenwise, model", "tokenwise, model, 1 token", "plain sampling"
-LED = "tokenwise, model, led by Python"
 COMBINATIONS = {
     BASE: {},
     SHORTEST: {"draft_length": 1},
@@ -72,7 +69,7 @@ def apart(run: Callable[[], Results]) -> tuple[float, float, Results]:
 
     with (
         mock.patch.object(PackedPasses, "run", timed(PackedPasses.run)),
-        mock.patch.object(PackedPasses, "rounds", timed(PackedPasses.rounds)),
+        mock.patch.object(PackedPasses, "draw", timed(PackedPasses.draw)),
     ):
         began = time.process_time()
         found = run()
@@ -105,38 +102,27 @@ def runs_of(
     return {name: run(method) for name, method in methods.items()}
 
 
-def led(run: Callable[[], Results]) -> Callable[[], Results]:
-    """The same without rounds in advance."""
-
-    def run_led() -> Results:
-        with mock.patch.object(PackedPasses, "rounds", return_value=None):
-            return run()
-
-    return run_led
-
-
 def bookkeeping(pair: decoders.ModelPair, texts: Sequence[str], tokens: int, rounds: int) -> None:
     methods = {name: decoders.catalog["speculative"](**s) for name, s in COMBINATIONS.items()}
     methods[PLAIN] = decoders.catalog["greedy"]()
     options = {**list(WARPINGS.values())[1], "max_new_tokens": tokens}
     costs = {}
     runs = runs_of(pair, methods, texts, options)
-    for name, measured in in_turn({**runs, LED: led(runs[BASE])}, rounds).items():
+    for name, measured in in_turn(runs, rounds).items():
         entries = [entry for result in measured[0][2] for entry in result.rounds]
         us = 1e6 * min(outside for outside, _, _ in measured)
         tested, drafted = (sum(getattr(e, kind) for e in entries) for kind in ("tested", "drafted"))
         each = (us / count if count else math.nan for count in (tested, drafted, len(entries)))
         costs[name] = *each, tested / len(entries)
     print(
-        "| rule, draft | us a tested token | times | times of one led by Python | "
-        "us a drafted token | times | tested a round | us a round | times that of one token |\n"
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+        "| rule, draft | us a tested token | times | us a drafted token | times | "
+        "tested a round | us a round | times that of one token |\n"
+        "|---|--:|--:|--:|--:|--:|--:|--:|"
     )
     for name, (a_tested, a_drafted, a_round, tested) in costs.items():
         print(
             f"| {name} | {a_tested:.0f} | {a_tested / costs[BASE][0]:.2f} | "
-            f"{a_tested / costs[LED][0]:.2f} | {a_drafted:.0f} | "
-            f"{a_drafted / costs[BASE][1]:.2f} | {tested:.2f} | {a_round:.0f} | "
+            f"{a_drafted:.0f} | {a_drafted / costs[BASE][1]:.2f} | {tested:.2f} | {a_round:.0f} | "
             f"{a_round / costs[SHORTEST][2]:.2f} |"
         )
 

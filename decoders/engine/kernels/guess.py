@@ -1,6 +1,7 @@
-"""The token that will probably follow a row of logits, and whether a draft ends there.
+"""The token that follows a row of logits, drawn from its warped distribution (draw).
 
-Ties and roundings may differ from those of `decoders.warp`: whoever asks compares.
+This is the definition of `decoders.warp` and `Distribution.draw` once more, for kernels: masses in
+float64, added up by rising id.
 """
 
 import math

@@ -10,7 +10,7 @@ from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import Arenas, Caches
 from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
 from decoders.engine.memory.rows import CacheRows, Layout
-from decoders.engine.passes.drawing import Drawing, draw
+from decoders.engine.passes.drawing import draw
 from decoders.engine.protocols import Chain, Layers, Passes, Wants
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -79,9 +79,7 @@ class PackedPasses(Passes):
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
         return self._answers(wants, chunk, features)
 
-    def draw(
-        self, wants: Wants, chains: Sequence[Chain], chunk: int | None = None
-    ) -> list[Answer]:
+    def draw(self, wants: Wants, chains: Sequence[Chain], chunk: int | None = None) -> list[Answer]:
         if not self.simple:
             return self.run(wants, chunk)
         return self._answers(wants, chunk, chains=chains)
