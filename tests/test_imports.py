@@ -58,7 +58,7 @@ DECODERS = {
     "judgement": REQUEST | {"methods"},
     "judge": REQUEST | {"drafts", "inputs", "judgement", "methods", "testing"},
     "testing": REQUEST | {"drafts", "loop", "settings", "turn"},
-    "engine": PLAIN | {"assets", "devices", "heap", "inputs", "penalties", "scan", "tree"},
+    "engine": PLAIN | {"assets", "devices", "heap", "inputs", "penalties", "scan", "tree", "warp"},
     "turn": REQUEST | {"engine", "settings"},
     "loop": REQUEST | {"devices", "engine", "penalties", "scan", "turn"},
     "options": PLAIN | {"engine", "penalties"},

@@ -93,8 +93,8 @@ def test_a_stop_string_that_spans_special_tokens(pair, fill):
     assert finds([b, a, *[end] * fill, b])
     written = iter([a, *[end] * fill, b, b, b])
     with mock.patch(
-        "decoders.randomness.SeededSource.chain",
-        side_effect=lambda steps: lambda probs: next(written),
+        "decoders.randomness.SeededSource.draw",
+        side_effect=lambda probs: [next(written)],
     ):
         result = generate(
             pair, "x", "multinomial", max_new_tokens=fill + 4, stop="ab", ignore_eos=True
