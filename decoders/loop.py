@@ -13,11 +13,12 @@ from decoders.engine.kernels.loading import scan_for
 from decoders.engine.protocols import Passes, Wants
 from decoders.errors import ModelError
 from decoders.penalties import applied
-from decoders.reading import Readings
+from decoders.reading import FEW, Readings
 from decoders.scan import Found
 from decoders.shapes import Logits
 from decoders.trace import Round
 from decoders.turn import Turn
+from decoders.warp import sought
 
 PATIENCE = 100  # passes
 
@@ -156,13 +157,18 @@ class Loop(AbstractContextManager["Loop"]):
             )
         )
         wants = [(turn.request.tree, turn.missing()) for turn in asking]
-        chains = [turn.chain for turn in asking] if not layers else []
-        if chains and all(chains):
-            answers = engine.draw(wants, [c for c in chains if c], self.prefill_chunk)
-        else:
+        most, every = max(turn.held for turn in asking), model != "target"
+        chains = [each for turn in asking if (each := turn.chain)]
+        if layers:
             answers = engine.run(wants, self.prefill_chunk, layers)
-        rows, drawn = penalised(answers, asking, wants), bool(answers[0].tokens)
-        readings = read(rows, asking, drawn, answers[0].found if drawn else None)
+        else:
+            chains = chains if len(chains) == len(asking) else []
+            every = every or bool(chains) or sum(len(nodes) for _, nodes in wants) <= FEW
+            likeliest = sought(most) if every else 1
+            answers = engine.read(wants, likeliest, chains, self.prefill_chunk)
+        rows = penalised(answers, asking, wants)
+        found = answers[0].found if rows is answers[0].rows else None
+        readings = read(rows, asking, every, found)
         for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
             if answer.features is not None:
                 for head in heads:
@@ -191,18 +197,15 @@ class Loop(AbstractContextManager["Loop"]):
                 fail(turn, error)
 
 
-def read(
-    rows: Logits, asking: Sequence[Turn], drawn: bool = False, found: Found | None = None
-) -> Readings:
+def read(rows: Logits, asking: Sequence[Turn], every: bool, found: Found | None = None) -> Readings:
     """The readings of a pass, or of passes that drew chains.
 
     Args:
         rows: the logits, (n, V)
         asking: the turns, which all wait for one model
-        drawn: whether chains were drawn: then all rows are looked at
+        every: whether all rows will be looked at; rules look at few of the target's
         found: what was already read of the rows
     """
-    every = drawn or all(turn.waiting.model != "target" for turn in asking)
     temperatures = {turn.request.warping.temperature for turn in asking}
     most = max(turn.held for turn in asking)
     # Of an array on the host Python learns in less time what it is than of a tensor.

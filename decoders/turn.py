@@ -16,7 +16,7 @@ from decoders.request import ALTERNATIVES, Request
 from decoders.settings import Decoding
 from decoders.shapes import NodeId, TokenId
 from decoders.trace import Round
-from decoders.warp import MOST, held, sought
+from decoders.warp import MOST, held
 
 
 @dataclass(eq=False)
@@ -96,7 +96,6 @@ class Turn:
             warping,
             numbers if warping.temperature else None,
             request.end_tokens,
-            sought(self.held),
         )
 
     def start(self, heeds: bool = False) -> None:

@@ -60,7 +60,7 @@ DECODERS = {
     "testing": REQUEST | {"drafts", "loop", "settings", "turn"},
     "engine": PLAIN | {"assets", "devices", "heap", "inputs", "penalties", "scan", "tree", "warp"},
     "turn": REQUEST | {"engine", "settings"},
-    "loop": REQUEST | {"devices", "engine", "penalties", "scan", "turn"},
+    "loop": REQUEST | {"devices", "engine", "penalties", "scan", "turn", "warp"},
     "options": PLAIN | {"engine", "penalties"},
     "task": REQUEST | {"catalog", "engine", "inputs", "options", "penalties", "settings"},
     "generate": REQUEST

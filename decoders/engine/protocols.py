@@ -33,7 +33,6 @@ class Chain(NamedTuple):
     warping: Warping
     numbers: Callable[[int], Sequence[float]] | None
     ends: Collection[TokenId]
-    sought: int
 
 
 class Passes(Protocol):
@@ -89,14 +88,17 @@ class Passes(Protocol):
             an answer for each request, in the order of `wants`
         """
 
-    def draw(self, wants: Wants, chains: Sequence[Chain], chunk: int | None = None) -> list[Answer]:
-        """Run the passes of chains, and draw as many tokens of each as one call takes.
+    def read(
+        self, wants: Wants, sought: int, chains: Sequence[Chain] = (), chunk: int | None = None
+    ) -> list[Answer]:
+        """Run one pass for all these requests, perhaps look through its logits, and draw chains.
 
-        By default it runs the pass before the first token of each and draws nothing.
+        It draws as many tokens of each chain as one call takes. By default it is `run`.
 
         Args:
-            wants: for each request the one node after which it draws
-            chains: for each request its chain
+            wants: for each request, the nodes whose logits it wants; if it draws, one
+            sought: how many of the likeliest tokens are looked for in each row
+            chains: the chain of each request after that node, or none
             chunk: as in `run`
 
         Returns:

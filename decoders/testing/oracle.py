@@ -132,7 +132,7 @@ def decode(
             rows = torch.stack(said)
         r.ledger.count(model)
         r.ledger.charge(model)
-        readings = list(Readings(rows, 0) if whole else read(rows, [turn]))
+        readings = list(Readings(rows, 0) if whole else read(rows, [turn], model != "target"))
         for node, reading in zip(nodes, readings, strict=True):
             reading.features = tuple(
                 situation.features[layer](r.path(node)) for layer in turn.waiting.features

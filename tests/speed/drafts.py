@@ -69,7 +69,7 @@ def apart(run: Callable[[], Results]) -> tuple[float, float, Results]:
 
     with (
         mock.patch.object(PackedPasses, "run", timed(PackedPasses.run)),
-        mock.patch.object(PackedPasses, "draw", timed(PackedPasses.draw)),
+        mock.patch.object(PackedPasses, "read", timed(PackedPasses.read)),
     ):
         began = time.process_time()
         found = run()

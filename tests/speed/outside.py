@@ -48,7 +48,7 @@ def main() -> None:
     found, clock = kernels(), Clock()
     if found is None:
         sys.exit("There are no kernels here, whose calls are timed.")
-    for name in ("run", "chain"):
+    for name in ("run", "passes"):
         setattr(found, name, clock.around(getattr(found, name)))
     pair = load_pair(device="cpu")
 

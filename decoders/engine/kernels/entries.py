@@ -4,23 +4,23 @@ from typing import Any
 
 from numba import njit, types
 
-from decoders.engine.kernels.chain import chain as drawn_chain
 from decoders.engine.kernels.parts import help_others, product
+from decoders.engine.kernels.passes import passes as passes_and_draws
 from decoders.engine.kernels.program import carry_out
 from decoders.engine.kernels.scan import find, spread
 
 LINES = types.Array(types.int64, 2, "C", readonly=False)
 REALS = types.Array(types.float64, 2, "C")
 INTEGERS, NUMBERS = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
-ROWS, PASSES = types.Array(types.float32, 2, "C"), types.Array(types.float32, 3, "C")
+ROWS = types.Array(types.float32, 2, "C")
 FOUND = types.Tuple((ROWS, LINES, NUMBERS))
 RUN = types.void(
     LINES, REALS, types.int64, INTEGERS, types.int64, types.int64, types.int64, types.int64,
     types.int64, LINES, LINES, types.int64,
 )  # fmt: skip
-CHAIN = types.int64(
-    LINES, REALS, types.int64, types.int64, PASSES, FOUND, LINES, types.int64, LINES, LINES, REALS,
-    REALS, INTEGERS, types.int64,
+CALL = types.int64(
+    LINES, REALS, *[types.int64] * 6, ROWS, FOUND, LINES, LINES, LINES, REALS, REALS, INTEGERS,
+    types.int64,
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
 SERVE = types.void(types.int64, types.int64)
@@ -36,8 +36,9 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
         options: those of njit
 
     Returns:
-        `run`, which carries out a program, `chain`, which draws chains, `multiply`, a product
-        alone, `serve`, which helps others, and the two of `decoders.engine.kernels.scan`
+        `run`, which carries out a program, `passes`, which also reads the logits and draws chains,
+        `multiply`, a product alone, `serve`, which helps others, and the two of
+        `decoders.engine.kernels.scan`
     """
 
     @njit(MULTIPLY, nogil=True, **options)
@@ -58,15 +59,15 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
                 team,
             )  # fmt: skip
 
-    @njit(CHAIN, nogil=True, **options)
-    def chain(
-        lines, reals, work, before, logits, found, tokens, positions, caches, packs, warpings,
-        numbers, ends, team,
+    @njit(CALL, nogil=True, **options)
+    def passes(
+        lines, reals, work, ids, positions, wanted, n, n_wanted, logits, found, tokens, caches,
+        packs, warpings, numbers, ends, team,
     ):  # fmt: skip
         if stamp:
-            return drawn_chain(
-                lines, reals, work, before, logits, found, tokens, positions, caches, packs,
-                warpings, numbers, ends, team,
+            return passes_and_draws(
+                lines, reals, work, ids, positions, wanted, n, n_wanted, logits, found, tokens,
+                caches, packs, warpings, numbers, ends, team,
             )  # fmt: skip
         return 0
 
@@ -80,4 +81,4 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
         if stamp:
             spread(rows, highest, temperature, out)
 
-    return run, chain, multiply, serve, find_in, spread_of
+    return run, passes, multiply, serve, find_in, spread_of

@@ -75,10 +75,10 @@ def _made() -> SimpleNamespace:
         functions = entries.compiled(stamp)
     finally:
         config.CACHE_DIR = before
-    run, chain, multiply, serve, *scans = functions
+    run, passes, multiply, serve, *scans = functions
     return SimpleNamespace(
         run=team.shared(run, serve),
-        chain=team.shared(chain, serve),
+        passes=team.shared(passes, serve),
         multiply=team.shared(multiply, serve),
         in_blocks=tiles.in_blocks,
         scan=scan.CompiledScan(*scans),

@@ -12,6 +12,7 @@ from decoders.engine.kernels.codes import INTEGERS, PLACES
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.lowering.lower import CannotLower, Lowering
 from decoders.engine.lowering.rows import TOKENS, placed
+from decoders.engine.memory.feeds import PackedInputs
 from decoders.engine.recording.recorder import Step, Value
 
 Keys = tuple[Sequence[torch.Tensor], ...]
@@ -37,6 +38,7 @@ class Lowered:
 
     Attributes:
         logits_alone: whether it returns logits and nothing else
+        size: V
 
     Raises:
         CannotLower: if the kernels do not do all of it, or cannot be had
@@ -51,7 +53,7 @@ class Lowered:
         found = kernels()
         if found is None:
             raise CannotLower("there are no kernels")
-        self._run, self._chain = found.run, found.chain
+        self._run, self._passes = found.run, found.passes
         lowering = Lowering(steps, answers, given)
         self._kept = lowering.kept
         results = list(dict.fromkeys(rows.number for rows in lowering.answers))
@@ -74,6 +76,7 @@ class Lowered:
         self._order = [results.index(rows.number) for rows in lowering.answers]
         self._caches: tuple[Keys, np.ndarray] = (), np.empty((0, 3), np.int64)
         self.logits_alone = [each for each, _ in self._sizes] == [False] and not given
+        self.size = self._sizes[0][1]
 
     def __call__(
         self,
@@ -102,38 +105,26 @@ class Lowered:
         )
         return tuple(answers[i] for i in self._order)
 
-    def chain(
+    def passes(
         self,
-        logits: torch.Tensor,
-        position_ids: torch.Tensor,
-        packing: Packing,
+        inputs: PackedInputs,
+        logits: np.ndarray,
+        found: tuple[np.ndarray, ...],
+        tokens: np.ndarray,
         warpings: np.ndarray,
         numbers: np.ndarray,
         ends: np.ndarray,
-        room: tuple[np.ndarray, ...],
-    ) -> np.ndarray:
-        """Draw a chain for each request of the pass that is over.
-
-        Args:
-            logits: those of that pass, of the last token of each request, (requests, V)
-            position_ids: those of that pass
-            packing: that of that pass, without masks
-            warpings, numbers, ends: see `decoders.engine.kernels.chain`
-            room: receives the logits before each token, (steps, requests, V), and what is read of
-                them, see `decoders.engine.kernels.scan.note`
-
-        Returns:
-            the tokens, (steps, requests), fewer steps than numbers if all texts have ended
-        """
-        steps, requests = numbers.shape
-        tokens = np.empty((steps, requests), np.int64)
-        work = np.empty(self._width * requests, np.float32)
-        made = self._chain(
-            self._lines, self._reals, work.ctypes.data, logits.data_ptr(), room[0], room[1:],
-            tokens, position_ids.data_ptr(), self._addresses(packing, (packing,)),
-            lines_of((packing,)), warpings, numbers, ends,
+    ) -> int:
+        """Make a pass and those of chains after it, see `decoders.engine.kernels.passes`."""
+        ids, positions, wanted, packing = inputs
+        packings = packing.packings if isinstance(packing, Layered) else (packing,)
+        n, n_wanted = ids.shape[1], len(wanted)
+        work = np.empty(self._width * max(n, n_wanted), np.float32)
+        return self._passes(
+            self._lines, self._reals, work.ctypes.data, ids.data_ptr(), positions.data_ptr(),
+            wanted.data_ptr(), n, n_wanted, logits, found, tokens,
+            self._addresses(packing, packings), lines_of(packings), warpings, numbers, ends,
         )  # fmt: skip
-        return tokens[:made]
 
     def _addresses(self, cached: Cached | Layered, packings: Sequence[Cached]) -> np.ndarray:
         """For each layer its keys' and values' addresses and its packing, (layers, 3)."""

@@ -10,7 +10,7 @@ from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import Arenas, Caches
 from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
 from decoders.engine.memory.rows import CacheRows, Layout
-from decoders.engine.passes.drawing import draw
+from decoders.engine.passes.call import call
 from decoders.engine.protocols import Chain, Layers, Passes, Wants
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -79,45 +79,56 @@ class PackedPasses(Passes):
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
         return self._answers(wants, chunk, features)
 
-    def draw(self, wants: Wants, chains: Sequence[Chain], chunk: int | None = None) -> list[Answer]:
+    def read(
+        self, wants: Wants, sought: int, chains: Sequence[Chain] = (), chunk: int | None = None
+    ) -> list[Answer]:
         if not self.simple:
             return self.run(wants, chunk)
-        return self._answers(wants, chunk, chains=chains)
+        return self._answers(wants, chunk, (), sought, chains)
 
     @torch.inference_mode()
     def _answers(
         self,
         wants: Wants,
         chunk: int | None,
-        features: Layers = (),
+        features: Layers,
+        sought: int = 0,
         chains: Sequence[Chain] = (),
     ) -> list[Answer]:
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)
-        output = self.model(inputs, features)
-        logits = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
-        drawing = None
-        if chains:
-            drawing = draw(self.model, wants, feeds, inputs, logits, chains)
-        passes = len(drawing.tokens) if drawing else 1
-        first, each = map(self.model.bytes_read, (inputs.input_ids.numel(), len(feeds)))
+        tokens = inputs.input_ids.shape[1]
+        lowered = self.model.lowered(tokens) if sought else None
+        called, output = None, None
+        if lowered is None:
+            output = self.model(inputs, features)
+            rows = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
+        else:
+            # A part of a prompt draws nothing.
+            whole = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
+            called = call(
+                lowered, self.model.weight_bytes, feeds, inputs, sought, chains if whole else ()
+            )
+            rows = called.rows
+        passes = called.passes if called else 1
+        first, each = map(self.model.bytes_read, (tokens, len(feeds)))
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
             part, seen = slice(start, start := start + len(feed.wanted)), None
-            if features:
+            if features and output:
                 seen = Features(
                     feed.nodes, tuple(s[fed : fed + len(feed.nodes)] for s in output.features)
                 )
                 fed += self.length_of(feed)
             answer = Answer(
-                logits,
+                rows,
                 part if feed.wanted == list(nodes) else None,
                 self.arenas.bytes(self.caches[feed.tree]),
                 first + (passes - 1) * each,
                 passes=passes,
                 features=seen,
             )
-            answers.append(drawing.of(answer, place) if drawing else answer)
+            answers.append(called.of(answer, place) if called else answer)
         return answers
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:

@@ -54,7 +54,7 @@ def test_a_folder_that_cannot_be_written(fresh, monkeypatch, caplog):
         asked.append(options)
         if options:
             raise RuntimeError("cannot cache function 'run': no locator available")
-        names = "run", "chain", "multiply", "serve", "find", "spread"
+        names = "run", "passes", "multiply", "serve", "find", "spread"
         return [lambda *arguments, name=name: name for name in names]
 
     monkeypatch.setattr(entries, "compiled", compiled)
@@ -69,7 +69,7 @@ def test_what_was_compiled_once_is_read_from_the_cache(monkeypatch, tmp_path):
     numba = pytest.importorskip("numba")
     entries = pytest.importorskip("decoders.engine.kernels.entries")
     monkeypatch.setattr(entries, "carry_out", numba.njit(lambda *_: None))
-    monkeypatch.setattr(entries, "drawn_chain", numba.njit(lambda *_: 0))
+    monkeypatch.setattr(entries, "passes_and_draws", numba.njit(lambda *_: 0))
     monkeypatch.setattr(entries, "product", numba.njit(lambda *_: None))
     monkeypatch.setattr(entries, "help_others", numba.njit(lambda *_: None))
     monkeypatch.setattr(entries, "find", numba.njit(lambda *_: None))

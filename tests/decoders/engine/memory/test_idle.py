@@ -14,7 +14,7 @@ from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.passes.padded import PaddedRows
 from decoders.tree import TokenTree
-from tests.decoders.engine.passes.test_drawing import build_pair
+from tests.decoders.engine.passes.test_call import build_pair
 from tests.models import build
 
 KIND = CacheRows, torch.float32, torch.device("cpu")

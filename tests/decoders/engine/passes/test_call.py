@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine.passes.drawing import PASSES
+from decoders.engine.passes.call import PASSES
 from decoders.engine.passes.packed import PackedPasses
 from decoders.ledger import Ledger
 from decoders.randomness import SeededSource

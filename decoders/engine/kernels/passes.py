@@ -1,4 +1,4 @@
-"""Chains: passes of one token a request, each drawn from the pass before (chain)."""
+"""A pass, what is read of its logits, and the passes of chains after it (passes)."""
 
 import numpy as np
 from numba import carray, njit
@@ -6,7 +6,7 @@ from numba import carray, njit
 from decoders.engine.kernels.guess import draw, weigh
 from decoders.engine.kernels.program import carry_out
 from decoders.engine.kernels.scan import note
-from decoders.engine.kernels.tiles import pointer, pointer_to_integers
+from decoders.engine.kernels.tiles import pointer_to_integers
 
 
 @njit
@@ -25,55 +25,54 @@ def first(packing, requests, positions, rows, segments):
 
 
 @njit
-def chain(
-    lines, reals, work, before, logits, found, tokens, positions, caches, packs, warpings,
-    numbers, ends, team,
+def passes(
+    lines, reals, work, ids, positions, wanted, n, n_wanted, logits, found, tokens, caches, packs,
+    warpings, numbers, ends, team,
 ):  # fmt: skip
-    """Draw a chain for each request.
+    """Make a pass and, if chains are drawn, a pass of one token a request after each draw.
 
     Args:
-        lines, reals, work, caches: those of `run`
-        before: address of the logits of the pass that is over, which each request's last token
-            wants, (requests, V)
-        logits: receives those before each token, (steps, requests, V)
+        lines, reals, work, ids, positions, wanted, n, n_wanted, caches: those of `run`
+        logits: receives those of the pass, then those before each further token, (rows, V)
         found: what is read of these rows, see `note`
-        tokens: receives the tokens, (steps, requests)
-        positions: address of the positions of the pass that is over
-        packs: one line, that of the pass that is over, without masks
+        tokens: receives the tokens of the chains, (steps, requests); if there are steps, one token
+            of each request wants logits, its last one
+        packs: as in `run`; if there are steps, one line without masks
         warpings: see `weigh`, (requests, 5)
         numbers: the uniform numbers that draw, (steps, requests)
         ends: tokens that end a text; the chains end where all texts have ended
         team: that of `decoders.engine.kernels.parts.share`
 
     Returns:
-        the number of tokens of each; the last one is not fed
+        the number of tokens of each chain; the last one is not fed
     """
     steps, requests = tokens.shape
-    answers, wanted = np.empty(1, np.int64), np.arange(requests)
-    masses = np.empty(logits.shape[2])
-    packing = np.empty(9 * requests, np.int64)  # positions, rows and segments
-    line, pack = np.int64(packing.ctypes.data), packs.copy()
-    over = np.zeros(requests, np.bool_)
+    answers = np.full(1, np.int64(logits.ctypes.data))
+    carry_out(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team)
+    note(logits[:n_wanted], found, 0)
+    if steps == 0:
+        return 0
+    masses, over = np.empty(logits.shape[1]), np.zeros(requests, np.bool_)
+    every, packing = np.arange(requests), np.empty(9 * requests, np.int64)
+    line, pack = np.int64(packing.ctypes.data), packs.copy()  # positions, rows and segments
     first(packing, requests, positions, packs[0, 0], packs[0, 1])
     pack[0, 0], pack[0, 1] = line + 8 * requests, line + 16 * requests
-    rows = carray(pointer(before), (requests, logits.shape[2]))
-    for r in range(requests):
-        for i in range(logits.shape[2]):  # numba compiles an assignment of rows for a second
-            logits[0, r, i] = rows[r, i]
     for step in range(steps):
-        note(logits[step], found, step * requests)
+        begin = step * requests
         for r in range(requests):
-            weigh(logits[step, r], warpings[r], masses)
+            weigh(logits[begin + r], warpings[r], masses)
             token = draw(masses, numbers[step, r])
             tokens[step, r] = token
             over[r] |= token in ends
         if step + 1 == steps or over.all():
             return step + 1
-        answers[0] = logits[step + 1].ctypes.data
+        begin += requests
+        answers[0] = logits[begin:].ctypes.data
         carry_out(
             lines, reals, work, answers, np.int64(tokens[step].ctypes.data), line,
-            np.int64(wanted.ctypes.data), requests, requests, caches, pack, team,
+            np.int64(every.ctypes.data), requests, requests, caches, pack, team,
         )  # fmt: skip
+        note(logits[begin : begin + requests], found, begin)
         for r in range(requests):
             packing[r] += 1
             packing[requests + r] += 1
