@@ -176,7 +176,7 @@ def test_after_a_cancel_and_a_crash_they_serve_the_next_run(pair, monkeypatch):
     def crashes(*_):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(PackedModel, "__call__", crashes)
+    monkeypatch.setattr(PackedPasses, "pack", crashes)
     with pytest.raises(RuntimeError, match="out of memory"):
         generate(pair, [3, 4, 5], "speculative", **options)
     monkeypatch.undo()
