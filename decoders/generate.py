@@ -12,10 +12,11 @@ from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.padded import PaddedPasses
 from decoders.engine.protocols import Passes
-from decoders.inputs import as_prompts, decoded
+from decoders.inputs import decoded
 from decoders.ledger import Ledger
 from decoders.loop import drive
 from decoders.options import Batching, Prompt, Sampling, Stop
+from decoders.prompts import as_prompts
 from decoders.randomness import SeededSource
 from decoders.request import Request
 from decoders.result import Event, Result, measure
@@ -38,7 +39,7 @@ def generate(
 
     Args:
         pair: the models
-        prompt: text, a list of token ids, or a list of either
+        prompt: see `stream`
         method: a decoder, or its name
         options: the other options of `stream`
 
@@ -106,14 +107,18 @@ def stream(
 
     Args:
         pair: the models
-        prompt: text, a list of token ids, or a list of either
+        prompt: text, a list of token ids, or a list of messages with "role" and "content", which
+            the tokenizer's chat template renders up to the model's answer; or a list of such
+            prompts, of any kind. A last message of the assistant is the beginning of that answer.
+            A text is read as it is.
         method: a decoder, or its name
         max_new_tokens: the most new tokens of each request
         seed: an int (request i of a list gets seed + i), or a list of one int per request
         temperature: see `Warping`, as for `top_k`, `top_p`, `min_p`, `top_n_sigma` and
             `temperature_last`
-        stop: strings that end the text, or a function of the request's number and its new tokens,
-            called after every token, that returns whether they end it
+        stop: strings that end the text, such as the name of a special token; or a function of the
+            request's number and its new tokens, called after every token, that returns whether they
+            end it
         ignore_eos: continue after the end-of-sequence token
         end_tokens: the ids that end a text; by default `pair.end_tokens`
         penalties: True for those of the target's generation config, or a list: see `Sampling`

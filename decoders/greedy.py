@@ -15,10 +15,11 @@ from transformers import PreTrainedModel
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import undisturbed
 from decoders.errors import InputError, allowed
-from decoders.inputs import as_tokens, decoded, encode
+from decoders.inputs import as_tokens, decoded
 from decoders.inputs import text as encodable
 from decoders.options import Prompt
 from decoders.places import read
+from decoders.prompts import encode
 from decoders.shapes import Logits, TokenId
 from decoders.task import checked_pair
 
@@ -70,7 +71,7 @@ def compare_greedy(
 
     Args:
         pair: the models, of which the target counts
-        prompt: text, or a list of token ids
+        prompt: see `stream`
         first: the new text after the prompt, or its token ids. Text is tokenised again, perhaps
             not as it was written; then the verdict is at most "cannot tell".
         second: the other one
@@ -81,7 +82,8 @@ def compare_greedy(
         InputError: for input that cannot be used, before any pass
         ModelError: if the model gives logits that are not numbers
     """
-    ids, model = encode(prompt, checked_pair(pair).tokenizer, pair.vocabulary), pair.target
+    ids = encode(prompt, checked_pair(pair).tokenizer, pair.vocabulary).ids
+    model = pair.target
     kind = allowed("dtype", dtype, choices=DTYPES)
     kind = str(model.dtype)[6:] if kind == "auto" else kind
     if not isinstance(model, PreTrainedModel):
@@ -117,9 +119,10 @@ def _new_tokens(
     if pair.tokenizer is None:
         raise InputError("This pair has no tokenizer; give the texts as lists of token ids.")
     encodable(f"The {name} text", given)
-    whole = list(pair.tokenizer(prompt + given).input_ids) if isinstance(prompt, str) else []
-    if whole[: len(ids)] == ids and whole:
-        return whole[len(ids) :]
+    if isinstance(prompt, str):
+        whole = encode(prompt + given, pair.tokenizer, pair.vocabulary).ids
+        if whole[: len(ids)] == ids:
+            return whole[len(ids) :]
     return list(pair.tokenizer(given, add_special_tokens=False).input_ids)
 
 

@@ -1,4 +1,4 @@
-"""Checks of callers' input: prompts, seeds, texts, token ids, references and cancellation.
+"""Checks of callers' input: seeds, texts, token ids, references and cancellation.
 
 Every InputError is one sentence that names the fix.
 """
@@ -57,31 +57,6 @@ def as_tokenizer(name: str, tokenizer: Any) -> Any:
         f"{name} must be a tokenizer of transformers, as AutoTokenizer.from_pretrained(name) "
         f"gives, not {quoted(tokenizer)}."
     )
-
-
-def as_prompts(prompt: Any) -> tuple[list[Any], bool]:
-    """The prompts, and whether the caller gave a list of prompts rather than one."""
-    prompt = as_list(prompt)
-    batch = isinstance(prompt, list) and any(isinstance(as_list(p), (str, list)) for p in prompt)
-    return (prompt if batch else [prompt]), batch
-
-
-def encode(prompt: Any, tokenizer: Any, vocabulary: int) -> list[TokenId]:
-    """The token ids of one prompt.
-
-    Args:
-        prompt: text, or token ids below `vocabulary`
-        tokenizer: the pair's tokenizer or None
-        vocabulary: V
-    """
-    if isinstance(prompt, str):
-        if prompt and tokenizer is None:
-            raise InputError("This pair has no tokenizer; give the prompt as a list of token ids.")
-        prompt = tokenizer(text("The prompt", prompt)).input_ids if prompt else []
-    ids = as_tokens("A prompt is text or a list of token ids", prompt, vocabulary)
-    if not ids:
-        raise InputError("The prompt is empty; give at least one character or token.")
-    return ids
 
 
 def as_tokens(rule: str, tokens: Any, vocabulary: int) -> list[TokenId]:
@@ -143,7 +118,20 @@ def as_stops(stop: Any, tokenizer: Any) -> list[str]:
         text(f"Stop string {i + 1}", s)
     if stops and tokenizer is None:
         raise InputError("Stop strings need a tokenizer; this pair has none.")
+    for name in special_tokens(tokenizer).values() if stops else ():
+        for s in stops:
+            if name and name in s and name != s:
+                raise InputError(
+                    f"The stop string {quoted(s)} has the special token {name} and more; give "
+                    f"{quoted(name)} alone, as texts have no special tokens."
+                )
     return stops
+
+
+def special_tokens(tokenizer: Any) -> dict[TokenId, str]:
+    """The tokens that are no text, each with its name."""
+    added = {i: t.content for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+    return {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids} | added
 
 
 def decoded(tokenizer: Any, tokens: Sequence[TokenId]) -> str:
@@ -152,20 +140,21 @@ def decoded(tokenizer: Any, tokens: Sequence[TokenId]) -> str:
 
 
 def stop_finder(tokenizer: Any, stops: Sequence[str]) -> Callable[[list[TokenId]], bool]:
-    """A function that says whether the text of new tokens contains a stop string.
+    """A function that says whether new tokens contain a stop string.
 
-    It decodes only the last tokens, so it must be asked after every token.
+    It looks for the text of the last tokens, and, as texts have no special tokens, for the ids of
+    those that stop strings name. So it must be asked after every token.
     """
     # A character is at most four byte-level tokens; the rest allows for a tokenizer that drops a
     # leading space.
     window = 4 * max(map(len, stops)) + 8
-    silent = {
-        *tokenizer.all_special_ids,
-        *(i for i, token in tokenizer.added_tokens_decoder.items() if token.special),
-    }
+    special = special_tokens(tokenizer)
+    ends = {i for i, name in special.items() if name in stops}
 
     def finds(tokens: list[TokenId]) -> bool:
-        last = list(islice((t for t in reversed(tokens) if t not in silent), window))
+        if ends and tokens and tokens[-1] in ends:
+            return True
+        last = list(islice((t for t in reversed(tokens) if t not in special), window))
         written = decoded(tokenizer, last[::-1])
         return any(s in written for s in stops)
 

@@ -1,7 +1,7 @@
 """The options of a call: drawing tokens (Sampling), and sharing passes and memory (Batching)."""
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from transformers import LogitsProcessor
@@ -12,7 +12,8 @@ from decoders.penalties import TEXT_ALONE
 from decoders.shapes import TokenId
 
 LONGEST_BUDGET = 1_000_000
-Prompt = str | Sequence[TokenId]
+Message = Mapping[str, str]  # its role and its content
+Prompt = str | Sequence[TokenId] | Sequence[Message]
 Stop = str | Sequence[str] | Callable[[int, list[TokenId]], bool]
 
 

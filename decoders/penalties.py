@@ -20,8 +20,8 @@ from transformers.generation import (
 from decoders.errors import InputError
 from decoders.shapes import Logits, Penalties, TokenId
 
-# Settings by which `generate` would change logits. Temperature, top-k, top-p and min-p are the
-# caller's.
+# Settings by which `generate` of transformers would draw and change logits.
+SAMPLED = ("temperature", "top_k", "top_p", "min_p")
 MODELLED = (
     "repetition_penalty",
     "no_repeat_ngram_size",
@@ -36,6 +36,8 @@ OTHERS = (
     "guidance_scale", "watermarking_config",
 )  # fmt: skip
 NEUTRAL = {
+    "temperature": 1.0,
+    "top_p": 1.0,
     "repetition_penalty": 1.0,
     "encoder_repetition_penalty": 1.0,
     "typical_p": 1.0,
@@ -61,9 +63,14 @@ def asked(config: GenerationConfig | None, names: Sequence[str]) -> dict[str, An
 
 def said(config: GenerationConfig | None) -> list[str]:
     """Clauses for people: settings that decoders apply only on request, and those they ignore."""
+    drawn = SAMPLED if config is not None and config.do_sample else ()
     return [
         f"{', '.join(f'{name}={value}' for name, value in settings.items())}, {words}"
         for names, words in (
+            (
+                drawn,
+                "which `decoders.generate` and `decoders.stream` take from their arguments alone",
+            ),
             (MODELLED, "which decoders apply with penalties=True"),
             (OTHERS, "which decoders leave out"),
         )

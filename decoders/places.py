@@ -12,9 +12,10 @@ from decoders.engine.answers import Features
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.protocols import Layers, Model
 from decoders.errors import InputError, ModelError, allowed
-from decoders.inputs import as_prompts, as_tokens, encode
+from decoders.inputs import as_tokens
 from decoders.options import Prompt, Sampling
 from decoders.penalties import applied
+from decoders.prompts import as_prompts, encode
 from decoders.shapes import Logits, NodeId, Penalties, Probs, TokenId
 from decoders.task import checked_pair, penalties_of
 from decoders.tree import TokenTree
@@ -83,7 +84,7 @@ def read(
 
     Args:
         pair: the models
-        prompt: text, or a list of token ids
+        prompt: see `stream`
         text: token ids after the prompt, such as the `tokens` of a Result; or several lists of
             them. Several texts are branches of one tree, so a common beginning is read once.
         temperature: see `Warping`, as for `top_k`, `top_p`, `min_p`, `top_n_sigma` and
@@ -103,7 +104,7 @@ def read(
     """
     warping = Warping(temperature, top_k, top_p, min_p, top_n_sigma, temperature_last)
     sampling = Sampling(penalties=penalties)
-    ids = encode(prompt, checked_pair(pair).tokenizer, pair.vocabulary)
+    ids = encode(prompt, checked_pair(pair).tokenizer, pair.vocabulary).ids
     lists, several = as_prompts(text)
     texts = [
         as_tokens("The text to read is one or more lists of token ids", t, pair.vocabulary)

@@ -15,15 +15,14 @@ from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line, plain, quoted, refuse, whole
 from decoders.inputs import (
     as_ids,
-    as_prompts,
     as_seeds,
     as_stops,
     cancel_check,
-    encode,
     stop_finder,
 )  # fmt: skip
 from decoders.options import LONGEST_BUDGET, Batching, Prompt, Sampling
 from decoders.penalties import applied, on_host, processors
+from decoders.prompts import as_prompts, encode_all
 from decoders.settings import Method
 from decoders.shapes import Penalties, TokenId
 from decoders.warp import Warping
@@ -77,7 +76,8 @@ class Task:
         _packs(pair, method, batching)
         warping = method.warping(Warping.of(sampling))
         budget = int(sampling.max_new_tokens)
-        prompts = [encode(p, pair.tokenizer, pair.vocabulary) for p in as_prompts(prompt)[0]]
+        given, _ = as_prompts(prompt)
+        prompts = encode_all(given, pair.tokenizer, pair.vocabulary, pair.bos)
         for ids in prompts:
             _fits(pair, method, len(ids), budget)
         method.refuse(pair.vocabulary, budget)

@@ -6,7 +6,7 @@ from unittest import mock
 
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from tokenizers.decoders import ByteLevel
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
@@ -122,6 +122,41 @@ def build_tokenizer(words: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
+
+
+CHATML = """{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content | trim }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+# One that writes the start token, a system message of its own, and refuses two of a role in a row.
+INST = """{{ bos_token }}{% if messages[0].role != "system" %}[SYS]Be kind.[/SYS]{% endif %}
+{%- for m in messages %}{% if not loop.first and m.role == loop.previtem.role %}
+{{- raise_exception("Roles must alternate") }}{% endif %}
+{%- if m.role == "assistant" %}{{ " " + m.content + eos_token }}
+{%- else %}[INST] {{ m.content }} [/INST]{% endif %}{% endfor %}"""
+
+
+def build_chat_tokenizer(
+    template: str | None = CHATML, adds: tuple[str, ...] = (), eos: str = "<end>"
+) -> PreTrainedTokenizerFast:
+    """Every byte is a token; the special ones are <end>, <s>, <|im_start|> and <|im_end|>.
+
+    `adds` has those that it adds to every text, "<s>" before it and "<end>" after it."""
+    special = ["<end>", "<s>", "<|im_start|>", "<|im_end|>"]
+    pieces = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=["<s>"] * ("<s>" in adds) + ["$A"] + ["<end>"] * ("<end>" in adds),
+        special_tokens=[("<s>", 1), ("<end>", 0)],
+    )
+    found = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token=eos,
+        additional_special_tokens=special[2:],
+    )  # fmt: skip
+    found.chat_template = template
+    return found
 
 
 def whole_softmax():

@@ -50,6 +50,7 @@ DECODERS = {
     "result": REQUEST,
     "settings": REQUEST,
     "inputs": PLAIN,
+    "prompts": PLAIN | {"inputs"},
     "beams": REQUEST,
     "drafts": REQUEST,
     "rules": REQUEST,
@@ -58,16 +59,18 @@ DECODERS = {
     "judgement": REQUEST | {"methods"},
     "judge": REQUEST | {"drafts", "inputs", "judgement", "methods", "testing"},
     "testing": REQUEST | {"drafts", "loop", "settings", "turn"},
-    "engine": PLAIN | {"assets", "devices", "heap", "inputs", "penalties", "scan", "tree", "warp"},
+    "engine": PLAIN
+    | {"assets", "devices", "heap", "inputs", "penalties", "prompts", "scan", "tree", "warp"},
     "turn": REQUEST | {"engine", "settings"},
     "loop": REQUEST | {"devices", "engine", "penalties", "scan", "turn", "warp"},
     "options": PLAIN | {"engine", "penalties"},
-    "task": REQUEST | {"catalog", "engine", "inputs", "options", "penalties", "settings"},
+    "task": REQUEST
+    | {"catalog", "engine", "inputs", "options", "penalties", "prompts", "settings"},
     "generate": REQUEST
-    | {"engine", "inputs", "loop", "options", "result", "settings", "task", "turn"},
+    | {"engine", "inputs", "loop", "options", "prompts", "result", "settings", "task", "turn"},
     "training": PLAIN | {"engine", "generate"},
-    "places": REQUEST | {"engine", "inputs", "options", "penalties", "task"},
-    "greedy": REQUEST | {"engine", "inputs", "options", "places", "task"},
+    "places": REQUEST | {"engine", "inputs", "options", "penalties", "prompts", "task"},
+    "greedy": REQUEST | {"engine", "inputs", "options", "places", "prompts", "task"},
     "integrations": REQUEST
     | {
         "catalog",

@@ -82,6 +82,17 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
     output = next((name for name in OUTPUTS if asked and getattr(config, name)), "")
     others = [k for k, value in inputs.items() if value is not None and k not in PREPARED]
     cache = next((inputs[name] for name in CACHES if inputs.get(name) is not None), None)
+    refuse(
+        (
+            others,
+            f"Decoders read token ids alone, not {', '.join(others)}; leave it out, and give "
+            "input_ids.",
+        ),
+        (
+            input_ids.ndim != 2 or not input_ids.shape[1],
+            "The prompt is empty; give generate input_ids with at least one token in each row.",
+        ),
+    )
     mask = inputs.get("attention_mask")
     kept = (torch.ones_like(input_ids) if mask is None else mask.to(input_ids.device)).bool()
     refuse(
@@ -90,7 +101,6 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
             f"Decoders have no {output.removeprefix('output_')} for each token; leave {output} "
             "out.",
         ),
-        (others, f"Decoders read token ids alone, not {', '.join(others)}; leave it out."),
         (
             cache is not None and cache.get_seq_length() > 0,
             "Decoders keep their own caches; call generate with the whole text and without "

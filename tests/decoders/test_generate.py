@@ -112,14 +112,15 @@ class Mute:
     __eq__ = __bool__ = __repr__ = __hash__ = _no
 
 
+PROMPT = "A prompt is text, a list of token ids or a list of messages"
 BAD = {
     "empty text": ({"prompt": ""}, "The prompt is empty; give at least one character or token."),
     "empty list": ({"prompt": []}, "The prompt is empty; give at least one character or token."),
     "empty in a list": ({"prompt": ["a", ""]}, "The prompt is empty"),
     "empty ids in a list": ({"prompt": [[1], []]}, "The prompt is empty"),
-    "no prompt": ({"prompt": None}, "A prompt is text or a list of token ids, not NoneType."),
-    "number": ({"prompt": 7}, "A prompt is text or a list of token ids, not int."),
-    "bytes": ({"prompt": b"abc"}, "A prompt is text or a list of token ids, not bytes."),
+    "no prompt": ({"prompt": None}, f"{PROMPT}, not NoneType."),
+    "number": ({"prompt": 7}, f"{PROMPT}, not int."),
+    "bytes": ({"prompt": b"abc"}, f"{PROMPT}, not bytes."),
     "floats": ({"prompt": [1.0, 2.0]}, "1.0 is not a token id."),
     "float tensor": ({"prompt": torch.rand(3)}, "is not a token id."),
     "bools": ({"prompt": [True, False]}, "True is not a token id."),
@@ -192,9 +193,9 @@ BAD = {
         "remove it."),
     "id of many digits": ({"prompt": [10**5000]}, "Token id a value of type int is out of range"),
     "endless range": ({"prompt": range(10**12)},
-        "A prompt is text or a list of token ids, not range."),
+        f"{PROMPT}, not range."),
     "tensor without values": ({"prompt": torch.empty(3, device="meta")},
-        "A prompt is text or a list of token ids, not Tensor."),
+        f"{PROMPT}, not Tensor."),
     "a value without words": ({"max_batch": Mute()},
         "max_batch must be a whole number from 1 to 1000000, not <Mute instance at 0x"),
     "decoder without words": ({"method": Mute()}, "not <Mute instance at 0x"),

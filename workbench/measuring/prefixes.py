@@ -43,6 +43,7 @@ def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
         return []
     pieces, found = Pieces(pair.tokenizer), list[Prefix]()
     layer = [(Prefix([], "", 1.0), Place())]
+    ends = pair.end_tokens
     for _ in range(min(DEPTH, settings.max_new_tokens)):
         texts = [prefix.tokens for prefix, _ in layer]
         after = read(pair, ids, texts, **settings.sampling, draft=False)
@@ -55,9 +56,7 @@ def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
             for token, p in _likely(prefix.p, places.p[-1])
         ]
         found += [prefix for prefix, _ in layer]
-        layer = [
-            (prefix, place) for prefix, place in layer if prefix.tokens[-1] not in pair.end_tokens
-        ]
+        layer = [(prefix, place) for prefix, place in layer if prefix.tokens[-1] not in ends]
         if not layer:
             break
     return found

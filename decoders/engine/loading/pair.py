@@ -15,6 +15,7 @@ from decoders.errors import InputError, allowed, quoted
 from decoders.heap import light_heap
 from decoders.inputs import as_list, as_tokenizer
 from decoders.penalties import MODELLED, asked, said
+from decoders.prompts import end_of_turn
 
 
 class ModelPair:
@@ -24,7 +25,7 @@ class ModelPair:
     Later changes of weights by an optimizer, under `no_grad` or by `load_state_dict`, are followed.
     Values written into a weight's `.data` may not be noticed: make a new pair then. Replaced
     modules and switched adapters are refused at the next call. The logger "decoders" says once what
-    the target's generation config asks for beyond sampling.
+    the target's generation config asks for.
 
     Args:
         target: a causal language model of `transformers`, on one device or several, which is put in
@@ -81,6 +82,7 @@ class ModelPair:
         self.draft, self.passes = draft, passes
         self.head = draft if head is None and isinstance(draft, Head) else head
         self.tokenizer, self.draft_tokenizer = tokenizer, draft_tokenizer
+        self._turn: tuple[Any, int | None] = None, None  # a chat template, and how it ends answers
         self.packed: dict[str, Model] = {"target": self._prepared(target, "target")}
         if draft is not None:
             self.packed["draft"] = self._prepared_draft(draft)
@@ -145,15 +147,24 @@ class ModelPair:
 
     @property
     def end_tokens(self) -> frozenset[int]:
-        """The ids that end a text, from the target's generation config or else the tokenizer."""
+        """The ids that end a text, from the target's generation config or else the tokenizer.
+
+        The token with which the tokenizer's chat template ends an answer is always one of them.
+        """
         ids = as_list(getattr(self.generation_config, "eos_token_id", None))
         if ids is None:
             ids = getattr(self.tokenizer, "eos_token_id", None)
-        return (
-            frozenset()
-            if ids is None
-            else frozenset([ids] if isinstance(ids, int) else map(int, ids))
-        )
+        known = [ids] if isinstance(ids, int) else ids or []
+        template = getattr(self.tokenizer, "chat_template", None)
+        if self._turn[0] is not template:
+            self._turn = template, end_of_turn(self.tokenizer)
+        return frozenset(int(i) for i in (*known, self._turn[1]) if i is not None)
+
+    @property
+    def bos(self) -> int | None:
+        """The id that begins a text, from the tokenizer or else the target's generation config."""
+        known = self.generation_config if self.tokenizer is None else self.tokenizer
+        return getattr(known, "bos_token_id", None)
 
     @property
     def penalties(self) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import decoders
 from decoders import Divergence, InputError, ModelPair
 from decoders.errors import allowed, refuse, whole
 from decoders.greedy import DTYPES
-from decoders.inputs import as_seed, encode
+from decoders.inputs import as_seed
+from decoders.prompts import encode
 from workbench.engines import counters
 from workbench.engines.canary import law
 from workbench.engines.canary.draws import checks, controls
@@ -96,7 +97,7 @@ def watch(
     Raises:
         InputError: if the server cannot be tested; if it fails after some draws, these are tested
     """
-    encoded = [encode(words, pair.tokenizer, pair.vocabulary) for words in what.prefixes]
+    encoded = [encode(words, pair.tokenizer, pair.vocabulary).ids for words in what.prefixes]
     prefixes = [_Prefix(*each) for each in zip(what.prefixes, map(tuple, encoded), strict=True)]
     greedy, spelling = [], None
     for done, prefix in enumerate(prefixes):
