@@ -141,7 +141,7 @@ KIND_FILES = {
 }
 OFFERED = {
     "__init__", "assets", "catalog", "devices", "distribution", "errors", "greedy", "heap",
-    "inputs", "judge", "settings", "testing", "trace", "training", "theory", "warp",
+    "inputs", "judge", "prompts", "settings", "testing", "trace", "training", "theory", "warp",
 }  # fmt: skip
 ROOMS = {
     **{
