@@ -1,4 +1,4 @@
-"""Prints the README's table of decoders; `python -m decoders NAME` prints a decoder's settings."""
+"""Prints a table of all decoders; `python -m decoders NAME` prints a decoder's settings."""
 
 import dataclasses
 import sys
@@ -15,7 +15,7 @@ def table() -> str:
         "|---|---|---|---|---|",
     ]
     for name, method in catalog.items():
-        claim = Law(method.law).words if method.law else "no known law"
+        claim = Law(method.law).words if method.law else "no stated distribution"
         rows.append(
             f"| `{name}` | {method.summary} | {claim} | {'yes' if method.uses_draft else 'no'} "
             f"| {method.paper}, {method.section} |"

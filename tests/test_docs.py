@@ -110,11 +110,15 @@ def test_the_entry_point_of_the_page_is_one_that_is_looked_for():
     assert list(tomllib.loads(text)["project"]["entry-points"]) == [GROUP]
 
 
-def test_the_readmes_table_of_decoders_is_the_catalog():
+def test_the_readme_shows_five_rows_of_the_table_of_decoders():
     shown = re.search(
         r"<!-- decoders: begin.*?-->\n(.*?)\n?<!-- decoders: end -->", README.read_text(), re.S
     )[1]
-    assert shown == table(), "paste the output of `python -m decoders` between the markers"
+    head, line, *rows = shown.splitlines()
+    every = table().splitlines()
+    assert [head, line] == every[:2]
+    assert len(rows) == 5
+    assert set(rows) <= set(every), "paste these rows of `python -m decoders` again"
 
 
 PLACEHOLDER = re.compile(r"\b(?:DOWNLOADS|HOST|PROMPTS|RUN)\b")

@@ -85,8 +85,8 @@ class MTAD(Method):
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "3.2"
     summary = (
-        "Keeps the longest prefix of the small model's best beam that the large one finds likely "
-        "as a whole: fast, and usually likelier text than sampling."
+        "Keeps the longest prefix of the small model's best beam that the large model finds likely "
+        "overall: fast, and usually likelier text than sampling."
     )
 
     draft_length: int = setting(4, "draft tokens per round (gamma)", low=1, high=64)

@@ -131,7 +131,7 @@ def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, tested: st
 
 def proof(method: type[Method], tested: str | None) -> str:
     if method.law is None:
-        return f"It claims the law of no other decoder. {tested.strip()}"
+        return f"It does not promise the large model's distribution. {tested.strip()}"
     return (
         f"Its output has the law of {PROVEN[method.law]}. The tests put made-up tables in the "
         "place of the models and a source that takes every way in turn in the place of the random "

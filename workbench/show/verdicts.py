@@ -9,7 +9,7 @@ import math
 from workbench.runs.draws import CONTROL, Finding, findings, grouped, seeds
 from workbench.runs.estimates import label
 from workbench.runs.record import Run
-from workbench.runs.verdicts import FOUND, LEVEL, MOST, SIMULATED, SOUGHT
+from workbench.runs.verdicts import LEVEL, MOST, SIMULATED, SOUGHT
 from workbench.show.looks import visible
 from workbench.studies.text import counted
 
@@ -138,8 +138,8 @@ def shared(run: Run) -> str:
         ("All share seeds", "") if alike else ("All draw with seeds", ", some with fewer of them")
     )
     return (
-        f"{who} {ranges}{few}: unlucky seeds put all decoders off in the same way, so they are one "
-        f"piece of evidence, not {len(groups)}. {control}"
+        f"{who} {ranges}{few}. If the seeds are unlucky, all {len(groups)} look wrong together. "
+        f"{control}"
     )
 
 
@@ -153,11 +153,10 @@ def reach(run: Run) -> str:
         return ""
     most = max(claims, key=_missing)
     missing, enough = _missing(most), most.texts + _missing(most)
-    go = f"{enough:,} draws: {missing:,} to go" if missing else f"{most.texts:,} draws, as here"
+    have = f"you have {most.texts:,}" + ("." if missing else ", which is enough.")
     return (
-        f"Honest decoders are called “unlike” in at most 1 of {1 / LEVEL:,.0f} runs, however often "
-        f"you draw again. One that is off by a total variation of {SOUGHT:g} is found in "
-        f"{FOUND:.0%} of runs with {go}."
+        f"A correct decoder is wrongly flagged at most once in {1 / LEVEL:,.0f} runs, even if you "
+        f"keep drawing. To notice an error of {SOUGHT:g} you need about {enough:,} draws; {have}"
     )
 
 

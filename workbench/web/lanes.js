@@ -75,7 +75,7 @@
       const slow = this.slower >= 1.5 ? `${this.slower.toFixed(0)} times slower than measured` : "as fast as measured";
       this.section = make("section.wb-lanes", { "aria-label": "One pass at a time" },
         make("header", {}, make("h3", {}, "The small model guesses ahead, the large one checks."),
-          make("p.caption", {}, "A jump, and a tick, for each ", ...Workbench.explained("pass"), ` of the large model; ${slow}.`), this.button),
+          make("p.caption", {}, "Each tick is one ", ...Workbench.explained("pass"), ` of the large model; ${slow}.`), this.button),
         ...this.lanes.map((lane) => lane.box));
     }
 

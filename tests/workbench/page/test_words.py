@@ -79,7 +79,7 @@ def test_the_words_of_the_review_are_gone(run):
     script = "".join((web.WEB / name).read_text("utf-8") for name in web.SCRIPTS)
     shown = {
         "don't expect facts": words.header(),
-        "see which is fastest": words.SAYS,
+        "written in five ways": words.SAYS,
         "14 of 960 prompt tokens": words.tokens(
             (14, 1024), {"max_new_tokens": 64, "decoders": ["greedy"]}
         ),
@@ -102,7 +102,7 @@ def test_the_words_of_the_review_are_gone(run):
         "padded (usual)": SCHEMES["vanilla"].label,
         "no padding": SCHEMES["unpadded"].label,
         "text distributed as": table(),
-        "no known law": table(),
+        "no stated distribution": table(),
     }
     assert [wanted for wanted, found in shown.items() if wanted not in found] == []
 

@@ -113,7 +113,7 @@ def test_one_unlucky_set_of_seeds_is_no_proof_against_five_decoders():
     assert "Unlike the" not in words
     assert "p =" not in words
     assert "All share seeds 0 to 199" in words
-    assert "one piece of evidence, not 5. Plain sampling is the control." in words
+    assert "all 5 look wrong together. Plain sampling is the control." in words
     control, *others = verdicts.verdicts(run)
     assert re.search(r"further off than 99\.\d% of honest samples", control)
     assert control.endswith("draws from the target by definition: these seeds are unlucky.")
@@ -167,11 +167,8 @@ def test_of_beams_only_the_first_token_can_be_impossible():
 
 def test_how_far_one_has_to_go_is_said():
     far = verdicts.reach(made(EVEN))
-    assert (
-        "off by a total variation of 0.1 is found in 99% of runs with 1,590 draws: 1,490 to go."
-        in far
-    )
-    assert "with 2,000 draws, as here" in verdicts.reach(made(EVEN * 20))
+    assert "To notice an error of 0.1 you need about 1,590 draws; you have 100." in far
+    assert "you have 2,000, which is enough." in verdicts.reach(made(EVEN * 20))
     assert verdicts.reach(made(EVEN, "mtad")) == ""
 
 

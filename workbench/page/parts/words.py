@@ -23,7 +23,7 @@ from workbench.studies.text import counted
 
 EMBEDDED_CHOICE = PairChoice()
 TITLE = "Decoding Workbench"
-SAYS = "One text, written in several ways: see which is fastest, and why."
+SAYS = "Watch one text being written in five ways."
 JUMPS = (
     '<nav class="wb-jump" aria-label="On this page">'
     '<a href="#panels">Texts</a> <a href="#charts">Charts</a> '

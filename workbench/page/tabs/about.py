@@ -26,8 +26,8 @@ probabilities. **Experiments** runs plans over many prompts. **Runs** keeps all 
 
 **Batch** decodes many prompts at once. In each round, every prompt accepts a different number of
 draft tokens. A framework with aligned tensors pads inputs and caches to the longest of the batch,
-and computes the padding, too; the engine here pads neither. The tab measures the cost of each half
-of the padding; the tokens are the same.
+and computes the padding, too; the engine here pads neither. This tab measures what padding costs,
+for inputs and caches separately. The text does not change.
 """
 
 
