@@ -87,13 +87,13 @@ def _kept(parts: Mapping[str, type[Any]], owner: str, text: object) -> object:
 
 def rule(*sources: type[Source], default: type[Rule] = Tokenwise) -> Any:
     """The setting of a decoder's rule: those that fit these sources, or all."""
-    fit = [r.name for r in _RULES if all(s.kind in r.judges for s in sources)]
+    fit = [r.name for r in _RULES if all(map(r.fits, sources))]
     return setting(default.name, "how drafts are judged", choices=fit, read=partial(_kept, RULES))
 
 
 def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
     """The setting of a decoder's drafts: those that fit the rule, or all."""
-    fit = [s.name for s in _SOURCES if rule is None or s.kind in rule.judges]
+    fit = [s.name for s in _SOURCES if rule is None or rule.fits(s)]
     return setting(
         default.name,
         "where drafts come from: the draft model, a head of the target (head), counts (ngram), "
@@ -123,12 +123,12 @@ class Combination(Method, ABC):
     def __post_init__(self) -> None:
         super().__post_init__()
         source, rule = self._parts
-        if source.kind not in rule.judges:
-            fit = [s.name for s in _SOURCES if s.kind in rule.judges]
+        if not rule.fits(source):
+            fit = [s.name for s in _SOURCES if rule.fits(s)]
             raise InputError(
                 f"{self.name}: the rule {rule.name} cannot judge the draft {source.name}, "
                 f"{source.kind}; take the draft {' or '.join(fit)}, or the rule "
-                f"{' or '.join(r.name for r in _RULES if source.kind in r.judges)}."
+                f"{' or '.join(r.name for r in _RULES if r.fits(source))}."
             )
 
         if source.longest <= rule.window:
@@ -162,7 +162,8 @@ class Combination(Method, ABC):
 
     @claim
     def law(self) -> Law | None:
-        return self._parts[1].law
+        source, rule = self._parts
+        return rule.law if source.kind in rule.judges else None
 
     @claim
     def uses_draft(self) -> bool:

@@ -1,7 +1,9 @@
 """Rules for a mixture of target and draft, pi, in place of the target: cascade and ensemble.
 
 Drafts are judged as in speculative sampling with pi in place of p, so the output has the law of
-sampling from pi one token at a time. That is not the target's law.
+sampling from pi one token at a time. That is not the target's law. It needs a q that is a function
+of the text, as a draft model's is. What a head says depends on where rounds begin, and so on what
+was kept before: with a head there is no law.
 
 Source:
     Narasimhan et al. 2024 (Faster cascades via speculative decoding, arXiv 2405.19261); Fu et al.
@@ -39,6 +41,7 @@ class Mixture(Rule):
     """A rule that is speculative sampling of pi(p, q)."""
 
     judges = frozenset({Kind.CHAIN})  # the law is a mixture with the draft model, not with counts
+    lawless = frozenset({Kind.HEADED})
     beyond = True
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
@@ -66,7 +69,10 @@ class Cascade(Mixture):
     def mixed(self, p: Distribution, q: Distribution) -> Distribution:
         if self.defer == "opt":
             distance = 1 - minimum(p, q).total
-            return q if highest(q) >= highest(p) - self.alpha * distance else p
+            # Equals but for rounding are equal: with alpha = 1, q is always sure enough.
+            slack = 32 * max(p.rounding, q.rounding)
+            sure = highest(q) >= highest(p) - self.alpha * distance - slack
+            return q if sure else p
         least = (1 - self.alpha) * highest(p)
         if least == 0:
             return q

@@ -26,6 +26,7 @@ class Kind(StrEnum):
 
     CERTAIN = "a chain of tokens without probabilities"
     CHAIN = "a drawn chain"
+    HEADED = "a chain drawn by a head"
     COUNTED = "a chain drawn from counts"
     PATHS = "several chains, drawn independently"
     TREE = "a tree of independent draws"
@@ -33,8 +34,8 @@ class Kind(StrEnum):
     CHOSEN = "a tree of chosen tokens"
 
 
-CHAINS = frozenset({Kind.CERTAIN, Kind.CHAIN, Kind.COUNTED})
-DRAWN = frozenset({Kind.CHAIN, Kind.COUNTED, Kind.PATHS, Kind.TREE, Kind.DISTINCT})
+CHAINS = frozenset({Kind.CERTAIN, Kind.CHAIN, Kind.HEADED, Kind.COUNTED})
+DRAWN = frozenset({Kind.CHAIN, Kind.HEADED, Kind.COUNTED, Kind.PATHS, Kind.TREE, Kind.DISTINCT})
 
 
 class Drafting(NamedTuple):
@@ -93,7 +94,8 @@ class Rule(Checked, ABC):
 
     Attributes:
         law: the law of the output
-        judges: the drafts for which it is what it claims
+        judges: the drafts for which it has that law
+        lawless: drafts that it judges too, and then the output has no known law
         window: it does nothing of its own in drafts of at most this length
         beyond: whether it needs q after the last draft token too, for the bonus token
         backwards: whether it tests the last draft token first
@@ -102,8 +104,14 @@ class Rule(Checked, ABC):
     law: ClassVar[Law | None] = Law.TARGET
     window: int = 0
     judges: ClassVar[frozenset[Kind]]
+    lawless: ClassVar[frozenset[Kind]] = frozenset()
     beyond: ClassVar[bool] = False
     backwards: ClassVar[bool] = False
+
+    @classmethod
+    def fits(cls, source: "Source | type[Source]") -> bool:
+        """Whether it judges the drafts of a source."""
+        return source.kind in cls.judges | cls.lawless
 
     @abstractmethod
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:

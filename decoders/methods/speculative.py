@@ -120,6 +120,7 @@ class Headed(Chain):
     """
 
     name = "head"
+    kind = Kind.HEADED
     uses_draft = False
     uses_head = True
 

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from decoders import Judgement, catalog
+from decoders.methods.parts import Kind
 from decoders.settings import Law
 
 Row = dict[str, Any]
@@ -21,20 +22,23 @@ def titles() -> dict[str, str]:
     return found
 
 
-def law(told: Judgement) -> str:
+def law(told: Judgement, headed: bool) -> str:
     """Whether the rule keeps the target's law for drafts drawn from q, in a word or two."""
-    if told.rule.law is None:
+    if told.rule.law is None or (headed and Kind.HEADED in told.rule.lawless):
         return "not exact"
     return "exact" if told.rule.law == Law.TARGET else "exact for a mixture"
 
 
-def grouped(found: Sequence[Judgement], names: Sequence[str], own: int = 0) -> list[Row]:
+def grouped(
+    found: Sequence[Judgement], names: Sequence[str], own: int = 0, headed: bool = False
+) -> list[Row]:
     """The rows of a table.
 
     Args:
         found: the judgements
         names: the draft's tokens in words
         own: how many of the first ones are of the decoder whose draft it is
+        headed: whether a head drafted it
 
     Returns:
         for each row: rules: their names, title: their titles, law, kept: number of tokens kept,
@@ -46,7 +50,7 @@ def grouped(found: Sequence[Judgement], names: Sequence[str], own: int = 0) -> l
         row: Row = {
             "rules": [told.rule.name],
             "title": titles().get(told.rule.name, told.rule.name),
-            "law": law(told),
+            "law": law(told, headed),
             "kept": told.kept,
             "mean": round(told.expected, 9),
             "chances": [round(chance, 9) for chance in told.chances],

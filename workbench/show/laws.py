@@ -61,10 +61,13 @@ CLAIMS = {
         Law.PER_LAYER,
     ),
 }
-MIXED = "Its text is not the large model's: it has exactly the distribution of a mixture of both"
+MIXED = (
+    "Its text is not the large model's: it has exactly the distribution of {} of both models. With "
+    "a head in the draft model's place, it has none that is known."
+)
 CLAIMS |= {
-    Law.CASCADE: Claim("a mixture of both models", f"{MIXED}, the cascade’s.", None),
-    Law.ENSEMBLE: Claim("a mixture of both models", f"{MIXED}, their weighted mean.", None),
+    Law.CASCADE: Claim("a mixture of both models", MIXED.format("a mixture, the cascade’s,"), None),
+    Law.ENSEMBLE: Claim("a mixture of both models", MIXED.format("the weighted mean"), None),
 }
 ASKED = Claim(
     "another engine",

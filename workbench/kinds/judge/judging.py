@@ -80,7 +80,7 @@ def of_text(
     found = decoders.judge(
         places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed
     )
-    return told(found, texts(pair, places.tokens), "")
+    return told(found, texts(pair, places.tokens), "", headed=bool(pair.packed["draft"].reads))
 
 
 def checked(settings: Any) -> dict[str, Any]:
@@ -133,7 +133,8 @@ def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
     rest = [each for each in others if each.rule.name not in names]
     # Match draws instead of testing, and here would draw other tokens than it did.
     mine = [each for each in mine if each.rule.name != "match"]
-    return told([*mine, *rest], [t.text for t in drafted], note, own=len(mine))
+    headed = method.uses_head or (method.uses_draft and bool(pair.packed["draft"].reads))
+    return told([*mine, *rest], [t.text for t in drafted], note, len(mine), headed)
 
 
 def _draft(run: Run, where: At) -> tuple[RoundRecord, list[TrialRecord]]:
@@ -168,11 +169,15 @@ def _source(method: Any) -> tuple[Any, bool, str]:
 
 
 def told(
-    found: Sequence[Judgement], names: Sequence[str], note: str, own: int = 0
+    found: Sequence[Judgement],
+    names: Sequence[str],
+    note: str,
+    own: int = 0,
+    headed: bool = False,
 ) -> dict[str, Any]:
     """Judgements as plain data; the first `own` of them are of the decoder itself."""
     words = [visible(name.strip(" ") or "␣") for name in names]
-    return {"tokens": list(names), "rows": grouped(found, words, own), "note": note}
+    return {"tokens": list(names), "rows": grouped(found, words, own, headed), "note": note}
 
 
 def texts(pair: ModelPair, tokens: Sequence[int]) -> list[str]:
