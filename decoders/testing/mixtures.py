@@ -21,6 +21,7 @@ def cascade(rule: Any) -> Mixed:
         return q * ok + p * q[~ok].sum()
 
     def opt(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        return q if q.max() >= p.max() - rule.alpha * np.abs(p - q).sum() / 2 else p
+        least = p.max() - rule.alpha * np.abs(p - q).sum() / 2
+        return q if q.max() >= least - 1e-12 else p  # ties may be rounded
 
     return by_token if rule.defer == "token" else opt

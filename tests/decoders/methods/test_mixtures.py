@@ -1,7 +1,9 @@
 """Cascade and ensemble: exact for their own mixture of both models, and not for the target."""
 
 import pytest
+import torch
 
+from decoders.distribution import Whole
 from decoders.errors import InputError
 from decoders.methods.copying import PromptLookup
 from decoders.methods.loose import SpeculativeCascade, SpeculativeEnsemble
@@ -12,7 +14,7 @@ from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, output_law
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.warp import Warping
-from tests.pieces import Made
+from tests.pieces import Made, distributions, small
 
 SITUATIONS = [
     drawn(2, 1),
@@ -48,6 +50,18 @@ def test_a_token_that_the_target_finds_likely_enough_stays():
     situation = Situation(Rows(((0.5, 0.4, 0.1),)), Rows(((1e-9, 0.6, 0.4),)), budget=1)
     law = output_law(SpeculativeCascade(alpha=0.3), situation)
     assert [law[(x,)] for x in range(3)] == pytest.approx([0.2, 0.6 + 0.16, 0.04], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("form", "dtype"), [(small, torch.float64), (Whole, torch.float64), (Whole, torch.float32)]
+)
+def test_with_alpha_1_the_draft_model_is_always_sure_enough(form, dtype):
+    """max p - max q is at most TV(p, q), but where they are equal, rounding made OPT take p."""
+    rule = Cascade(alpha=1, defer="opt")
+    for seed in range(0, 180, 3):  # of two tokens, where they often are
+        p, q = (row.to(dtype) for row in distributions(seed, V=2))
+        p, q = form(p / p.sum()), form(q / q.sum())
+        assert rule.mixed(p, q) is q
 
 
 def test_the_bonus_token_comes_from_the_mixture_too():
