@@ -1,1 +1,1 @@
-"""Training of heads that draft for a target."""
+"""Training of heads and models that draft for a target."""

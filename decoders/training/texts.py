@@ -1,13 +1,15 @@
-"""The texts that a head learns from: files, and what the target itself writes."""
+"""The texts that a drafter learns from: files, what the target writes, and which are held out."""
 
+import json
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError
@@ -16,12 +18,25 @@ from decoders.generate import generate
 END = "<|endoftext|>"
 HELD_OUT = 100  # one document in this many is never trained on
 PART = 128  # texts that the target writes at a time
-# The sampling of every second part: greedy decoding, and draws.
-SAMPLED = {"temperature": 0.0}, {"temperature": 1.0, "top_p": 0.95}
+RUN = 8  # words that a text of the training may not share with a held-out prompt
+# The target's own texts are sampled in turn as drafts are used: greedily, and drawn.
+TEMPERATURES = 0.0, 0.7, 1.0
 
 
-def read_texts(files: Sequence[Path]) -> Iterator[str]:
-    """The documents of text files, plain or as .xz, which a line `<|endoftext|>` separates.
+class Text(NamedTuple):
+    """A text, of which only the tokens after a prompt are learnt from.
+
+    Attributes:
+        ids: its tokens
+        prompt: how many of them are the prompt
+    """
+
+    ids: np.ndarray
+    prompt: int = 0
+
+
+def read_files(files: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """The contents of text files, plain or as .xz.
 
     Raises:
         InputError: if a file cannot be read
@@ -29,99 +44,221 @@ def read_texts(files: Sequence[Path]) -> Iterator[str]:
     for file in files:
         try:
             with (lzma.open if file.suffix == ".xz" else open)(file, "rt", encoding="utf-8") as f:
-                yield from (text.strip("\n") for text in f.read().split(END) if text.strip())
+                yield file, f.read()
         except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
             raise InputError(
                 f"The text file {file} cannot be read ({error}); name files of plain text."
             ) from None
 
 
-def tokens_of(pair: ModelPair, texts: Iterable[str], least: int) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens of texts, each with its end token: those to train on, and those held out.
+def read_texts(files: Sequence[Path]) -> Iterator[str]:
+    """The documents of text files, which a line `<|endoftext|>` separates; see `read_files`."""
+    for _, content in read_files(files):
+        yield from (text.strip("\n") for text in content.split(END) if text.strip())
 
-    A text's own characters decide on which side it is. If too few are held out, the end of the rest
-    takes their place.
 
-    Args:
-        pair: the target with its tokenizer
-        texts: the texts
-        least: the least tokens of each side
+def read_questions(files: Sequence[Path]) -> list[str]:
+    """The questions of files: JSON lines that have a "question", or one question a line.
 
     Raises:
-        InputError: if there is too little text
+        InputError: if a file cannot be read
     """
-    parts: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-    end = sorted(pair.end_tokens)[:1]
-    for text in texts:
-        read = [*pair.tokenizer(text, add_special_tokens=False).input_ids, *end]
-        parts[zlib.crc32(text.encode()) % HELD_OUT == 0].append(np.array(read, np.int32))
-    ids, held_out = (np.concatenate(part) if part else np.zeros(0, np.int32) for part in parts)
-    if len(held_out) < least:
-        tail = max(least, len(ids) // HELD_OUT)
-        ids, held_out = ids[:-tail], ids[-tail:]
-    if len(ids) < least:
+    lines = [
+        line for _, content in read_files(files) for line in content.split("\n") if line.strip()
+    ]
+    try:
+        return [json.loads(line)["question"] if line.startswith("{") else line for line in lines]
+    except (ValueError, KeyError, TypeError):
         raise InputError(
-            f"The text files hold too little text; give at least {2 * least} tokens of it, better "
-            "a million."
+            'A file of questions has a line of JSON without a "question"; write one question a '
+            "line."
+        ) from None
+
+
+def read_answers(files: Sequence[Path], vocabulary: int) -> Iterator[Text]:
+    """The texts of files of JSON lines [prompt ids, answer ids, temperature].
+
+    Args:
+        files: the files, plain or as .xz
+        vocabulary: how many tokens there are
+
+    Raises:
+        InputError: if a file cannot be read or holds something else
+    """
+    for file, content in read_files(files):
+        for line in content.splitlines():
+            try:
+                prompt, answer, *_ = json.loads(line)
+                ids = np.array([*prompt, *answer], np.int32)
+                whole = ids.ndim == 1 and len(ids) > 0 and ids.min() >= 0 and ids.max() < vocabulary
+            except (ValueError, TypeError, OverflowError):
+                whole = False
+            if not whole:
+                raise InputError(
+                    f"A line of {file} is not [prompt ids, answer ids, temperature] with ids below "
+                    f"{vocabulary:,}; give answers that this target wrote."
+                )
+            yield Text(ids, len(prompt))
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+class HeldOut:
+    """Prompts that a drafter is measured on, and what else must not be learnt because of them.
+
+    Args:
+        prompts: the prompts
+    """
+
+    def __init__(self, prompts: Iterable[str]):
+        self.prompts = list(prompts)
+        self._runs = {run for prompt in self.prompts for run in self._of(words(prompt))}
+        self._sizes = sorted({len(run) for run in self._runs})
+
+    @staticmethod
+    def _of(said: list[str]) -> Iterator[tuple[str, ...]]:
+        size = min(RUN, len(said))
+        return (tuple(said[i : i + size]) for i in range(len(said) - size + 1) if size > 2)
+
+    def shares(self, text: str) -> bool:
+        """Whether a text has a run of eight words of a prompt, or a whole shorter prompt."""
+        said = words(text)
+        return any(
+            tuple(said[i : i + size]) in self._runs
+            for size in self._sizes
+            for i in range(len(said) - size + 1)
         )
-    return ids, held_out
 
 
-def rows_of(ids: np.ndarray, rng: np.random.Generator, rows: int, length: int) -> torch.Tensor:
-    """Stretches of a text that begin anywhere, (rows, length)."""
-    starts = rng.integers(0, len(ids) - length + 1, rows)
-    return torch.from_numpy(np.stack([ids[i : i + length] for i in starts])).long()
+def tokens_of(pair: ModelPair, text: str) -> list[int]:
+    """The tokens of a document, its end token last."""
+    end = sorted(pair.end_tokens)[:1]
+    return [*pair.tokenizer(text, add_special_tokens=False).input_ids, *end]
+
+
+def as_prompt(pair: ModelPair, question: str) -> list[int]:
+    """A question as the target's chat template puts it, or as it is if there is none."""
+    tokenizer = pair.tokenizer
+    if not getattr(tokenizer, "chat_template", None):
+        return tokenizer(question).input_ids
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
+    )
+    return tokenizer(text, add_special_tokens=False).input_ids
+
+
+def split(documents: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Documents to learn from, and those held out: a text's own characters decide."""
+    parts: tuple[list[str], list[str]] = ([], [])
+    for text in documents:
+        parts[zlib.crc32(text.encode()) % HELD_OUT == 0].append(text)
+    return parts
+
+
+def pieces(ids: Sequence[int], length: int) -> Iterator[Text]:
+    """A long text in pieces."""
+    for i in range(0, len(ids), length):
+        yield Text(np.array(ids[i : i + length], np.int32))
 
 
 def write_own(
-    pair: ModelPair, ids: np.ndarray, folder: Path, texts: int, length: int, seed: int
+    pair: ModelPair, prompts: Sequence[list[int]], folder: Path, length: int, seed: int
 ) -> Iterator[int]:
-    """Let the target write texts, at the temperatures at which heads are used.
+    """Let the target answer prompts, at the temperatures at which drafters are used.
 
     Parts that are in the folder stay, so the work resumes after a kill.
 
     Args:
         pair: its target writes
-        ids: its tokens begin the texts
-        folder: gets a file for each part
-        texts: how many
-        length: tokens of a text, its beginning included
+        prompts: token ids
+        folder: gets a file for each part, of JSON lines [prompt, answer, temperature]
+        length: tokens of a text at most, its prompt included; longer prompts lose their beginning
         seed: of the first text
 
     Yields:
         how many are written
     """
-    for number, begin in enumerate(range(0, texts, PART)):
-        file, count = folder / f"own-{number:04}.npy", min(PART, texts - begin)
+    for number, begin in enumerate(range(0, len(prompts), PART)):
+        file, part = folder / f"own-{number:04}.jsonl", prompts[begin : begin + PART]
         if not file.is_file():
-            rng = np.random.default_rng([seed, number])
-            prompts = rows_of(ids, rng, count, max(1, length // 8)).tolist()
-            results = generate(
-                pair,
-                prompts,
-                "multinomial",
-                max_new_tokens=length - max(1, length // 8),
-                max_batch=32,
-                seed=seed + begin,
-                **SAMPLED[number % 2],
-            )
-            each = [[*p, *r.tokens] for p, r in zip(prompts, results, strict=True)]
-            part = file.with_suffix(".part.npy")
-            np.save(part, np.concatenate([np.array(text, np.int32) for text in each]))
-            os.replace(part, file)
-        yield begin + count
+            rows: list[list] = []
+            for i, temperature in enumerate(TEMPERATURES):
+                mine = [prompt[-(3 * length // 4) :] for prompt in part[i :: len(TEMPERATURES)]]
+                if not mine:
+                    continue
+                results = generate(
+                    pair, mine, "multinomial", temperature=temperature, max_batch=32,
+                    max_new_tokens=length - min(map(len, mine)), seed=seed + begin + i,
+                )  # fmt: skip
+                for prompt, result in zip(mine, results, strict=True):
+                    if result.error is not None:
+                        raise result.error
+                    rows.append([prompt, result.tokens[: length - len(prompt)], temperature])
+            temporary = file.with_suffix(".part")
+            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            os.replace(temporary, file)
+        yield begin + len(part)
 
 
-def own_text(folder: Path) -> np.ndarray:
-    """The tokens that the target has written.
+def own_texts(folder: Path, vocabulary: int) -> list[Text]:
+    """What the target has written into a folder.
 
     Raises:
         InputError: if a file is broken
     """
-    files = sorted(folder.glob("own-????.npy"))
     try:
-        return np.concatenate([np.load(file) for file in files]) if files else np.zeros(0, np.int32)
-    except (OSError, ValueError) as error:
+        return list(read_answers(sorted(folder.glob("own-????.jsonl")), vocabulary))
+    except InputError as error:
         raise InputError(
             f"The target's own texts in {folder} are broken ({error}); remove the folder."
         ) from None
+
+
+class Batches:
+    """The batches of a training, which its seed and their number decide: each text once an epoch.
+
+    Texts of a batch are of about one length.
+
+    Args:
+        texts: the texts
+        tokens: of a batch at most, places beside shorter texts included
+        seed: of their order
+    """
+
+    def __init__(self, texts: Sequence[Text], tokens: int, seed: int):
+        self.texts, self.tokens, self.seed = texts, tokens, seed
+        self._epoch, self._first, self._batches = -1, 0, list[list[int]]()
+
+    def __getitem__(self, number: int) -> list[Text]:
+        if number < self._first:
+            self._epoch, self._first, self._batches = -1, 0, []
+        while number >= self._first + len(self._batches):
+            self._first += len(self._batches)
+            self._epoch += 1
+            self._batches = self._of(np.random.default_rng([self.seed, self._epoch]))
+        return [self.texts[i] for i in self._batches[number - self._first]]
+
+    def _of(self, rng: np.random.Generator) -> list[list[int]]:
+        order = rng.permutation(len(self.texts))
+        lengths = np.array([len(text.ids) for text in self.texts])[order]
+        order = order[np.argsort(lengths // 16, kind="stable")]
+        batches: list[list[int]] = []
+        longest = self.tokens + 1
+        for i in order:
+            longest = max(longest, len(self.texts[i].ids))
+            if not batches or (len(batches[-1]) + 1) * longest > self.tokens:
+                batches.append([])
+                longest = len(self.texts[i].ids)
+            batches[-1].append(int(i))
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def padded(texts: Sequence[Text]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Texts as one array of ids (B, T), their prompts (B,) and their lengths (B,)."""
+    lengths = np.array([len(text.ids) for text in texts])
+    ids = np.zeros((len(texts), lengths.max()), np.int64)
+    for row, text in zip(ids, texts, strict=True):
+        row[: len(text.ids)] = text.ids
+    return ids, np.array([text.prompt for text in texts]), lengths

@@ -24,8 +24,8 @@ def unrolled(
         steps: places of a draft
 
     Yields:
-        for each step the logits after the tokens 1 to T - 1, (B, T - 1, Vd); in step k the first k
-        are of no draft
+        for each step what the output layer takes after the tokens 1 to T - 1, (B, T - 1, W); in
+        step k the first k are of no draft
 
     Source:
         Li et al. 2025, EAGLE-3 (arXiv 2503.01840), section 3.2: training-time test
@@ -49,14 +49,16 @@ def unrolled(
             seen = torch.ones(count, count, dtype=torch.bool, device=q.device).tril(-step)
             scores = scores.masked_fill(~seen, float("-inf"))
             own = [(q * later(keys[j], step - j)).sum(-1, keepdim=True) for j in range(1, step + 1)]
-            weights = (torch.cat([scores, *own], -1) * layer.scaling).softmax(-1)
+            weights = (
+                (torch.cat([scores, *own], -1).float() * layer.scaling).softmax(-1).to(v.dtype)
+            )
             mixed = weights[..., :count] @ values[0]
             for j in range(1, step + 1):
                 mixed = mixed + weights[..., count + j - 1, None] * later(values[j], step - j)
             return mixed.transpose(1, 2)
 
         normed, state = module.through(tokens[:, 1:], places, entering, attend)
-        yield module.lm_head(normed)
+        yield normed
         entering = later(state, 1, axis=1)
 
 

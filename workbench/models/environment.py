@@ -75,8 +75,11 @@ def _model(pair: ModelPair, role: str) -> dict[str, Any]:
 
 def _short(name: str) -> str:
     """The name of a model; those of this project have a name, not a path."""
-    ours = f"{assets() / 'stories'}{os.sep}"
-    return f"Llama-Stories {name.removeprefix(ours)}" if name.startswith(ours) else name
+    for folder, ours in (("stories", "Llama-Stories"), ("smollm2", "SmolLM2")):
+        within = f"{assets() / folder}{os.sep}"
+        if name.startswith(within):
+            return f"{ours} {name.removeprefix(within)}"
+    return name
 
 
 def _processor() -> str:

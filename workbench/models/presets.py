@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from decoders import InputError
+from decoders.engine.loading import smollm2
 from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.models.rights import Account
@@ -98,6 +99,7 @@ class PairPreset:
 
 EMBEDDED = PairPreset("Llama-Stories (embedded)")
 HEAD = PairPreset("Llama-Stories + head", draft=Model("head", 3_082_752))
+SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", Model(smollm2.NAME, smollm2.PARAMETERS))
 SMOL = Model("HuggingFaceTB/SmolLM2-135M", 134_515_008)
 QWEN = Model("Qwen/Qwen3-0.6B", 596_049_920)
 LLAMA = Model("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
@@ -110,6 +112,7 @@ PAIRS = {
     for pair in (
         EMBEDDED,
         HEAD,
+        SMOLLM2,
         PairPreset(
             "SmolLM2-1.7B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384), SMOL
         ),

@@ -25,6 +25,7 @@ from huggingface_hub.utils import (
 
 from decoders import InputError
 from decoders.assets import assets
+from decoders.engine.loading import smollm2
 from decoders.errors import first_line, quoted
 
 ADAPTER, MTP = "adapter_config.json", "mtp"  # see `load_pair`
@@ -143,7 +144,10 @@ class Rights:
 
 def _named(target: str | None, draft: str | None) -> list[str]:
     """The names of a pair's models that are not shipped, and not part of another."""
-    shipped = [file.name for file in (assets() / "stories").iterdir()] if target is None else []
+    ours = "stories" if target is None else target if target == smollm2.NAME else None
+    shipped = [file.name for file in (assets() / ours).iterdir()] if ours else []
+    if target == smollm2.NAME:  # which is not loaded over the network
+        target = None
     return [name for name in (target, draft) if name is not None and name not in (*shipped, MTP)]
 
 

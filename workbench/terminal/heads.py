@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from decoders import InputError, load_pair
+from decoders import InputError, ModelPair, load_pair
 from decoders.errors import quoted
-from decoders.training.recipe import Recipe
+from decoders.training.recipe import KINDS, Acceptance, Recipe
 from workbench.kinds.advice.study import Advice
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
@@ -23,52 +23,74 @@ from workbench.terminal.study import interruptible
 
 USUAL = Recipe()
 ADVISED = 4  # prompts
-DESCRIPTION = """Train a head, a small draft that reads the target's hidden states, for a target.
+DESCRIPTION = """Train what drafts for a target: a head, a small module that reads the target's
+hidden states, or with --kind draft a small model.
 
-The text files are plain text or .xz; a line <|endoftext|> separates documents, of which one in a
-hundred is held out. Beside them the head learns from what the target itself writes. The same
-command goes on after a kill. The result has the format of EAGLE-3, and `--models TARGET HEAD` of
-every other command takes it."""
+Text files are plain text or .xz; a line <|endoftext|> separates documents. Files of questions have
+one a line, or JSON lines with a "question". Beside them it learns from what the target itself
+writes: answers to the questions, else texts that begin as the documents do. Acceptance is measured
+on prompts that are held out, one in a hundred, or on those of --held-out; no text that shares eight
+words in a row with one of these is learnt from. The same command goes on after a kill. `--models
+TARGET OUT` of every other command takes the result."""
 EXAMPLES = """examples:
   python -m workbench train-head assets/stories/target --text stories.txt --out my-head
+  python -m workbench train-head smollm2 --questions mine.txt --start HEAD --out my-head
   python -m workbench compare "Once upon a time" --models assets/stories/target my-head
 """
+FILES = {
+    "text": "text files to learn from",
+    "questions": "files of questions that the target answers",
+    "answers": "files of its answers: JSON lines [prompt ids, answer ids, temperature]",
+    "held-out": "files of questions that acceptance is measured on",
+}
 
 
 def register(commands: Any) -> None:
     command = flags.command(
-        commands, "train-head", "train a head that drafts for a target", DESCRIPTION, EXAMPLES
-    )
+        commands, "train-head", "train a head or a model that drafts for a target", DESCRIPTION,
+        EXAMPLES,
+    )  # fmt: skip
     command.set_defaults(command=run)
     add = command.add_argument
-    add("target", metavar="TARGET", help="folder or hub id of the target")
-    add("--text", nargs="+", metavar="FILE", required=True, help="text files to learn from")
-    add("--out", metavar="FOLDER", required=True, help="where the head is saved")
+    add("target", metavar="TARGET", help="folder or hub id of the target, or smollm2")
+    for name, help in FILES.items():
+        add(f"--{name}", nargs="+", metavar="FILE", default=[], help=help)
+    add("--out", metavar="FOLDER", required=True, help="where it is saved")
     add("--work", metavar="FOLDER", help="for checkpoints and the target's own text (OUT/work)")
+    add("--start", metavar="FOLDER", help="a head or draft of this trainer whose training goes on")
+    add(
+        "--kind", choices=KINDS, default=USUAL.kind, help=f"what is trained (default: {USUAL.kind})"
+    )
     for name, help in (
         ("steps", "of the training"),
-        ("width", "of the head"),
-        ("vocabulary", "how many tokens it proposes, the most frequent ones"),
+        ("width", "its width; 0 for the target's, whose embeddings a head then shares"),
+        ("layers", "of a draft"),
+        ("vocabulary", "how many tokens a head proposes, the most frequent ones"),
+        ("rows", "texts of a step"),
+        ("length", "tokens of a text"),
         ("own-texts", "how many texts the target writes"),
         ("seed", "of weights and batches"),
     ):
         usual = getattr(USUAL, name.replace("-", "_"))
         add(f"--{name}", metavar="N", default=str(usual), help=f"{help} (default: {usual:,})")
     add(
-        "--layers", nargs="+", metavar="L",
-        help="the target's layers whose states it reads (default: three, spread evenly)",
+        "--rate", type=float, default=1.0, metavar="X",
+        help="a factor of the learning rates: below 1 for a training that goes on (default: 1)",
+    )  # fmt: skip
+    add(
+        "--reads", nargs="+", metavar="L",
+        help="the target's layers whose states a head reads (default: three, the last among them)",
     )  # fmt: skip
     add("--device", default="auto", help="cpu, cuda, … (default: auto)")
-    add("--not-compiled", action="store_true", help="do without a C++ compiler")
     add("--no-advice", action="store_true", help="do not measure whether it pays")
 
 
 def run(args: argparse.Namespace) -> int:
     # Imported late: other commands start without it.
-    from decoders.training.heads import Training
+    from decoders.training.learning import Training
 
-    recipe, console = recipe_of(args), Console(highlight=False)
-    out, files = Path(args.out), [Path(name) for name in args.text]
+    recipe, console, out = recipe_of(args), Console(highlight=False), Path(args.out)
+    files = [[Path(file) for file in getattr(args, name.replace("-", "_"))] for name in FILES]
     if (out / "config.json").exists():
         raise InputError(f"{out} holds a model already; name another folder with --out.")
     home = next(p for p in (out, *out.absolute().parents) if p.exists())
@@ -77,14 +99,22 @@ def run(args: argparse.Namespace) -> int:
             f"No head can be saved in {out}: {home} is not a folder that can be written to; name "
             "another with --out."
         )
+    if not args.text + args.questions + args.answers:
+        raise InputError("There is nothing to learn from; name files with --text or --questions.")
     with Console(stderr=True).status("Loading the target and reading the text"):
-        pair = load_pair(
-            args.target, device=None if args.device == "auto" else args.device, dtype="float32"
-        )
-        training = Training(pair, files, Path(args.work or out / "work"), recipe)
+        # A target of this package comes with a head, which reads nothing here.
+        pair = load_pair(args.target, device=None if args.device == "auto" else args.device)
+        pair = ModelPair(pair.target, None, pair.tokenizer)
+        text, questions, answers, held_out = files
+        training = Training(
+            pair, Path(args.work or out / "work"), recipe, text, questions, answers, held_out,
+            start=None if args.start is None else Path(args.start),
+        )  # fmt: skip
+    given = sum(len(text.ids) for text in training.given)
     console.print(
-        f"{len(training.ids):,} tokens to learn from, {len(training.held_out):,} held out; the "
-        f"head reads the states of the layers {', '.join(map(str, training.spec.reads))}."
+        f"{given:,} tokens to learn from beside {len(training.asked):,} texts that the target "
+        f"writes, {len(training.probes)} prompts held out"
+        + (f", {training.dropped} texts left out for their sake." if training.dropped else ".")
     )
     columns = (
         BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
@@ -92,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
     )  # fmt: skip
     with interruptible() as stop:
         with Bar(*columns, console=console) as bar:
-            task = bar.add_task("the target's own texts", total=recipe.own_texts)
+            task = bar.add_task("the target's own texts", total=len(training.asked))
             for written in training.write_own():
                 bar.update(task, completed=written)
                 if stop.is_set():
@@ -116,10 +146,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def places(acceptance: tuple[float, ...]) -> str:
+def places(acceptance: Acceptance) -> str:
     """Held-out acceptance in words."""
-    each = ", ".join(f"{a:.2f}" for a in acceptance)
-    return f"held-out acceptance at temperature 1, by place of a draft: {each}"
+
+    def each(shares: tuple[float, ...]) -> str:
+        shown = ", ".join(f"{share:.2f}" for share in shares)
+        return f"{shown} ({Acceptance.tokens(shares):.2f} tokens a pass)"
+
+    return (
+        "held-out acceptance by place, of tokens whose places before were kept: "
+        f"{each(acceptance.greedy)} at temperature 0, {each(acceptance.drawn)} at 0.7 and top-p 0.9"
+    )
 
 
 def advise(args: argparse.Namespace, console: Console) -> None:
@@ -145,15 +182,20 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
             raise InputError(f"--{name} takes a whole number, not {quoted(value)}.")
         return int(value)
 
+    width = number("width", args.width)
     return Recipe(
-        width=number("width", args.width),
-        inner=2 * number("width", args.width),
+        kind=args.kind,
+        width=width,
+        layers=number("layers", args.layers),
         vocabulary=number("vocabulary", args.vocabulary),
         reads=None
-        if args.layers is None
-        else tuple(sorted({number("layers", layer) for layer in args.layers})),
+        if args.reads is None
+        else tuple(sorted({number("reads", layer) for layer in args.reads})),
         steps=number("steps", args.steps),
+        rows=number("rows", args.rows),
+        length=number("length", args.length),
+        rate=USUAL.rate * args.rate,
+        muon=USUAL.muon * args.rate,
         own_texts=number("own-texts", args.own_texts),
         seed=number("seed", args.seed),
-        compiled=not args.not_compiled,
     )

@@ -40,7 +40,8 @@ class HeadModule(nn.Module):
     """The layers of EAGLE or EAGLE-3.
 
     A row is made of a token's embedding and of the state before the token, and gives logits for the
-    next token and the state for the next row.
+    next token and the state for the next row. A head of EAGLE may also mix several states of the
+    target, as EAGLE-3 does, and norm embedding and state before it joins them.
 
     Args:
         spec: what the head is
@@ -78,6 +79,13 @@ class HeadModule(nn.Module):
             return Norm(shapes[name][0], eps) if name in shapes else nn.Identity()
 
         self.input_norm = norm("input_norm.weight")
+        self.embedding_norm, self.state_norm = (
+            norm("embedding_norm.weight"),
+            norm("state_norm.weight"),
+        )
+        self.mix: nn.Module = nn.Identity()
+        if "mix.weight" in shapes:
+            self.mix = nn.Linear(shapes["mix.weight"][1], width, bias=False)
         self.fc_norm = nn.ModuleList(norm(f"fc_norm.{i}.weight") for i in range(len(spec.reads)))
         self.layers = nn.ModuleList(
             HeadLayer(
@@ -106,7 +114,7 @@ class HeadModule(nn.Module):
         """The states that rows are made of, (n, W), given those of the target, each (n, H)."""
         normed = [norm(state) for norm, state in zip(self.fc_norm, states, strict=True)]
         state = self.input_norm(torch.cat(normed, -1))
-        return state if self.joins else self.fc(state)
+        return self.mix(state) if self.joins else self.fc(state)
 
     def forward(
         self,
@@ -152,7 +160,7 @@ class HeadModule(nn.Module):
         """
         token, state = self.embed_tokens(input_ids), states
         if self.joins:
-            state = self.fc(token, state)
+            state = self.fc(self.embedding_norm(token), self.state_norm(state))
         turns = self.rotary(token, position_ids)
         for layer in self.layers:
             state = layer(token, state, turns, attend)

@@ -27,7 +27,7 @@ SPELLINGS = (
     (r"^aux_norm_(low|mid|high)", lambda m: f"fc_norm.{('low', 'mid', 'high').index(m[1])}"),
     (r"^draft_id_to_target_id$", "d2t"),
 )
-PICKLED = "pytorch_model.bin"
+PICKLED, INDEX = "pytorch_model.bin", "model.safetensors.index.json"
 UNUSED = re.compile(r"^t2d$|rotary_emb\.|^verifier_")
 
 
@@ -75,20 +75,26 @@ def spelled(name: str) -> str:
 def shapes_of(
     name: str, safetensors: bool | None = True, token: str | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of each weight as it stands in the file; {} if there is none that is read."""
-    if (file := _file(name, "model.safetensors", token)) is not None:
-        with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
-            return {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
+    """The shape of each weight as it stands in the files; {} if there is none that is read."""
+    if files := _tensor_files(name, token):
+        shapes: dict[str, tuple[int, ...]] = {}
+        for file in files:
+            with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
+                shapes |= {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
+        return shapes
     if safetensors is True or _file(name, PICKLED, token) is None:
         return {}
     return {key: tuple(tensor.shape) for key, tensor in weights_of(name, None, token).items()}
 
 
 def weights_of(name: str, safetensors: bool | None, token: str | None = None) -> Weights:
-    """The weights as they stand in the file; those that are not safetensors as plain tensors."""
-    if (file := _file(name, "model.safetensors", token)) is not None:
-        with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
-            return {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
+    """The weights as they stand in the files; those not in safetensors as plain tensors."""
+    if files := _tensor_files(name, token):
+        weights: Weights = {}
+        for file in files:
+            with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
+                weights |= {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
+        return weights
     if safetensors is not True and (file := _file(name, PICKLED, token)) is not None:
         with said_in_one_sentence(name):
             found = torch.load(file, map_location="cpu", weights_only=True)
@@ -97,9 +103,28 @@ def weights_of(name: str, safetensors: bool | None, token: str | None = None) ->
         return found
     others = "model.safetensors" if safetensors else f"model.safetensors or {PICKLED}"
     raise InputError(
-        f"The head {name} has no {others}; name a folder or revision that holds "
-        "the whole head in one file."
+        f"The head {name} has no {others}; name a folder or revision that holds the whole head."
     )
+
+
+def _tensor_files(name: str, token: str | None) -> list[Path]:
+    """The files of safetensors: one, or those that an index names; [] if there are none."""
+    if (whole := _file(name, "model.safetensors", token)) is not None:
+        return [whole]
+    if (index := _file(name, INDEX, token)) is None:
+        return []
+    try:
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        # Of this folder, whatever somebody has written into the index.
+        parts = [_file(name, Path(each).name, token) for each in names]
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
+        parts = [None]
+    if None in parts or not parts:
+        raise InputError(
+            f"The head {name} lacks files that its {INDEX} names, or that is broken; download it "
+            "again."
+        )
+    return [part for part in parts if part is not None]
 
 
 def architectures(config: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,8 @@ from decoders.engine.heads.module import HeadSpec
 from decoders.engine.loading.head_files import Weights
 from decoders.errors import refuse
 
+NORMS = "embedding_norm.weight", "state_norm.weight"
+
 
 def refuse_misfits(name: str, spec: HeadSpec, weights: Weights, target: PreTrainedModel) -> None:
     """Raise InputError unless a head's weights fit each other and the target.
@@ -36,7 +38,7 @@ def refuse_misfits(name: str, spec: HeadSpec, weights: Weights, target: PreTrain
             f"The head {name} has no layer; download it again.",
         ),
         (
-            spec.kind == "EAGLE" and own != width,
+            spec.kind == "EAGLE" and "mix.weight" not in weights and own != width,
             f"The head {name} reads states of width {own}, and the target's have {width}; {other}.",
         ),
         (
@@ -50,6 +52,16 @@ def refuse_misfits(name: str, spec: HeadSpec, weights: Weights, target: PreTrain
             or (joined is not None and joined.shape != (reads,)),
             f"The head {name} norms the target's states in other numbers or widths than it reads "
             f"({len(spec.reads)} of width {width}); {other}.",
+        ),
+        (
+            "mix.weight" in weights and weights["mix.weight"].shape != (own, reads),
+            f"The head {name} mixes states of other widths than the target's {len(spec.reads)} of "
+            f"width {width}; {other}.",
+        ),
+        (
+            any(weights[key].shape != (own,) for key in NORMS if key in weights),
+            f"The head {name} norms embeddings or states of another width than its own {own}; "
+            "download it again.",
         ),
         (
             fc is None and reads != own,

@@ -1,4 +1,4 @@
-"""Reading heads as they are published: EAGLE-3 in two spellings, and EAGLE.
+"""Reading heads as they are published: EAGLE-3 in two spellings, EAGLE, and this package's own.
 
 Which of the target's states a spelling means, and how, each reader below says.
 """
@@ -141,7 +141,7 @@ def read_head(
             f"The head {name} has layers of the type {kind}; those of llama and qwen3 are read.",
         ),
         (
-            "embedding_norm.weight" in weights,
+            "embedding_norm.weight" in weights and "mix.weight" not in weights,
             f"The head {name} norms embeddings as HASS does, which is not read here; take one "
             "without.",
         ),
@@ -163,8 +163,11 @@ def read_head(
             next_normed=_switch(config, "norm_output", False),
         )
         if three
-        # The state after the final norm (SafeAILab/EAGLE, model/ea_model.py, `outputs[0]`).
-        else HeadSpec("EAGLE", made, (-1,))
+        # The state after the final norm (SafeAILab/EAGLE, model/ea_model.py, `outputs[0]`), or
+        # those that a head of this package's trainer mixes.
+        else HeadSpec(
+            "EAGLE", made, layers_read(config, target) if "mix.weight" in weights else (-1,)
+        )
     )
     _share(weights, target)
     refuse_misfits(name, spec, weights, target)

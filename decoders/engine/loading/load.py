@@ -10,6 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from decoders.assets import assets
+from decoders.engine.loading import smollm2
 from decoders.engine.loading.head_files import is_head
 from decoders.engine.loading.heads import load_head, load_mtp
 from decoders.engine.loading.pair import ModelPair, translation_between
@@ -47,8 +48,10 @@ def load_pair(
 ) -> ModelPair:
     """Load a pair of models.
 
-    Without arguments this is the embedded pair; otherwise a folder with `target/`, `draft/` and
-    perhaps `head/` in it, or one or two hub ids or folders. A hub id may name a revision:
+    Without arguments this is the embedded pair; "smollm2" is SmolLM2-135M-Instruct with the head
+    that comes with this package, where its weights are on this machine
+    (`decoders.engine.loading.smollm2`). Otherwise a folder with `target/`, `draft/` and perhaps
+    `head/` in it, or one or two hub ids or folders. A hub id may name a revision:
     "org/model@revision". A model's own code is never run. A folder may hold a LoRA adapter (with
     `peft` installed), whose base model is then loaded with it. A base that target and draft share
     is in memory once.
@@ -86,9 +89,41 @@ def load_pair(
     """
     allowed("safetensors", safetensors, choices=(None, True, False))
     allowed("passes", passes, choices=PASSES)
+    if smollm2.is_smollm2(target):
+        if smollm2.HEAD.is_dir() and draft in (None, "head") and passes != "compiled":
+            draft = smollm2.HEAD
+        with smollm2.source() as found:
+            return _load(
+                found.folder, draft, found.name, head=head, device=device,
+                draft_device=draft_device, device_map=device_map, dtype=dtype, passes=passes,
+                safetensors=safetensors, quantization=quantization, token=token,
+            )  # fmt: skip
+    return _load(
+        _embedded() if target is None else target, draft, None, head=head, device=device,
+        draft_device=draft_device, device_map=device_map, dtype=dtype, passes=passes,
+        safetensors=safetensors, quantization=quantization, token=token,
+    )  # fmt: skip
+
+
+def _load(
+    source: str | Path,
+    draft: str | Path | None,
+    title: str | None,
+    *,
+    head: str | Path | None,
+    device: str | torch.device | None,
+    draft_device: str | torch.device | None,
+    device_map: str | None,
+    dtype: str | torch.dtype,
+    passes: str,
+    safetensors: bool | None,
+    quantization: str | None,
+    token: str | None,
+) -> ModelPair:
+    """See `load_pair`; the target's name for people is `title` where its folder's is none."""
     places = placed(device, draft_device, device_map)
     weights = {"dtype": number_type(dtype, places[0][0]), "use_safetensors": safetensors}
-    source, own = _embedded() if target is None else target, draft == MTP
+    own = draft == MTP
     names = model_names(source, draft)
     drafting = names.pop() if len(names) == 2 and is_head(names[1], safetensors, token) else None
     beside = head_name(source, draft, head) if head is not None or passes != "compiled" else None
@@ -118,6 +153,8 @@ def load_pair(
     bases = [base_of(name) for name in names]
     configs, tokenizers = _described(names, bases, token)
     models: list[Any] = _read(names, bases, configs, places, quantization, weights, token)
+    if title is not None:
+        models[0].config.name_or_path = title
     read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
     models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []

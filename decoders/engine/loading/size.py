@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from decoders.engine.loading import smollm2
 from decoders.engine.loading.head_files import is_head, shapes_of
 from decoders.engine.loading.load import EMBEDDED
 from decoders.engine.loading.sources import base_of, fetch, model_names
@@ -31,6 +32,9 @@ def parameters(
         InputError: if there is no such model
     """
     total = 0
+    if smollm2.is_smollm2(target):
+        total, target, draft = smollm2.PARAMETERS, draft, None
+        target = smollm2.HEAD if target in (None, "head") else target
     for name in model_names(EMBEDDED if target is None else target, draft):
         if is_head(name, token=token):
             total += sum(map(math.prod, shapes_of(name, token=token).values()))

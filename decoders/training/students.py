@@ -1,0 +1,269 @@
+"""What is trained: a head (HeadStudent) or a model (DraftStudent) that drafts for a target."""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from decoders.engine.heads.filled import split
+from decoders.engine.heads.module import HeadModule, HeadSpec
+from decoders.engine.loading.heads import read_head
+from decoders.engine.models.loaded import positions_of
+from decoders.engine.protocols import Layers
+from decoders.errors import InputError
+from decoders.training.recipe import Recipe
+from decoders.training.unrolled import unrolled
+
+SHARD_BYTES = 10**7  # of a file of a head at most
+
+
+class HeadStudent:
+    """A head in training. It has its weights in float32; what is the target's is not trained.
+
+    Args:
+        spec: what it is
+        weights: its weights by the names of `HeadModule`, without embeddings that it shares
+        proposed: the target's token of each token that it proposes, rising
+        target: its target
+
+    Attributes:
+        module: its layers
+        reads: layers of the target whose states it reads
+        places: of a draft, each of which it guesses otherwise
+    """
+
+    def __init__(
+        self,
+        spec: HeadSpec,
+        weights: dict[str, torch.Tensor],
+        proposed: np.ndarray,
+        target: PreTrainedModel,
+    ):
+        self.spec, self.proposed, self.target, self.reads = spec, proposed, target, spec.reads
+        table: Any = target.get_input_embeddings()
+        self.shares = "embed_tokens.weight" not in weights
+        # Of the shapes of a module those of its parts together, as files have them.
+        shapes = {name: weight.shape for name, weight in weights.items()}
+        if self.shares:
+            shapes["embed_tokens.weight"] = table.weight.shape
+        with torch.device("meta"):
+            self.module = HeadModule(spec, shapes)
+        own = split(self.module, {name: weight.float() for name, weight in weights.items()})
+        if self.shares:
+            own["embed_tokens.weight"] = table.weight.detach()
+        del self.module.rotary
+        self.module.load_state_dict(own, assign=True)
+        # Its frequencies were on no device.
+        self.module.rotary = LlamaRotaryEmbedding(spec.config)
+        self.module.to(target.device)
+        for name, weight in self.module.named_parameters():
+            weight.requires_grad_(not (self.shares and name == "embed_tokens.weight"))
+
+    @classmethod
+    def of(cls, recipe: Recipe, target: PreTrainedModel, proposed: np.ndarray) -> "HeadStudent":
+        """A head whose weights are drawn from torch's global random source.
+
+        Where it is as wide as the target, its state begins as the target's last one, and its output
+        rows as the target's.
+        """
+        config: Any = target.config.get_text_config()
+        reads = recipe.reads or usual_reads(config.num_hidden_layers)
+        width: int = config.hidden_size
+        shape: Any = layer_of(recipe, target, 1)
+        own = shape.hidden_size
+        heads, groups = shape.num_attention_heads, shape.num_key_value_heads
+        size, inner = shape.head_dim, shape.intermediate_size
+        matrices = {
+            "mix.weight": (own, len(reads) * width),
+            "fc.weight": (own, 2 * own),
+            "layers.0.self_attn.q_proj.weight": (heads * size, own),
+            "layers.0.self_attn.k_proj.weight": (groups * size, own),
+            "layers.0.self_attn.v_proj.weight": (groups * size, own),
+            "layers.0.self_attn.o_proj.weight": (own, heads * size),
+            "layers.0.mlp.gate_proj.weight": (inner, own),
+            "layers.0.mlp.up_proj.weight": (inner, own),
+            "layers.0.mlp.down_proj.weight": (own, inner),
+            "lm_head.weight": (len(proposed), own),
+        }
+        norms = {f"fc_norm.{i}.weight": width for i in range(len(reads))}
+        layer = [f"layers.0.{n}_layernorm.weight" for n in ("input", "post_attention")]
+        whole = ["embedding_norm.weight", "state_norm.weight", "norm.weight", *layer]
+        norms |= dict.fromkeys(whole, own)
+        weights = {name: torch.ones(each) for name, each in norms.items()}
+        for name, each in matrices.items():
+            weights[name] = torch.randn(each) / math.sqrt(3 * each[1])
+        output: Any = target.get_output_embeddings()
+        if recipe.width in (0, width):
+            weights["mix.weight"] *= 0.3
+            weights["mix.weight"][:, -width:] += torch.eye(width)
+            weights["lm_head.weight"] = output.weight.detach().float().cpu()[proposed].clone()
+        if recipe.width:
+            weights["embed_tokens.weight"] = torch.randn(config.vocab_size, own) * 0.5
+        return cls(HeadSpec("EAGLE", shape, reads), weights, proposed, target)
+
+    @classmethod
+    def saved(cls, folder: Path, target: PreTrainedModel) -> "HeadStudent":
+        """A head that `save` has written.
+
+        Raises:
+            InputError: if it is another kind of head or does not fit the target
+        """
+        spec, weights = read_head(str(folder), target)
+        if "mix.weight" not in weights or "d2t" not in weights:
+            raise InputError(f"The head {folder} is not one that this trainer made; name another.")
+        ids = weights.pop("d2t").long().numpy() + np.arange(len(weights["lm_head.weight"]))
+        table: Any = target.get_input_embeddings()
+        if weights["embed_tokens.weight"].data_ptr() == table.weight.data_ptr():
+            del weights["embed_tokens.weight"]
+        return cls(spec, weights, ids, target)
+
+    def rows(
+        self, tokens: torch.Tensor, states: Sequence[torch.Tensor], places: int
+    ) -> Iterator[torch.Tensor]:
+        """What the output layer takes at each place of a draft, see `unrolled`."""
+        yield from unrolled(self.module, tokens, self.module.entering(states), places)
+
+    @property
+    def output(self) -> nn.Module:
+        return self.module.lm_head
+
+    def save(self, folder: Path) -> None:
+        """Write config.json and weights in float16 in files of at most 10 MB."""
+        weights: dict[str, torch.Tensor] = {}
+        own = self.module.state_dict()
+        for name, tensor in own.items():
+            if ".state." in name or (self.shares and name == "embed_tokens.weight"):
+                continue
+            if ".token." in name:
+                tensor = torch.cat([tensor, own[name.replace(".token.", ".state.")]], 1)
+                name = name.replace(".token.", ".")
+            for part in ("q_proj", "k_proj", "v_proj", "o_proj"):
+                name = name.replace(f"layers.0.{part}", f"layers.0.self_attn.{part}")
+            weights[name] = tensor.detach().half().contiguous().cpu()
+        ids = torch.from_numpy(self.proposed).long()
+        weights["d2t"] = (ids - torch.arange(len(ids))).to(torch.int32)
+        size: Any = self.target.config.get_text_config()
+        config = {
+            **self.spec.config.to_diff_dict(),
+            "architectures": ["LlamaForCausalLMEagle"],
+            "draft_vocab_size": len(ids),
+            "target_hidden_size": size.hidden_size,
+            "eagle_aux_hidden_state_layer_ids": list(self.reads),
+            "dtype": "float16",
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        save_shards(weights, folder)
+        # Last: a folder without it is no head.
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+class DraftStudent:
+    """A small Llama in training, which drafts with the target's tokenizer.
+
+    Args:
+        model: the model
+        tokenizer: the target's
+    """
+
+    reads: Layers = ()
+
+    def __init__(self, model: Any, tokenizer: Any):
+        self.module, self.tokenizer = model, tokenizer
+        self.proposed = np.arange(model.config.vocab_size)
+
+    @classmethod
+    def of(cls, recipe: Recipe, target: PreTrainedModel, tokenizer: Any) -> "DraftStudent":
+        """A model whose weights are drawn from torch's global random source."""
+        model: Any = LlamaForCausalLM(layer_of(recipe, target, recipe.layers)).float()
+        if not recipe.width:
+            table: Any = target.get_input_embeddings()
+            model.get_input_embeddings().weight = nn.Parameter(table.weight.detach().float())
+            model.tie_weights()
+        model.generation_config = target.generation_config
+        return cls(model.to(target.device), tokenizer)
+
+    @classmethod
+    def saved(cls, folder: Path, target: PreTrainedModel, tokenizer: Any) -> "DraftStudent":
+        """A model that `save` has written."""
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        return cls(model.to(target.device), tokenizer)
+
+    def rows(
+        self, tokens: torch.Tensor, states: Sequence[torch.Tensor], places: int
+    ) -> Iterator[torch.Tensor]:
+        """The same at every place: a model reads what it has drafted as it reads a text."""
+        state = self.module.model(tokens, use_cache=False).last_hidden_state[:, 1:]
+        for _ in range(places):
+            yield state
+
+    @property
+    def output(self) -> nn.Module:
+        return self.module.lm_head
+
+    def save(self, folder: Path) -> None:
+        """Write the model in float16 in files of at most 10 MB, and the tokenizer."""
+        half = {name: weight.half() for name, weight in self.module.state_dict().items()}
+        self.module.save_pretrained(folder, state_dict=half, max_shard_size=SHARD_BYTES)
+        config = json.loads((folder / "config.json").read_text()) | {"dtype": "float16"}
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        self.tokenizer.save_pretrained(folder)
+
+
+def usual_reads(layers: int) -> Layers:
+    """Three states that are spread evenly, the last one among them."""
+    return tuple(sorted({max(1, layers // 4), max(1, 5 * layers // 8), layers}))
+
+
+def layer_of(recipe: Recipe, target: PreTrainedModel, layers: int) -> LlamaConfig:
+    """The config of the layers of a drafter for this target."""
+    config: Any = target.config.get_text_config()
+    width = recipe.width or config.hidden_size
+    heads = recipe.heads or max(1, width // 64)
+    turns: Any = getattr(config, "rope_parameters", None) or {}
+    return LlamaConfig(
+        vocab_size=config.vocab_size,
+        hidden_size=width,
+        intermediate_size=recipe.inner or 64 * math.ceil(width / 24),
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=recipe.groups or heads,
+        head_dim=width // heads,
+        rms_norm_eps=1e-5,
+        max_position_embeddings=positions_of(config) or 2048,
+        rope_parameters={"rope_type": "default", "rope_theta": turns.get("rope_theta", 10_000.0)},
+        tie_word_embeddings=True,
+        bos_token_id=config.bos_token_id,
+        eos_token_id=config.eos_token_id,
+        pad_token_id=None,
+    )
+
+
+def save_shards(weights: dict[str, torch.Tensor], folder: Path) -> None:
+    """Write weights as safetensors, in several files with an index if they are large."""
+    files: list[dict[str, torch.Tensor]] = [{}]
+    for name, tensor in weights.items():
+        size = sum(each.nbytes for each in files[-1].values())
+        if size and size + tensor.nbytes > SHARD_BYTES - 2**15:
+            files.append({})
+        files[-1][name] = tensor
+    if len(files) == 1:
+        save_file(files[0], folder / "model.safetensors")
+        return
+    names = [f"model-{i:05}-of-{len(files):05}.safetensors" for i in range(1, len(files) + 1)]
+    for name, part in zip(names, files, strict=True):
+        save_file(part, folder / name)
+    where = {key: name for name, part in zip(names, files, strict=True) for key in part}
+    index = {"metadata": {"total_size": sum(w.nbytes for w in weights.values())}}
+    text = json.dumps(index | {"weight_map": where}, indent=2) + "\n"
+    part_file = folder / "model.safetensors.index.part"
+    part_file.write_text(text)
+    os.replace(part_file, folder / "model.safetensors.index.json")
