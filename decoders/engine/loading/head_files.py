@@ -95,9 +95,9 @@ def weights_of(name: str, safetensors: bool | None, token: str | None = None) ->
             with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
                 weights |= {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
         return weights
-    if safetensors is not True and (file := _file(name, PICKLED, token)) is not None:
+    if safetensors is not True and (pickled := _file(name, PICKLED, token)) is not None:
         with said_in_one_sentence(name):
-            found = torch.load(file, map_location="cpu", weights_only=True)
+            found = torch.load(pickled, map_location="cpu", weights_only=True)
         if not isinstance(found, dict) or not all(map(torch.is_tensor, found.values())):
             raise InputError(f"The head {name} has a broken {PICKLED}; download it again.")
         return found

@@ -32,8 +32,8 @@ TINY = Recipe(
     inner=24, heads=2, vocabulary=50, steps=60, rows=8, length=24, rate=0.02, own_texts=16, probes=8
 )
 DRAFT = replace(TINY, kind="draft", width=16, layers=1)
-# Of tokens that a drafter in training keeps where the draft begins; drawn weights keep 0.05.
-REACHED = 0.5
+# Of tokens that a drafter in training keeps where the draft begins; drawn weights keep 0.02.
+REACHED = 0.4
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,10 @@ def test_a_head_without_embeddings_of_its_own_ships_none(pair, lines, tmp_path):
     assert size < 2 * sum(weight.numel() for weight in head.parameters()) + 8192
     # What is loaded is what was trained, up to rounding to float16.
     again = HeadStudent.saved(tmp_path / "head", pair.target)
-    for name, weight in again.module.state_dict().items():
+    trained = [name for name in again.module.state_dict() if name != "embed_tokens.weight"]
+    assert len(trained) > 10
+    for name in trained:
+        weight = again.module.state_dict()[name]
         torch.testing.assert_close(
             weight, student.module.state_dict()[name].half().float(), msg=name
         )
