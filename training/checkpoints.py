@@ -1,13 +1,13 @@
 """Checkpoints of a training that survive a kill: the model, its optimizers and the step."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
 
+from decoders.training.optimizers import Optimizers
 from training.recipe import Run, Shape
 from training.saving import atomic
 
@@ -51,15 +51,14 @@ class Checkpoints:
         self.path, self.shape, self.run = path, shape, run
         self.saved = time.monotonic()
 
-    def resume(self, model: PreTrainedModel, opts: Sequence[torch.optim.Optimizer]) -> int:
+    def resume(self, model: PreTrainedModel, opts: Optimizers) -> int:
         """Load the checkpoint, if there is one, and return the step that it was written after."""
         step = 0
         if self.path.is_file():
             checkpoint = load_checkpoint(self.path, self.shape, self.run)
             step = checkpoint["step"]
             model.load_state_dict(checkpoint["model"])
-            for opt, state in zip(opts, checkpoint["optimizers"], strict=True):
-                opt.load_state_dict(state)
+            opts.load_state_dict(checkpoint["optimizers"])
         self.saved = time.monotonic()
         return step
 
@@ -68,16 +67,14 @@ class Checkpoints:
         late = time.monotonic() - self.saved > MOST_SECONDS
         return late or step % self.run.checkpoint_every == 0 or step == self.run.steps
 
-    def save(
-        self, step: int, model: PreTrainedModel, opts: Sequence[torch.optim.Optimizer]
-    ) -> None:
+    def save(self, step: int, model: PreTrainedModel, opts: Optimizers) -> None:
         state = {
             "shape": asdict(self.shape),
             "steps": self.run.steps,
             "decay_steps": self.run.decay_steps,
             "step": step,
             "model": model.state_dict(),
-            "optimizers": [opt.state_dict() for opt in opts],
+            "optimizers": opts.state_dict(),
         }
         with atomic(self.path) as temporary:
             torch.save(state, temporary)

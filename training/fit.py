@@ -1,4 +1,4 @@
-"""One training loop for target and draft.
+"""The training loop of the target.
 
 Passes are in bfloat16 where the machine multiplies it, weights in float32; the optimisers are Muon
 and AdamW."""
@@ -6,27 +6,23 @@ and AdamW."""
 import json
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
+from decoders.training.optimizers import Optimizers, pass_type
 from training.attention import NAME as BLOCK_ATTENTION
 from training.checkpoints import Checkpoints
 from training.recipe import Run, Shape
 
 # tokens of one forward and backward pass: they suit the caches and the memory
 MICRO_BATCH = {"cpu": 4096, "cuda": 16384}
-SHARP = 0.7  # of the distributions that a draft is taught
-TOP_K, TOP_P = 20, 0.9  # how tokens are drawn where it is measured
 # (rng, step, rows, length) -> (rows, length + 1) ids
 Batches = Callable[[np.random.Generator, int, int, int], np.ndarray]
 
@@ -37,87 +33,13 @@ def next_token_loss(model: PreTrainedModel, tokens: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
-def distillation_loss(target: PreTrainedModel, model: PreTrainedModel, tokens: Tensor) -> Tensor:
-    """Mean distance of a model's next-token distributions q from those of the target, p.
-
-    It adds the chance that a drafted token is refused where tokens are drawn with TOP_K and TOP_P,
-    and KL(p || q) in nats at the temperature SHARP, for the place of the likely tokens counts.
-
-    Args:
-        target: gives p
-        model: gives q
-        tokens: (B, T + 1) token ids
-
-    Source:
-        Leviathan et al. 2023 (arXiv 2211.17192), corollary 3.6; Zhou et al. 2024, "DistillSpec"
-    """
-    tokens = tokens[:, :-1]
-    with torch.no_grad():
-        p = target(input_ids=tokens, use_cache=False).logits.flatten(0, 1).float()
-        sharp_p = F.log_softmax(p / SHARP, -1)
-    q = model(input_ids=tokens, use_cache=False).logits.flatten(0, 1).float()
-    divergence = (sharp_p.exp() * (sharp_p - F.log_softmax(q / SHARP, -1))).sum(-1)
-    return (refused(p, q) + divergence).mean()
-
-
-def refused(p: Tensor, q: Tensor) -> Tensor:
-    """The chance (N,) that a token drawn from q is refused, both cut by TOP_K, then by TOP_P.
-
-    A token's gradient goes through its probability, not through what is cut.
-
-    Args:
-        p: (N, V) logits of the target
-        q: (N, V) logits of the draft
-    """
-    (law_p, ids_p), (law_q, ids_q) = drawn(p), drawn(q)
-    same = ids_p[:, :, None] == ids_q[:, None, :]
-    return 1 - (torch.minimum(law_p[:, :, None], law_q[:, None, :]) * same).sum((1, 2))
-
-
-def drawn(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Probabilities (N, TOP_K) of the likeliest tokens where TOP_K and TOP_P cut, and their ids.
-
-    Args:
-        logits: (N, V)
-    """
-    highest, ids = logits.topk(TOP_K)
-    law = highest.softmax(-1)
-    law = law.masked_fill(law.cumsum(-1) - law >= TOP_P, 0)
-    return law / law.sum(-1, keepdim=True), ids
-
-
-def optimizers(model: PreTrainedModel, run: Run) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices inside the layers, AdamW for embedding and norms.
-
-    Each group of parameters remembers its `peak` rate."""
+def optimizers(model: PreTrainedModel, run: Run) -> Optimizers:
+    """Muon for the matrices inside the layers, AdamW for embedding and norms."""
     embedding = model.get_input_embeddings().weight
     matrices = [p for p in model.parameters() if p.ndim == 2 and p is not embedding]
     rest = [p for p in model.parameters() if p.ndim != 2]
-    muon = {"params": matrices, "peak": run.muon_rate, "weight_decay": run.weight_decay}
     adam = [{"params": [embedding], "peak": run.adam_rate}, {"params": rest, "peak": run.adam_rate}]
-    return [
-        torch.optim.Muon([muon], lr=run.muon_rate),
-        torch.optim.AdamW(adam, betas=(0.9, 0.95), weight_decay=0.0),
-    ]
-
-
-class InFloat32(TorchFunctionMode):
-    """Muon's products in float32: torch's Muon asks for bfloat16 whatever the processor."""
-
-    def __torch_function__(
-        self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        if func is Tensor.bfloat16:
-            return args[0].clone()
-        return func(*args, **(kwargs or {}))
-
-
-def pass_type(device: torch.device) -> torch.dtype:
-    """The precision of passes: float32 on processors that have no products in bfloat16.
-
-    There, bfloat16 takes seven times as long."""
-    slow = device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return torch.float32 if slow else torch.bfloat16
+    return Optimizers([{"params": matrices, "peak": run.muon_rate}], adam, run.weight_decay)
 
 
 def in_half(model: PreTrainedModel, dtype: torch.dtype = torch.bfloat16) -> PreTrainedModel:
@@ -145,7 +67,7 @@ def learn(
     tokens: Tensor,
     model: PreTrainedModel,
     twin: PreTrainedModel,
-    opts: list[torch.optim.Optimizer],
+    opts: Optimizers,
     rate: float,
 ) -> float:
     """Make one step on tokens (B, T + 1) at `rate` times the peak rates and return its loss.
@@ -160,12 +82,7 @@ def learn(
         for half, weight in zip(halves, weights, strict=True):
             weight.grad = half.grad.float() if weight.grad is None else weight.grad.add_(half.grad)
             half.grad = None
-    for opt in opts:
-        for group in opt.param_groups:
-            group["lr"] = group["peak"] * rate
-        with nullcontext() if pass_type(tokens.device) == torch.bfloat16 else InFloat32():
-            opt.step()
-        opt.zero_grad()
+    opts.step(rate)
     with torch.no_grad():
         torch._foreach_copy_(halves, weights)
     return value

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
+from decoders.training import recipe as drafting
 from training.corpus import END_ID, CorpusSettings
 from training.mixtures import MODERN_LAST, NEW_FIRST
 
@@ -106,15 +107,10 @@ class Recipe:
     Attributes:
         corpus: how text becomes tokens
         target: size of the target
-        draft: size of the draft
+        draft: size and training of the draft
         target_run: training of the target
-        draft_run: training of the draft
         small_run: training of a target of half the width, which the target grows from; None for a
             target that begins with fresh weights
-        own_batches: batches of text that the target writes, for the draft to learn from
-        own_rows: texts of such a batch
-        own_length: tokens of such a text, prompt included
-        own_from: share of the draft's steps after which it sees only these texts
         last_weights: the mixture of the target's decay and of the draft, if it is another one
         context: tokens
         seed: of weights and batches
@@ -122,14 +118,9 @@ class Recipe:
 
     corpus: CorpusSettings
     target: Shape
-    draft: Shape
+    draft: drafting.Recipe
     target_run: Run
-    draft_run: Run
-    own_batches: int
     small_run: Run | None = None
-    own_rows: int = 128
-    own_length: int = 256
-    own_from: float = 0.4
     last_weights: Mapping[str, float] | None = None
     context: int = 1024
     seed: int = 0
@@ -143,7 +134,20 @@ def sizes() -> Mapping[str, Recipe]:
 # 1.9M. On a CPU a draft's cost is its layers. A second one should help it to copy the names and
 # things of a story, which takes a head that finds what stood there before, fed by one that looks at
 # the token before (Olsson et al. 2022, "In-context learning and induction heads").
-DRAFT = Shape(width=192, layers=2, heads=6, feed_forward=704)
+# No rows of the whole context: three hundred last steps of them spoilt the draft's short texts.
+DRAFT = drafting.Recipe(
+    kind="draft",
+    width=192,
+    inner=704,
+    heads=6,
+    layers=2,
+    steps=3100,
+    rows=32,
+    length=256,
+    own_texts=11520,
+    muon=0.02,
+    rate=0.008,
+)
 
 
 def tiny() -> Recipe:
@@ -162,13 +166,22 @@ def tiny() -> Recipe:
             {"tinystories": 1, "snakes_stories": 1}, vocab_size=300, held_out_every=5, shingle=13
         ),
         target=Shape(width=32, layers=2, heads=2, feed_forward=64),
-        draft=Shape(width=16, layers=1, heads=1, feed_forward=32),
+        draft=drafting.Recipe(
+            kind="draft",
+            width=16,
+            inner=32,
+            heads=1,
+            layers=1,
+            steps=10,
+            rows=8,
+            length=32,
+            own_texts=48,
+            probes=8,
+            muon=0.02,
+            rate=0.008,
+        ),
         target_run=run,
-        draft_run=replace(run, steps=10, decay_steps=4, whole_steps=4),
         small_run=replace(run, steps=10, decay_steps=4, whole_steps=4),
-        own_batches=3,
-        own_rows=16,
-        own_length=32,
         context=128,
     )
 
@@ -199,9 +212,4 @@ def full() -> Recipe:
             adam_rate=0.004,
             checkpoint_every=10,
         ),
-        # no rows of the whole context: three hundred last steps of them spoilt the draft's short
-        # texts
-        draft_run=Run(steps=3100, tokens_per_step=8192, decay_steps=1600),
-        own_batches=90,
-        own_from=0.1,
     )

@@ -11,6 +11,7 @@ To train a saved target on:
 
 import argparse
 import ctypes
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,13 +20,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerFast
+from tqdm import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+import decoders
+from decoders.training.learning import Training
 from training import DATA, SHIPPED
 from training.corpus import Mixture, prepare
-from training.fit import Batches, distillation_loss, fit, half_twin, next_token_loss
-from training.own_text import write
+from training.fit import Batches, fit, next_token_loss
 from training.recipe import Recipe, Run, sizes
+from training.saving import atomic
 from training.weights import export, first_weights, save_model, save_pair, take_tokenizer
 
 
@@ -71,18 +75,32 @@ def train(
         stage(small, next_token_loss, batches, name="small", shape=shape, run=run)
         save_model(small, tokenizer, start_from)
     target = first_weights(recipe.target, len(tokenizer), recipe.context, start_from)
-    draft = first_weights(recipe.draft, len(tokenizer), recipe.context, draft_from)
     batches = in_turn(first, mixture, recipe.target_run.plateau_end)
     stage(
         target, next_token_loss, batches, name="target", shape=recipe.target, run=recipe.target_run
     )
-    teacher = half_twin(target).requires_grad_(False)
     save_model(target, tokenizer, work / "teacher")
-    own = write(mixture, work, recipe, device)
-    loss = partial(distillation_loss, teacher)
-    batches = in_turn(mixture, own, recipe.own_from * recipe.draft_run.steps)
-    stage(draft, loss, batches, name="draft", shape=recipe.draft, run=recipe.draft_run)
+    draft = train_draft(mixture, work, recipe, device, draft_from)
     save_pair(target, draft, tokenizer, out)
+
+
+def train_draft(
+    mixture: Mixture, work: Path, recipe: Recipe, device: str, start: Path | None
+) -> PreTrainedModel:
+    """Train the draft for the target in `work/teacher`: on texts, and on as many of its own."""
+    file, settings = work / "texts.jsonl", replace(recipe.draft, seed=recipe.seed)
+    if not file.is_file():
+        rng = np.random.default_rng(recipe.seed)
+        rows = mixture.batch(rng, settings.own_texts, settings.length - 1).tolist()
+        with atomic(file) as part:
+            part.write_text("".join(json.dumps([[], row, None]) + "\n" for row in rows))
+    pair = decoders.load_pair(work / "teacher", None, device=device)
+    training = Training(pair, work / "draft", settings, answers=[file], start=start)
+    for _ in tqdm(training.write_own(), desc="own texts"):
+        pass
+    for _ in tqdm(training.run(), desc="draft", total=settings.steps, initial=training.step):
+        pass
+    return training.student.module.eval()
 
 
 def with_steps(
@@ -163,7 +181,12 @@ def chosen(args: argparse.Namespace) -> Recipe:
             with_steps(recipe.target_run, args.target_steps, args.target_decay, args.target_whole),
             args.target_rate,
         ),
-        draft_run=at_rate(with_steps(recipe.draft_run, args.draft_steps), args.draft_rate),
+        draft=replace(
+            recipe.draft,
+            steps=recipe.draft.steps if args.draft_steps is None else args.draft_steps,
+            muon=recipe.draft.muon * args.draft_rate,
+            rate=recipe.draft.rate * args.draft_rate,
+        ),
     )
 
 

@@ -151,10 +151,18 @@ class Training:
         for text in clean:
             self.given += texts.pieces(texts.tokens_of(pair, text), length)
         self.dropped = len(documents) - len(clean)
-        for row in texts.read_answers(answers, vocabulary):
-            if self.held_out.shares(pair.tokenizer.decode(row.ids.tolist())):
-                self.dropped += 1
-            else:
+        rows = list(texts.read_answers(answers, vocabulary))
+        if not probes:  # nor are there others
+            spare_rows = rows[:: texts.HELD_OUT]
+            rows = [row for i, row in enumerate(rows) if i % texts.HELD_OUT]
+            probes = [row.ids[: row.prompt or length // 4].tolist() for row in spare_rows]
+            self.probes = probes[: self.recipe.probes]
+        for row in rows:
+            shares = self.held_out.prompts and self.held_out.shares(
+                pair.tokenizer.decode(row.ids.tolist())
+            )
+            self.dropped += bool(shares)
+            if not shares:
                 self.given.append(Text(row.ids[:length], min(row.prompt, length)))
         beginnings = [text.ids[: max(1, length // 8)].tolist() for text in self.given[::-1]]
         clean = [question for question in asked if not self.held_out.shares(question)]

@@ -75,7 +75,7 @@ def _model(pair: ModelPair, role: str) -> dict[str, Any]:
 
 def _short(name: str) -> str:
     """The name of a model; those of this project have a name, not a path."""
-    for folder, ours in (("stories", "Llama-Stories"), ("smollm2", "SmolLM2")):
+    for folder, ours in (("stories", "Llama-Stories"), ("smollm2", "Llama-SmolLM2")):
         within = f"{assets() / folder}{os.sep}"
         if name.startswith(within):
             return f"{ours} {name.removeprefix(within)}"

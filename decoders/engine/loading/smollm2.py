@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from platformdirs import user_cache_dir
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from decoders.assets import assets
+from decoders.engine.weights.quantization import installed
 from decoders.errors import InputError, first_line
 
 NAME = "smollm2"
@@ -159,23 +160,15 @@ def _unpack(file: Path, folder: Path) -> None:
 
 def _read(file: Path) -> tuple[Any, Any]:
     """The model in float16 and its tokenizer, as transformers reads GGUF."""
+    installed(("gguf", "accelerate"), "SmolLM2's weights are a GGUF file, which needs")
     options: dict[str, Any] = {"gguf_file": file.name, "trust_remote_code": False}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(file.parent, **options)
-        try:
-            from transformers import GgufConfig
+    tokenizer = AutoTokenizer.from_pretrained(file.parent, **options)
+    with suppress(ImportError):
+        from transformers import GgufConfig
 
-            # Otherwise newer versions keep the weights packed, which others unpack always.
-            options["quantization_config"] = GgufConfig(dequantize=True)
-        except ImportError:
-            pass
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            file.parent, dtype=torch.float16, **options
-        )
-    except ImportError as error:
-        raise InputError(
-            f"SmolLM2's file cannot be read ({first_line(error)}); install `pip install gguf`."
-        ) from error
+        # Otherwise newer versions keep the weights packed, which others unpack always.
+        options["quantization_config"] = GgufConfig(dequantize=True)
+    model: Any = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float16, **options)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     return model, tokenizer
