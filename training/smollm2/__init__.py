@@ -1,0 +1,1 @@
+"""What the head for SmolLM2 is trained and measured on."""
