@@ -282,7 +282,7 @@ def test_one_command_survives_kill_9_and_saves_a_pair(data, tmp_path):
         "cwd": ROOT,
         "env": os.environ | {"OMP_NUM_THREADS": "1"},
     }
-    for stage in (work / "small.pt", work / "target.pt", work / "draft" / "checkpoint.pt"):
+    for stage in (work / "small.pt", work / "target.pt", work / "draft" / "own-0000.jsonl"):
         with subprocess.Popen(command(data, work, out), **quiet) as process:
             while process.poll() is None and not stage.exists():
                 time.sleep(0.02)

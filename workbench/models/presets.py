@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import torch
 
 from decoders import InputError
-from decoders.engine.loading import smollm2
 from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.models.rights import Account
@@ -99,7 +98,7 @@ class PairPreset:
 
 EMBEDDED = PairPreset("Llama-Stories (embedded)")
 HEAD = PairPreset("Llama-Stories + head", draft=Model("head", 3_082_752))
-SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", Model(smollm2.NAME, smollm2.PARAMETERS))
+SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", Model("smollm2", 134_515_008))
 SMOL = Model("HuggingFaceTB/SmolLM2-135M", 134_515_008)
 QWEN = Model("Qwen/Qwen3-0.6B", 596_049_920)
 LLAMA = Model("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)

@@ -25,10 +25,11 @@ from huggingface_hub.utils import (
 
 from decoders import InputError
 from decoders.assets import assets
-from decoders.engine.loading import smollm2
 from decoders.errors import first_line, quoted
 
 ADAPTER, MTP = "adapter_config.json", "mtp"  # see `load_pair`
+# Folders of assets with what comes with a target; neither is read over the network.
+SHIPPED = {None: "stories", "smollm2": "smollm2"}
 HOLDS = 600.0  # seconds for which a yes for a visitor holds
 WAITS = 15.0  # seconds that a visitor waits for the hub
 
@@ -144,10 +145,9 @@ class Rights:
 
 def _named(target: str | None, draft: str | None) -> list[str]:
     """The names of a pair's models that are not shipped, and not part of another."""
-    ours = "stories" if target is None else target if target == smollm2.NAME else None
+    ours = SHIPPED.get(target)
     shipped = [file.name for file in (assets() / ours).iterdir()] if ours else []
-    if target == smollm2.NAME:  # which is not loaded over the network
-        target = None
+    target = None if ours else target
     return [name for name in (target, draft) if name is not None and name not in (*shipped, MTP)]
 
 

@@ -18,7 +18,8 @@ from transformers import (
 )
 
 from decoders import InputError, load_pair
-from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice, first
+from decoders.engine.loading import smollm2
+from workbench.models.presets import EMBEDDED, HEAD, PAIRS, SMOLLM2, PairChoice, first
 
 SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}
 QWEN = {"vocab_size": 151936, "num_key_value_heads": 8, "head_dim": 128}
@@ -51,9 +52,10 @@ def opt(width, layers, heads):
 # The architectures by their published configs.
 CONFIGS = {
     "HuggingFaceTB/SmolLM2-1.7B": LlamaConfig(**SMOL, **sizes(2048, 8192, 24, 32)),
-    "HuggingFaceTB/SmolLM2-135M": LlamaConfig(
-        **SMOL, **sizes(576, 1536, 30, 9, num_key_value_heads=3)
-    ),
+    **{
+        name: LlamaConfig(**SMOL, **sizes(576, 1536, 30, 9, num_key_value_heads=3))
+        for name in ("smollm2", "HuggingFaceTB/SmolLM2-135M")
+    },
     "Qwen/Qwen3-8B": Qwen3Config(**QWEN, **sizes(4096, 12288, 36, 32), tie_word_embeddings=False),
     "Qwen/Qwen3-0.6B": Qwen3Config(**QWEN, **sizes(1024, 3072, 28, 16), tie_word_embeddings=True),
     "meta-llama/Llama-3.1-8B": LlamaConfig(**{**LLAMA3, **sizes(4096, 14336, 32, 32)}),
@@ -117,6 +119,13 @@ def test_the_embedded_head_is_a_pair_with_the_embedded_target():
     assert HEAD.choice() == PairChoice(draft="head")
     assert HEAD.choice().title == "embedded target + head"
     assert HEAD.choice().preset is HEAD
+
+
+def test_smollm2_is_a_pair_by_one_name():
+    assert SMOLLM2.choice() == PairChoice("smollm2")
+    assert SMOLLM2.choice().preset is SMOLLM2
+    assert SMOLLM2.target.parameters == smollm2.PARAMETERS
+    assert SMOLLM2.target.id == smollm2.NAME
 
 
 def test_every_preset_model_has_its_architecture_here():

@@ -6,7 +6,7 @@ from decoders import InputError
 from tests.hub import everywhere, standing_in
 from tests.models import save_small_pair
 from workbench.models.keeper import PairError, PairKeeper
-from workbench.models.presets import EMBEDDED, HEAD, PairChoice
+from workbench.models.presets import EMBEDDED, HEAD, SMOLLM2, PairChoice
 from workbench.models.rights import Account, Rights
 
 ANNA, BERT = Account("anna", "hf_anna"), Account("bert", "hf_bert")
@@ -94,7 +94,7 @@ def test_what_another_has_fetched_is_not_read_from_its_folder(hub, tmp_path, mon
 def test_shipped_models_are_everybodys(hub):
     """The head of the embedded target was looked up on the hub."""
     hub.down = True
-    for pair in (EMBEDDED, HEAD):
+    for pair in (EMBEDDED, HEAD, SMOLLM2):
         choice = pair.choice()
         assert Rights(hub.address).token(choice.target, choice.draft, None) is None
 

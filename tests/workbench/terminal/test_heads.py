@@ -29,7 +29,7 @@ def test_it_says_whether_the_head_pays(small, monkeypatch):
     ("flags", "said"),
     [
         (["--steps", "many"], "--steps takes a whole number, not 'many'."),
-        (["--width", "30"], "width must be a multiple of 8"),
+        (["--width", "31"], "width must be a multiple of 2"),
         (["--layers", "two"], "--layers takes a whole number, not 'two'."),
         (["--text", "/no/such/file.txt"], "The text file /no/such/file.txt cannot be read"),
     ],
