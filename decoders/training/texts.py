@@ -14,6 +14,7 @@ import numpy as np
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError
 from decoders.generate import generate
+from decoders.prompts import encode
 
 END = "<|endoftext|>"
 HELD_OUT = 100  # one document in this many is never trained on
@@ -140,13 +141,9 @@ def tokens_of(pair: ModelPair, text: str) -> list[int]:
 
 def as_prompt(pair: ModelPair, question: str) -> list[int]:
     """A question as the target's chat template puts it, or as it is if there is none."""
-    tokenizer = pair.tokenizer
-    if not getattr(tokenizer, "chat_template", None):
-        return tokenizer(question).input_ids
-    text = tokenizer.apply_chat_template(
-        [{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
-    )
-    return tokenizer(text, add_special_tokens=False).input_ids
+    chat = getattr(pair.tokenizer, "chat_template", None)
+    prompt = [{"role": "user", "content": question}] if chat else question
+    return encode(prompt, pair.tokenizer, pair.vocabulary).ids
 
 
 def split(documents: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -68,11 +68,7 @@ def main() -> None:
     results: dict[str, list[decoders.Result]] = defaultdict(list)
     print(f"load average {os.getloadavg()[0]:.1f} before, {len(chosen)} questions\n")
     for i, row in enumerate([chosen[0], *chosen]):  # the first to warm up
-        message = [{"role": "user", "content": row["question"]}]
-        text = pair.tokenizer.apply_chat_template(
-            message, tokenize=False, add_generation_prompt=True
-        )
-        prompt = pair.tokenizer(text, add_special_tokens=False).input_ids
+        prompt = [{"role": "user", "content": row["question"]}]
         mine = list(cases().items())
         for name, (method, sampling, _) in mine[:: -1 if i % 2 else 1]:
             copying = row["kind"] in COPYING
