@@ -94,12 +94,13 @@ def encode(prompt: Any, tokenizer: Any, vocabulary: int, bos: TokenId | None = N
         if isinstance(listed, list) and any(isinstance(each, Mapping) for each in listed):
             encoded = _chat(checked(listed), tokenizer)
         else:
-            twice = bos is not None and isinstance(listed, list) and listed[:2] == [bos, bos]
-            note = (
-                f"A prompt's token ids begin with the start token ({bos}) twice, as a rendered "
-                "chat template does that is tokenised with add_special_tokens=True."
-            )
-            encoded = Encoded(listed, notes=(note,) if twice else ())
+            encoded = Encoded(as_tokens(RULE, listed, vocabulary))
+            if bos is not None and encoded.ids[:2] == [bos, bos]:
+                note = (
+                    f"A prompt's token ids begin with the start token ({bos}) twice, as a rendered "
+                    "chat template does that is tokenised with add_special_tokens=True."
+                )
+                encoded = encoded._replace(notes=(note,))
     ids = as_tokens(RULE, encoded.ids, vocabulary)
     if not ids:
         raise InputError("The prompt is empty; give at least one character or token.")

@@ -56,7 +56,9 @@ def generated(method: Any, **options: Any) -> Any:
 @cache
 def world() -> dict[str, Any]:
     """The names that calls may use: a tiny pair, its parts, and a folder that holds it."""
-    pair = build_pair(dtype=torch.float32, tokenizer=build_tokenizer(), eos=0)
+    tokenizer = build_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}.{% endfor %}"
+    pair = build_pair(dtype=torch.float32, tokenizer=tokenizer, eos=0)
     folder = Path(tempfile.mkdtemp(prefix="fuzz"))
     for name, model in (("target", pair.target), ("draft", pair.draft)):
         model.save_pretrained(folder / name)

@@ -48,7 +48,7 @@ CALL = {
     "pair": "pair  pair  bare",
     "prompt": (
         "'Once upon a time'  [5, 6, 7]  ['ab', [5]]  np.array([3, 4])  torch.tensor([[1, 2], [3, "
-        "4]])  range(3)"
+        "4]])  range(3)  [{'role': 'user', 'content': 'ab'}]"
     ),
     "method": METHODS,
     "max_new_tokens": "1  4  np.int32(6)",

@@ -23,7 +23,10 @@ Fraction(3)  Fraction(10**400,3)  Decimal('0.5')  Decimal('NaN')  Mute()  [Mute(
 {'a':Mute()}  object()  Ellipsis  NotImplemented  pair  bare  decoders  decoders.catalog
 decoders.Warping()  decoders.catalog['greedy']()  threading.Event()  Path('a')  Path('/')
 Path('\0')  folder  Penalty(1.2)  [Penalty(1.2)]  Lookup()  tokenizer.backend_tokenizer
-target.config  TextStreamer(tokenizer)  slice(3)  type([])  Exception('a')
+{'role':'user','content':'a'}  [{'role':'user','content':'a'}]
+[{'role':'user'}]  [{'role':Mute(),'content':1}]  [{'role':'system','content':None}]
+[{'role':'assistant','content':'\ud83d'}]  target.config  TextStreamer(tokenizer)
+slice(3)  type([])  Exception('a')
 """
 CALLABLE = (
     "len  int  Mute  tokenizer  target  draft  encoder  decoders.catalog['mtad']  "

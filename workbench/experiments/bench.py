@@ -33,6 +33,7 @@ from workbench.models.environment import environment
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.record import Sample
+from workbench.studies.chats import Words
 
 IDLE_SECONDS = 2.0
 # The first prompts of a set whose whole trace is kept, so that they can be opened as a run.
@@ -104,7 +105,7 @@ class Unit:
     cells: tuple[Cell, ...]
     item: int
     prompts: tuple[int, ...]
-    texts: tuple[str, ...]
+    texts: tuple[Words, ...]
 
 
 class Bench:
@@ -177,7 +178,9 @@ class Bench:
     def _row(self, pair: ModelPair, tools: tuple[Meter, Watch], unit: Unit, i: int) -> Row:
         cell, host = unit.cells[i], platform.node()
         try:
-            ids = [encode_prompt(pair, text, cell.settings.chat_template) for text in unit.texts]
+            chat = cell.settings.chat_template, cell.settings.system
+            encoded = [encode_prompt(pair, text, *chat) for text in unit.texts]
+            ids = [each.ids for each in encoded]
             job = cell.job(unit.prompts[0])
             check(
                 pair,
@@ -191,7 +194,8 @@ class Bench:
             return failed(unit.ids[i], unit.item, cell.to_json(), prompts, str(error), host)
         if len(ids) == 1 and unit.prompts[0] < TRACED:
             job = replace(job, keep="trace")
-        work = Work(pair, ids, cell.settings, *tools, lambda: False)
+        parts = [each.parts for each in encoded]
+        work = Work(pair, ids, cell.settings, *tools, lambda: False, parts=parts)
         key = (unit.choice, cell.method, cell.batch_size, cell.scheme)
         measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, drawn=False))
         self._warm.add(key)

@@ -19,7 +19,7 @@ from workbench.studies.study import Job
 
 # Younger than the first journals; left out at these values, so that an experiment keeps its name.
 LATER = {
-    "min_p": 0, "top_n_sigma": 0, "temperature_last": 0,
+    "min_p": 0, "top_n_sigma": 0, "temperature_last": 0, "system": "",
     "rule": "tokenwise", "draft": "model", "gate": 0,
 }  # fmt: skip
 
@@ -57,7 +57,7 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         """All settings that can change the answer, and the names that readers need."""
-        shared = ("max_new_tokens", *GRID, "temperature_last", "seed", "chat_template")
+        shared = ("max_new_tokens", *GRID, "temperature_last", "seed", "chat_template", "system")
         own = ("batch_size", "scheme", "ignore_eos", "timed")
         sampled = {name: getattr(self.settings, name) for name in shared}
         return {

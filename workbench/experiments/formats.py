@@ -7,6 +7,7 @@ path in it leads out of its folder.
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
@@ -21,6 +22,7 @@ from workbench.experiments.sets import (
     text,
     whole,
 )
+from workbench.studies.chats import Chat, Words, is_messages, title
 
 
 @gathered
@@ -148,7 +150,7 @@ def human_eval(path: Path) -> Iterator[Item]:
 def own(path: Path) -> Iterator[Item]:
     """One prompt per line, or JSONL with `prompt` and, optionally, `answer` and `category`.
 
-    An answer is a text or a list of texts.
+    A prompt is a text or a list of messages, an answer a text or a list of texts.
     """
     if path.suffix.lower() != ".jsonl":
         for number, line in enumerate(text(path).split("\n"), 1):
@@ -156,16 +158,26 @@ def own(path: Path) -> Iterator[Item]:
                 yield Item({"prompt": line.rstrip("\r")}, f"{path.name}, line {number}")
         return
     for place, value in lines(path):
-        prompt, answer = take(place, value, "prompt"), value.get("answer")
+        prompt, answer = _prompt(place, value), value.get("answer")
         answers = [answer] if isinstance(answer, str) else [] if answer is None else answer
         texts = isinstance(answers, list) and all(isinstance(a, str) for a in answers)
-        if not prompt.strip() or not texts:
+        if not title(prompt).strip() or not texts:
             raise InputError(
-                f'{place}: must have a text as "prompt", and "answer" must be a text or a list of '
-                "texts."
+                f'{place}: must have a text or messages as "prompt", and "answer" must be a text '
+                "or a list of texts."
             )
         scored = {"answers": answers} if answers else {}
         yield Item({"prompt": prompt}, place, scored, str(value.get("category", "")))
+
+
+def _prompt(place: str, value: Any) -> Words:
+    prompt = value.get("prompt") if isinstance(value, dict) else None
+    if not is_messages(prompt):
+        return take(place, value, "prompt")
+    try:
+        return Chat.of(prompt)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
 
 
 FORMATS = {

@@ -39,6 +39,7 @@ class Part:
         timings: how often each prompt or batch is timed
         ignore_eos: as in a batch study
         chat_template: as in a batch study
+        system: likewise
     """
 
     name: str
@@ -60,6 +61,7 @@ class Part:
     timings: int = 1
     ignore_eos: bool = False
     chat_template: bool = False
+    system: str = ""
     temperature_last: bool = False
 
     @property
@@ -233,6 +235,7 @@ def settings(part: Part, method: Method, *sampled: Any) -> Settings:
     return Settings(
         (method,), part.max_new_tokens, **dict(zip((*GRID, "seed"), sampled, strict=True)),
         temperature_last=part.temperature_last, timings=1, chat_template=part.chat_template,
+        system=part.system,
     )  # fmt: skip
 
 

@@ -125,6 +125,7 @@ def part(keys: Keys, number: int) -> Part:
         timings=keys.whole("timings", 1, high=100),
         ignore_eos=keys.flag("ignore_eos", False),
         chat_template=keys.flag("chat_template", False),
+        system=keys.text("system", ""),
         temperature_last=keys.flag("temperature_last", False),
     )
     _check(keys, found)

@@ -20,6 +20,7 @@ from workbench.experiments.request import Request
 from workbench.experiments.rows import NEXT_TIMING
 from workbench.experiments.sets import ScoredSet
 from workbench.experiments.workers import Crew
+from workbench.studies.chats import title
 
 ServerKey = tuple[str, tuple[str, ...]]  # an engine's name and flags
 
@@ -54,7 +55,8 @@ class Experiment:
         if isinstance(first := block.cells[0], EngineCell):
             loads = cast(tuple[EngineCell, ...], block.cells)
             server = self.servers[first.engine, first.flags]
-            return "serve", EngineUnit(block.ids, loads, item, prompts, texts, *server)
+            written = tuple(map(title, texts))
+            return "serve", EngineUnit(block.ids, loads, item, prompts, written, *server)
         cells = cast(tuple[Cell, ...], block.cells)
         return "run", Unit(cells[0].choice, block.ids, cells, item, prompts, texts)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
+from workbench.studies.chats import Chat, Words
 from workbench.studies.prompts import LARGEST_FILE, LONGEST_PROMPT, MOST_PROMPTS, is_text
 
 # Bytes; training files of SQuAD and Spider are larger than a file of prompts.
@@ -26,7 +27,7 @@ class Item:
     """One prompt of a set.
 
     Attributes:
-        question: the texts that the template takes, by name
+        question: the texts that the template takes, by name; or as "prompt" a chat
         place: where it was read, for messages
         answers: the values that the scorer compares the output with, by its names for them; {} if
             there are none
@@ -34,7 +35,7 @@ class Item:
         id: the prompt's name in the set
     """
 
-    question: Mapping[str, str]
+    question: Mapping[str, Words]
     place: str
     answers: Mapping[str, Any] = field(default_factory=dict)
     category: str = ""
@@ -59,9 +60,11 @@ class ScoredSet:
     template: str = "{prompt}"
     stop: tuple[str, ...] = ()
 
-    def text(self, index: int) -> str:
+    def text(self, index: int) -> Words:
         """The prompt with this number as the models read it."""
-        return self.template.format_map(self.items[index].question)
+        question = self.items[index].question
+        prompt = question.get("prompt")
+        return prompt if isinstance(prompt, Chat) else self.template.format_map(question)
 
     def answer(self, output: str) -> str:
         """The part of an output that counts."""

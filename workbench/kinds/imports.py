@@ -20,6 +20,7 @@ LIMITS = (
     ("results", 0, 10_000),
     ("results.samples", 0, 200_000),
     ("results.samples.text", LONGEST_TYPED, 0),
+    ("results.samples.prompt_parts*", LONGEST_TYPED, 100_000),
     ("results.samples.tokens", 0, 100_000),
     ("results.samples.rounds", 0, 100_000),
     ("*", 20_000, 1_000_000),

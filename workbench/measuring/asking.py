@@ -62,7 +62,10 @@ def chosen(study: Study, engines: Engines) -> dict[str, Engine]:
 def texts(study: Study) -> list[str | None]:
     """The prompts as text, None for those that only their ids tell."""
     templated = study.settings.chat_template
-    return [None if p.ids or templated else p.text for p in study.prompts]
+    return [
+        p.text if isinstance(p.text, str) and not (p.ids or templated) else None
+        for p in study.prompts
+    ]
 
 
 def engine_of(engines: Mapping[str, Engine], method: Method) -> Engine:

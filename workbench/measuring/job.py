@@ -15,7 +15,7 @@ import decoders
 from workbench.measuring.meter import Window
 from workbench.measuring.totals import Request, Times, most_at_once, totals
 from workbench.measuring.transcript import Pieces, Texts, Transcript, with_chances
-from workbench.measuring.work import Measured, StopClock, Update, Work
+from workbench.measuring.work import Measured, StopClock, Update, Work, parts_of
 from workbench.runs.record import Result, Sample
 from workbench.runs.trace import Energy, Lap, Load, RoundRecord, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
@@ -235,4 +235,7 @@ class _Running:
         self._written()
         self.transcript.finish(text)
         tokens, rounds = self.transcript.tokens, self.transcript.rounds
-        return replace(sample, text=text, tokens=tokens, rounds=rounds, prompt_ids=ids)
+        parts = parts_of(self.work, request.prompt)
+        return replace(
+            sample, text=text, tokens=tokens, rounds=rounds, prompt_ids=ids, prompt_parts=parts
+        )

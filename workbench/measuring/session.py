@@ -26,7 +26,7 @@ from workbench.measuring.meter import Meter, open_meter
 from workbench.measuring.outside import timed
 from workbench.measuring.prefixes import exact, impossible
 from workbench.measuring.threads import Threads
-from workbench.measuring.work import Measured, Update, Work, admit
+from workbench.measuring.work import Measured, Update, Work, admit, encoded, parts_of, settled
 from workbench.models.environment import environment
 from workbench.runs.draws import drawn
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
@@ -72,11 +72,15 @@ def run(
         InputError: at the call, before any work, if the pair cannot run the study
     """
     cancelled: Any = getattr(cancel, "is_set", cancel) or (lambda: False)
-    ids = admit(pair, study)
+    study = settled(pair, study)
+    prompts = encoded(pair, study)
+    for note in dict.fromkeys(note for each in prompts for note in each.notes):
+        log.warning(note)
+    ids, parts = admit(pair, study, prompts), [each.parts for each in prompts]
     device = pair.target.device
     watch = watch or watching(device)
     gauge, outside = meter or open_meter(device), (texts(study), chosen(study, engines))
-    work = Work(pair, ids, study.settings, gauge, watch, cancelled, *outside)
+    work = Work(pair, ids, study.settings, gauge, watch, cancelled, *outside, parts=parts)
     where = (
         environment(pair)
         | {"counters_missing": watch.missing()}
@@ -168,7 +172,7 @@ class _Session:
         return At(*where, lap, timings, self.done, self.steps, job.prompt)
 
     def _timed(self, at: At, job: Job) -> Iterator[Event]:
-        yield Started(at, self._eta(self.done))
+        yield Started(at, self._eta(self.done), parts_of(self.work, job.prompt or 0))
         if at.lap == 0:
             # Texts that are only read need no warm-up, which would be half of the work of draws:
             # nothing compares their speeds.

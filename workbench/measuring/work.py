@@ -3,35 +3,58 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 import decoders
 from decoders import InputError, ModelPair, catalog
+from decoders.errors import refuse
+from decoders.prompts import Encoded, Part, encode
 from workbench.engines.addresses import Engine
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter
 from workbench.runs.record import Result
-from workbench.runs.trace import Lap, RoundRecord, TokenRecord
+from workbench.runs.trace import Lap, PromptPart, RoundRecord, TokenRecord
+from workbench.studies.chats import Chat, Words
 from workbench.studies.methods import is_engine
+from workbench.studies.prompts import Prompt
 from workbench.studies.schemes import BASELINE, MEGABYTE, least_budget
 from workbench.studies.settings import Settings, changed
 from workbench.studies.study import Job, Study
 
-Ids = list[int]
+StudyT = TypeVar("StudyT", bound=Study)
 
 
-def admit(pair: ModelPair, study: Study) -> list[Ids]:
+def settled(pair: ModelPair, study: StudyT) -> StudyT:
+    """The study with the settings that depend on the pair decided."""
+    settings = study.settings
+    if settings.chat_template != "auto":
+        return study
+    has = bool(getattr(pair.tokenizer, "chat_template", None))
+    return cast(StudyT, replace(cast(Any, study), settings=replace(settings, chat_template=has)))
+
+
+def encoded(pair: ModelPair, study: Study) -> list[Encoded]:
+    """The study's prompts as token ids; raises InputError if one cannot be encoded."""
+    known = {prompt: _encoded(pair, prompt, study.settings) for prompt in study.prompts}
+    return [known[prompt] for prompt in study.prompts]
+
+
+def admit(
+    pair: ModelPair, study: Study, prompts: Sequence[Encoded] | None = None
+) -> list[list[int]]:
     """The token ids of the study's prompts.
+
+    Args:
+        pair: the pair
+        study: the study
+        prompts: its prompts, if they are encoded already
 
     Raises:
         InputError: with the prompt's name, for everything that `decoders.stream` would refuse
     """
     settings = study.settings
-    known = {
-        p: list(p.ids) or encode_prompt(pair, p.text, settings.chat_template) for p in study.prompts
-    }
-    ids = [known[prompt] for prompt in study.prompts]
+    ids = [each.ids for each in prompts or encoded(pair, study)]
     for prompt, tokens in zip(study.prompts, ids, strict=True):
         if pair.positions is not None and len(tokens) + settings.max_new_tokens > pair.positions:
             raise InputError(
@@ -48,27 +71,61 @@ def admit(pair: ModelPair, study: Study) -> list[Ids]:
     return ids
 
 
-def encode_prompt(pair: ModelPair, prompt: str, chat_template: bool = False) -> Ids:
-    """The prompt's token ids as a study uses them.
+def _encoded(pair: ModelPair, prompt: Prompt, settings: Settings) -> Encoded:
+    """A prompt as token ids; those of a branch are known, and its text only says what they mean."""
+    if not prompt.ids:
+        return encode_prompt(pair, prompt.text, settings.chat_template, settings.system)
+    if isinstance(prompt.text, Chat):
+        try:
+            encoded = encode_prompt(pair, prompt.text, system=settings.system)
+        except InputError:
+            return Encoded(list(prompt.ids))
+        if encoded.ids == list(prompt.ids):
+            return encoded
+    return Encoded(list(prompt.ids))
+
+
+def encode_prompt(
+    pair: ModelPair, prompt: Words, chat_template: bool | str = False, system: str = ""
+) -> Encoded:
+    """A prompt as token ids, as a study uses them.
+
+    Args:
+        pair: the pair
+        prompt: a text, or a chat, which the tokenizer's chat template renders in any case
+        chat_template: whether a text is what the user says in a chat; "auto" if there is a template
+        system: the system message of the chat, "" for none or the template's own
 
     Raises:
-        InputError: if the prompt is empty, or if there is no chat template to apply
+        InputError: if the prompt is empty, or there is no chat template to apply
     """
-    if not prompt:
-        raise InputError("The prompt is empty; give at least one character.")
-    if not chat_template:
-        return list(pair.tokenizer(prompt).input_ids)
-    if not getattr(pair.tokenizer, "chat_template", None):
-        raise InputError(
-            "This pair's tokenizer has no chat template; switch it off, or load a chat model."
+    has = bool(getattr(pair.tokenizer, "chat_template", None))
+    chat = has if chat_template == "auto" else bool(chat_template)
+    if isinstance(prompt, Chat):
+        messages = prompt.to_json()
+    else:
+        refuse(
+            (not prompt, "The prompt is empty; give at least one character."),
+            (
+                chat and not has,
+                "This pair's tokenizer has no chat template; switch it off, or load a chat model.",
+            ),
+            (
+                system and not chat,
+                "A system message needs the chat template, which is off or missing; leave `system` "
+                "empty.",
+            ),
         )
-    text = pair.tokenizer.apply_chat_template(
-        [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False
-    )
-    return list(pair.tokenizer(text, add_special_tokens=False).input_ids)
+        if not chat:
+            return encode(prompt, pair.tokenizer, pair.vocabulary)
+        messages = [{"role": "user", "content": prompt}]
+    if system and any(message["role"] == "system" for message in messages):
+        raise InputError("The messages have a system message already; leave `system` empty.")
+    first = [{"role": "system", "content": system}] if system else []
+    return encode([*first, *messages], pair.tokenizer, pair.vocabulary)
 
 
-def _check_budget(pair: ModelPair, study: Study, ids: Sequence[Ids], budget: int) -> None:
+def _check_budget(pair: ModelPair, study: Study, ids: Sequence[list[int]], budget: int) -> None:
     """Refuse a memory budget in bytes that a request alone can outgrow.
 
     The InputError names the prompt that needs most.
@@ -148,6 +205,7 @@ class Work:
         cancelled: whether to stop
         texts: the prompts as text, None for those that only their ids tell
         engines: the engines that may be asked, by name
+        parts: of every prompt, what its chat template wrote and what not
     """
 
     pair: ModelPair
@@ -158,6 +216,7 @@ class Work:
     cancelled: Callable[[], bool]
     texts: Sequence[str | None] = ()
     engines: Mapping[str, Engine] = field(default_factory=dict)
+    parts: Sequence[Sequence[Part]] = ()
 
     def options(self, job: Job, prompts: Sequence[int]) -> dict[str, Any]:
         return {
@@ -177,6 +236,11 @@ class Work:
         options = self.options(job, prompts)
         options["max_new_tokens"] = min(WARM_UP_TOKENS, self.settings.max_new_tokens)
         decoders.generate(self.pair, [self.ids[i] for i in prompts], job.method, **options)
+
+
+def parts_of(work: Work, prompt: int) -> list[PromptPart]:
+    """What a chat template wrote of a prompt and what not; [] if that is not known."""
+    return [PromptPart(*part) for part in (work.parts[prompt] if work.parts else ())]
 
 
 @dataclass(frozen=True)

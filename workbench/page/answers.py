@@ -42,7 +42,7 @@ class Answer(TypedDict, total=False):
     id: str
     kind: str
     created: str
-    prompt: str
+    prompt: str | list[dict[str, str]]
     settings: dict[str, Any]
     environment: dict[str, Any]
     results: list[Result]

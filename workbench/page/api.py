@@ -1,6 +1,6 @@
 """The documented endpoints: the page's jobs for a program."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -8,6 +8,7 @@ import gradio as gr
 
 from decoders import InputError
 from decoders.errors import quoted
+from workbench.models.tuned import tuned
 from workbench.page.host import Host
 from workbench.page.parts.runner import sentence
 from workbench.runs.events import Ended
@@ -62,21 +63,27 @@ def told() -> Iterator[None]:
         raise gr.Error(sentence(error), print_exception=False) from error
 
 
-def asked(decoders: Any, settings: Any) -> dict[str, Any]:
+def asked(decoders: Any, settings: Any, start: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a program asks for, as a study has them in JSON, unchecked.
 
     Args:
-        decoders: names of the catalog
-        settings: the other settings, or None
+        decoders: names of the catalog; None for those that the form begins with
+        settings: the other settings, or None; those left out are the form's
+        start: what the form begins with, besides the settings kept with the pair
 
     Raises:
         InputError: if `settings` is not an object, or names other decoders
     """
     if settings is not None and not isinstance(settings, dict):
         raise InputError(f"`settings` must be one JSON object, not {quoted(settings)}.")
-    data = {"decoders": decoders, **(settings or {})}
-    if data["decoders"] != decoders:
+    given = settings or {}
+    if given.get("decoders", decoders) != decoders:
         raise InputError(
             "`settings` names other decoders than `decoders` does; name them in `decoders` alone."
         )
-    return data
+    usual = {**tuned(), **start}
+    merged = {
+        name: {**usual[name], **value} if isinstance(value, dict) and name in tuned() else value
+        for name, value in given.items()
+    }
+    return {**usual, **merged, **({} if decoders is None else {"decoders": decoders})}

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workbench.kinds import links
-from workbench.kinds.comparison.form import START
+from workbench.kinds.comparison.form import CompareTab
 from workbench.kinds.comparison.results import drawn as drawn_run
 from workbench.page.host import Host
 from workbench.page.parts import words
@@ -81,6 +81,7 @@ class FirstPaint:
 def _picture(host: Host, page: gr.Blocks) -> tuple[bytes, bytes]:
     """The picture, and the script that draws its panels."""
     drawn, prompt = drawn_run(recordings()[0].run), next(iter(presets.PROMPTS.values()))
+    start = CompareTab.opening["settings"]
     tabs = next(block for block in page.blocks.values() if isinstance(block, gr.Tabs))
     panels = f"WorkbenchPage.open({web.embed(drawn.panels)})".encode()
     picture = TEMPLATE.substitute(
@@ -90,7 +91,7 @@ def _picture(host: Host, page: gr.Blocks) -> tuple[bytes, bytes]:
         gallery=_each(recording.title for recording in recordings()),
         prompt=html.escape(prompt),
         preset=html.escape(presets.described(presets.OPENING)),
-        asked=words.note(words.tokens(host.tokens(prompt, False, host.first), START)),
+        asked=words.note(words.tokens(host.tokens(prompt, start, host.first), start)),
         headline=drawn.headline,
         steps=drawn.steps,
         panels=f"opening/{hashlib.sha256(panels).hexdigest()[:12]}.js",

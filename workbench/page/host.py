@@ -3,13 +3,14 @@
 import logging
 import threading
 import time
-from collections.abc import Generator, Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decoders import InputError, ModelPair
 from decoders.errors import quoted
+from decoders.prompts import Encoded, specials
 from workbench.kinds import imports
 from workbench.measuring.device import Device
 from workbench.measuring.work import admit, encode_prompt
@@ -23,6 +24,7 @@ from workbench.runs.events import Ended, Event, Finished, onto
 from workbench.runs.own import OwnRuns
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
+from workbench.studies.chats import Chat
 from workbench.studies.limits import Limits
 from workbench.studies.prompts import is_text
 from workbench.studies.study import Study
@@ -190,13 +192,13 @@ class Host:
         return pair
 
     def tokens(
-        self, prompt: str, chat_template: bool, choice: PairChoice
+        self, prompt: Any, settings: Mapping[str, Any], choice: PairChoice
     ) -> tuple[int, int | None] | None:
         """The length of a prompt; one that is empty or cannot be encoded has no tokens.
 
         Args:
-            prompt: the prompt
-            chat_template: whether to wrap it in the tokenizer's chat template
+            prompt: a study's prompt, as its `to_json` gives it
+            settings: its settings, likewise
             choice: the visitor's pair
 
         Returns:
@@ -204,13 +206,33 @@ class Host:
                 not in memory
 
         Raises:
-            InputError: if it has no chat template to apply
+            InputError: if it has no chat template to apply, or its messages cannot be used
         """
         pair = self.device.keeper.peek(choice)
         if pair is None:
             return None
-        encodable = prompt and is_text(prompt)
-        return len(encode_prompt(pair, prompt, chat_template)) if encodable else 0, pair.positions
+        return len(_encoded(pair, prompt, settings).ids), pair.positions
+
+    def notes(self, prompt: Any, settings: Mapping[str, Any], choice: PairChoice) -> list[str]:
+        """Sentences about tokens of a prompt that its writer may not expect.
+
+        Args:
+            prompt: see `tokens`, as for `settings` and `choice`
+        """
+        pair = self.device.keeper.peek(choice)
+        if pair is None or pair.tokenizer is None:
+            return []
+        try:
+            encoded = _encoded(pair, prompt, settings)
+        except InputError:  # which is said in another place
+            return []
+        said = [prompt] if isinstance(prompt, str) else [m["content"] for m in prompt]
+        names = dict.fromkeys(name for words in said for name in specials(words, pair.tokenizer))
+        if not encoded.ids or not names:
+            return list(encoded.notes)
+        kind = "a special token" if len(names) == 1 else "special tokens"
+        read = f"Your text has {' and '.join(names)}, which the tokenizer reads as {kind}."
+        return [read, *encoded.notes]
 
     def parameters(self, choice: PairChoice) -> list[int]:
         """The parameters of each model, the target first; [] if the pair is not in memory."""
@@ -222,8 +244,8 @@ class Host:
         """Whether settings that not every pair has mean something for it; {} until it is loaded."""
         if (pair := self.device.keeper.peek(choice)) is None:
             return {}
-        template = getattr(pair.tokenizer, "chat_template", None)
-        return {"chat_template": bool(template), "penalties": bool(pair.penalties)}
+        chat = bool(getattr(pair.tokenizer, "chat_template", None))
+        return {"chat_template": chat, "system": chat, "penalties": bool(pair.penalties)}
 
     @contextmanager
     def stoppable(self, job: Hashable) -> Iterator[threading.Event]:
@@ -245,3 +267,12 @@ class Host:
             self.device.pair(self.first)
         except InputError as error:
             self.fault = str(error)
+
+
+def _encoded(pair: ModelPair, prompt: Any, settings: Mapping[str, Any]) -> Encoded:
+    """The prompt of a form, which may be empty or half a character."""
+    if not prompt or (isinstance(prompt, str) and not is_text(prompt)):
+        return Encoded([])
+    words = Chat.of(prompt) if isinstance(prompt, list) else prompt
+    template, system = settings.get("chat_template", False), settings.get("system", "")
+    return encode_prompt(pair, words, template, system)

@@ -2,10 +2,10 @@
 
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from workbench.runs.record import Result, Run
-from workbench.runs.trace import RoundRecord, TokenRecord
+from workbench.runs.trace import PromptPart, RoundRecord, TokenRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,12 @@ class Started:
     Attributes:
         at: the job
         eta_seconds: see `Progress`
+        parts: of the job's first prompt, what a chat template wrote and what not, see `Sample`
     """
 
     at: At
     eta_seconds: float | None = None
+    parts: list[PromptPart] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

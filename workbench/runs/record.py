@@ -12,7 +12,16 @@ from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, Validati
 
 from decoders import InputError
 from workbench.runs.agreement import Agreement
-from workbench.runs.trace import Energy, Lap, Piece, Prefix, RoundRecord, Server, TokenRecord
+from workbench.runs.trace import (
+    Energy,
+    Lap,
+    Piece,
+    Prefix,
+    PromptPart,
+    RoundRecord,
+    Server,
+    TokenRecord,
+)
 from workbench.runs.values import (
     Amount,
     Count,
@@ -47,6 +56,7 @@ class Sample:
         pieces: of a draw, its tokens
         beams: of a draw whose decoder's law is beam sampling, the tokens of its first step's beams
         prompt_ids: token ids of the prompt, of samples that keep their trace
+        prompt_parts: likewise, what a chat template wrote of it; [] without one, or if unknown
         arrivals: of an engine, the seconds at which the pieces of its answer arrived
         count: of an engine in an experiment, the number of its tokens
         finished: why it ended ("end of sequence", "budget", "cancelled", ...), None if it failed
@@ -71,6 +81,7 @@ class Sample:
     pieces: list[Piece] = field(default_factory=list)
     beams: list[Count] = field(default_factory=list)
     prompt_ids: list[Count] = field(default_factory=list)
+    prompt_parts: list[PromptPart] = field(default_factory=list)
     arrivals: list[Amount] = field(default_factory=list)
     count: Count | None = None
     finished: str | None = None
@@ -164,7 +175,7 @@ class Run:
     cancelled: bool = False
     exact: list[Prefix] = field(default_factory=list)
     format: Literal["decoding-workbench run"] = FORMAT
-    version: Literal[2] = 2
+    version: Literal[3] = 3
 
     @property
     def decoders(self) -> list[str]:

@@ -30,6 +30,21 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptPart:
+    """A stretch of a prompt that a chat template rendered.
+
+    Attributes:
+        text: its text
+        tokens: how many of the prompt's tokens it has
+        template: whether the template wrote it; otherwise it is what messages say
+    """
+
+    text: str
+    tokens: Count
+    template: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Prefix:
     """The first tokens of a text.
 

@@ -9,16 +9,18 @@ FORMAT: Final = "decoding-workbench run"
 
 
 def upgraded(data: Any) -> Any:
-    """The JSON of a run in version 2.
+    """The JSON of a run in version 3.
 
-    A comparison of version 1 names its version. A batch of that time has neither format nor id, so
-    its id is made from its content. Anything else is returned unchanged, for the validation to
-    refuse.
+    In version 2 all prompts were texts. A comparison of version 1 names its version. A batch of
+    that time has neither format nor id, so its id is made from its content. Anything else is
+    returned unchanged, for the validation to refuse.
     """
     if not isinstance(data, Mapping):
         return data
     if data.get("format") == FORMAT and data.get("version") == 1:
         return _comparison(data)
+    if data.get("format") == FORMAT and data.get("version") == 2:
+        return {**data, "version": 3}
     if "format" not in data and "cells" in data and "acceptances" in data:
         return _batch(data)
     return data
@@ -33,7 +35,7 @@ def _comparison(data: Mapping[str, Any]) -> dict[str, Any]:
         "study": {"prompt": data["prompt"], "settings": data["settings"]},
         "results": [_result(r) for r in data["results"]],
         "format": FORMAT,
-        "version": 2,
+        "version": 3,
     }
 
 
@@ -94,7 +96,7 @@ def _batch(data: Mapping[str, Any]) -> dict[str, Any]:
         "results": results,
         "cancelled": data.get("cancelled", False),
         "format": FORMAT,
-        "version": 2,
+        "version": 3,
     }
 
 

@@ -169,8 +169,10 @@ def head(environment: Mapping[str, Any], method: Method) -> dict[str, Any]:
     """
     beside = environment.get("head") if method.uses_head else None
     drafts = method.uses_head or method.uses_draft
-    found = (beside or environment.get("draft") or {}) if drafts else {}
-    return {name: found[name] for name in ("reads", "layers") if name in found}
+    found = (beside or environment.get("draft")) if drafts else None
+    # Anybody's file may say anything there.
+    known = found if isinstance(found, Mapping) else {}
+    return {name: known[name] for name in ("reads", "layers") if name in known}
 
 
 def _ratio(method: Any) -> Rule:

@@ -10,7 +10,7 @@ from workbench.runs.agreement import Agreement
 from workbench.runs.estimates import Row, label, number, unsteady
 from workbench.runs.events import Progress
 from workbench.runs.laps import round_seconds
-from workbench.runs.trace import RoundRecord, TokenRecord
+from workbench.runs.trace import PromptPart, RoundRecord, TokenRecord
 from workbench.show.laws import Claim, Rule, claim, served
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
 from workbench.show.spread import figure, range_text, spread
@@ -62,6 +62,7 @@ class Panel:
         rule: the rule by which drafts are kept, for the card of a token
         head: of a draft that reads the target's states, which layers it `reads`, of how many
             `layers`; {} for other drafts
+        parts: what a chat template wrote of the prompt and what not; () if that is not known
     """
 
     decoder: str
@@ -80,6 +81,7 @@ class Panel:
     fellows: Sequence[str] = ()
     rule: Rule = dataclasses.field(default_factory=dict)
     head: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    parts: Sequence[PromptPart] = ()
 
     @staticmethod
     def waiting(method: Method, prompt: str, temperature: float) -> "Panel":
@@ -123,13 +125,14 @@ class Panel:
             row.decoder, claim, prompt, "failed" if first.error else "done",
             "failed" if first.error else ENDS.get(end, end),
             title=row.label, tokens=first.alone.tokens, rounds=first.alone.rounds, row=row,
-            pace=_pace(row), marks=marks, fellows=fellows,
+            pace=_pace(row), marks=marks, fellows=fellows, parts=first.alone.prompt_parts,
         )  # fmt: skip
 
     def to_json(self) -> str:
         """Compact JSON for strip.js."""
         method, results = method_of(self.decoder), self.row.results if self.row else []
         first = self.row and self.row.first
+        prompt = _end([(p.text, p.template) for p in self.parts] or [(self.prompt, False)])
         data = {
             "decoder": self.decoder,
             "title": self.title or label(self.decoder),
@@ -141,9 +144,8 @@ class Panel:
             "summary": method.summary,
             "status": self.status,
             "state": self.state,
-            "prompt": self.prompt
-            if len(self.prompt) <= PROMPT_SHOWN
-            else "…" + self.prompt[-PROMPT_SHOWN:],
+            "prompt": "".join(text for text, _ in prompt),
+            "parts": prompt if self.parts else [],
             "tokens": self.tokens,
             "rounds": self.rounds,
             "clock": round_seconds(first) if first else [],
@@ -188,6 +190,16 @@ class Panel:
         if len(self.fellows) < 3:
             others = ", ".join(map(label, self.fellows))
         return " · ".join(filter(None, (own, f"differs from {others} by chance alone")))
+
+
+def _end(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    """The end of a prompt in parts, at most PROMPT_SHOWN characters."""
+    found, left = list[tuple[str, bool]](), PROMPT_SHOWN
+    for text, template in reversed(parts):
+        if len(text) > left:
+            return [("…" + text[len(text) - left :], template), *found]
+        found, left = [(text, template), *found], left - len(text)
+    return found
 
 
 def _pace(row: Row) -> str:

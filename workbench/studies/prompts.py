@@ -9,6 +9,7 @@ from typing import Any
 from decoders.assets import assets as assets_of_decoders
 from decoders.errors import InputError, is_whole, quoted, refuse
 from workbench.assets import assets
+from workbench.studies.chats import Chat, Words, is_messages, plain, title
 from workbench.studies.text import counted
 
 BUILT_IN = ("stories", "refrains")
@@ -21,15 +22,15 @@ MOST_PLACES = 3  # named places of prompts that repeat
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text to continue.
+    """A text to continue, or a chat to answer.
 
     Attributes:
-        text: the text
+        text: the text, or the chat
         place: its origin for messages, such as "prompts.txt, line 3"
         ids: its tokens, if they are known; otherwise (), and the text is tokenised
     """
 
-    text: str
+    text: Words
     place: str
     ids: tuple[int, ...] = ()
 
@@ -43,18 +44,22 @@ def is_text(value: str) -> bool:
     return True
 
 
-def checked(prompt: Any) -> str:
-    """The prompt; raises InputError if it is not a text, or is empty or too long."""
-    if not isinstance(prompt, str):
-        raise InputError(f"The prompt must be a text, not {type(prompt).__name__}.")
+def checked(prompt: Any) -> Words:
+    """The prompt, a text or a list of messages; raises InputError if it is empty or too long."""
+    prompt = Chat.of(prompt) if isinstance(prompt, (list, tuple)) else prompt
+    if not isinstance(prompt, str | Chat):
+        raise InputError(
+            f"The prompt must be a text or a list of messages, not {type(prompt).__name__}."
+        )
+    words = title(prompt)
     refuse(
-        (not prompt.strip(), "The prompt is empty; write a few words."),
+        (not words.strip(), "The prompt is empty; write a few words."),
         (
-            len(prompt) > LONGEST_TYPED,
-            f"The prompt has {len(prompt):,} characters; shorten it to at most {LONGEST_TYPED:,}.",
+            len(words) > LONGEST_TYPED,
+            f"The prompt has {len(words):,} characters; shorten it to at most {LONGEST_TYPED:,}.",
         ),
         (
-            not is_text(prompt),
+            not is_text(words),
             "The prompt contains half a character (a lone surrogate); type it again.",
         ),
     )
@@ -95,7 +100,7 @@ class PromptSet:
 
     def to_json(self) -> dict[str, Any]:
         """The name and the number; for a set that is not built in, the texts, too."""
-        texts = None if self.name in BUILT_IN else [p.text for p in self.prompts]
+        texts = None if self.name in BUILT_IN else [plain(p.text) for p in self.prompts]
         return {"name": self.name, "count": len(self.prompts), "texts": texts}
 
     @staticmethod
@@ -110,13 +115,16 @@ class PromptSet:
         if texts is None and name in BUILT_IN:
             whole = built_in(name)
             return whole if count is None else whole.first(count)
-        written = isinstance(texts, list) and all(isinstance(t, str) and t.strip() for t in texts)
+        written = isinstance(texts, list) and all(
+            t.strip() if isinstance(t, str) else isinstance(t, list) for t in texts
+        )
         if not (written and texts):
             raise InputError(
                 f"The prompts {quoted(name)} are not part of this study; choose their file again."
             )
+        words = (Chat.of(text) if isinstance(text, list) else text for text in texts)
         return PromptSet(
-            name, tuple(Prompt(text, f"{name}, prompt {i}") for i, text in enumerate(texts, 1))
+            name, tuple(Prompt(text, f"{name}, prompt {i}") for i, text in enumerate(words, 1))
         )
 
 
@@ -151,7 +159,8 @@ def read(path: str | Path) -> PromptSet:
 
     Args:
         path: a text file with one prompt per line, a `.jsonl` file with objects that have a
-            "prompt", or a folder of text files, each of them one prompt
+            "prompt", a text or a list of messages, or a folder of text files, each of them one
+            prompt
 
     Raises:
         InputError: naming the line, for a prompt that is empty, not UTF-8, not JSON or too long;
@@ -185,10 +194,10 @@ def _whole(name: str, prompts: list[Prompt]) -> PromptSet:
         ),
     )
     for prompt in prompts:
-        if len(prompt.text) > LONGEST_PROMPT:
+        if (length := len(title(prompt.text))) > LONGEST_PROMPT:
             raise InputError(
-                f"{prompt.place}: {len(prompt.text):,} characters are too long; a prompt has at "
-                f"most {LONGEST_PROMPT:,}."
+                f"{prompt.place}: {length:,} characters are too long; a prompt has at most "
+                f"{LONGEST_PROMPT:,}."
             )
     # A name may contain bytes that are not text.
     return PromptSet(name.encode(errors="replace").decode(), tuple(prompts))
@@ -237,10 +246,14 @@ def _decode(data: bytes, place: str) -> str:
     return text
 
 
-def _json_prompt(line: str, place: str) -> str:
+def _json_prompt(line: str, place: str) -> Words:
     try:
         prompt = json.loads(line)["prompt"]
+        if is_messages(prompt):
+            return _placed(prompt, place)
         prompt.encode()  # a lone surrogate is not text
+    except InputError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         prompt = None
     if not isinstance(prompt, str) or not prompt.strip():
@@ -248,3 +261,10 @@ def _json_prompt(line: str, place: str) -> str:
             f'{place}: must be a JSON object with a text as "prompt", such as {{"prompt": "Once"}}.'
         )
     return prompt
+
+
+def _placed(messages: Any, place: str) -> Chat:
+    try:
+        return Chat.of(messages)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None

@@ -6,8 +6,22 @@ from typing import Any
 
 from decoders import InputError, Method, Warping, catalog
 from decoders.errors import quoted, refuse
+from decoders.inputs import text
 from decoders.settings import check, nearest, setting
 from workbench.studies.methods import is_engine, method_of
+
+MOST_SYSTEM = 20_000  # characters
+
+
+def _text(owner: str, value: Any) -> str:
+    refuse(
+        (not isinstance(value, str), f"{owner}: system must be a text, not {quoted(value)}."),
+        (
+            len(str(value)) > MOST_SYSTEM,
+            f"{owner}: system has {len(str(value)):,} characters; give at most {MOST_SYSTEM:,}.",
+        ),
+    )
+    return text("system", value)
 
 
 @dataclass(frozen=True)
@@ -65,9 +79,12 @@ class Settings:
         "thorough repeats runs that are too short for the energy meter until they last 5 s",
         choices=("quick", "thorough"),
     )
-    chat_template: bool = setting(
-        False, "wrap the prompt in the tokenizer's chat template", choices=(False, True)
+    chat_template: bool | str = setting(
+        False,
+        "have the tokenizer's chat template ask the prompt of the model; auto: if it has one",
+        choices=(False, True, "auto"),
     )
+    system: str = setting("", "system message of the chat template", read=_text)
     penalties: bool = setting(
         False,
         "apply the target's generation config: repetition penalty, suppressed tokens",

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 from decoders import InputError, Method
 from decoders.errors import quoted
+from workbench.studies import chats
 from workbench.studies.methods import no_engines
 from workbench.studies.prompts import Prompt
 from workbench.studies.schemes import ALONE, SCHEMES
@@ -192,7 +193,7 @@ class Study(ABC):
             data: the study, as `to_json` gives it
             start: the start of this kind's form, see `workbench.kinds.links.to_query`
         """
-        return {"prompt": data["prompt"]}
+        return {"prompt": chats.written(data["prompt"])}
 
     @classmethod
     def from_link(
@@ -209,4 +210,4 @@ class Study(ABC):
         Raises:
             InputError: if the value cannot be used
         """
-        data[name] = text
+        data[name] = chats.typed(text)

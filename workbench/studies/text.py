@@ -7,7 +7,12 @@ from decoders import Method
 
 
 def is_switch(field: dataclasses.Field) -> bool:
-    return isinstance(field.default, bool) and set(field.metadata["choices"]) == {False, True}
+    return isinstance(field.default, bool) and {False, True} <= set(field.metadata["choices"])
+
+
+def is_text(field: dataclasses.Field) -> bool:
+    """Whether the setting is any text."""
+    return isinstance(field.default, str) and not field.metadata["choices"]
 
 
 def is_list(field: dataclasses.Field) -> bool:
@@ -30,6 +35,8 @@ def parse(field: dataclasses.Field, raw: Any) -> Any:
 
     A value that cannot be read is returned unchanged, for a check to refuse.
     """
+    if is_text(field):
+        return raw
     if is_list(field):
         return () if raw == "" and not field.default else raw
     if isinstance(raw, str):

@@ -10,8 +10,11 @@ from decoders import InputError
 from decoders.errors import quoted, refuse
 from decoders.settings import nearest
 from workbench.models.presets import PAIRS, PairChoice
+from workbench.models.tuned import tuned
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
+from workbench.studies import chats
+from workbench.studies.chats import Chat, Words
 from workbench.studies.methods import settings_of
 from workbench.studies.presets import SETTINGS
 from workbench.studies.settings import Settings, shared
@@ -53,12 +56,25 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
 def add_prompt(command: argparse.ArgumentParser, **options: Any) -> None:
     """The operand that `prompt` reads."""
     command.add_argument(
-        "prompt", help="the text to continue; - reads it from standard input", **options
+        "prompt",
+        help="the text to continue, or a list of messages with role and content as JSON; - reads "
+        "it from standard input",
+        **options,
     )
 
 
-def prompt(args: argparse.Namespace) -> str:
-    """The prompt that the operand names.
+def prompt(args: argparse.Namespace) -> Words:
+    """The prompt that the operand names, a text or a list of messages.
+
+    Raises:
+        InputError: as of `operand`, and for messages that cannot be used
+    """
+    found = chats.typed(operand(args))
+    return Chat.of(found) if isinstance(found, list) else found
+
+
+def operand(args: argparse.Namespace) -> str:
+    """The operand of the prompt, or what it names.
 
     Raises:
         InputError: if standard input is not text
@@ -96,7 +112,7 @@ def add(command: argparse.ArgumentParser, start: Start, study: type[Study]) -> N
         flag, help = f"--{field.name.replace('_', '-')}", field.metadata["help"]
         help += f" (default {start.get(field.name, field.default)})"
         if isinstance(field.default, bool):
-            command.add_argument(flag, action="store_true", default=None, help=help)
+            command.add_argument(flag, action=argparse.BooleanOptionalAction, help=help)
         else:
             command.add_argument(flag, metavar=field.name.split("_")[-1].upper(), help=help)
     command.add_argument(
@@ -145,11 +161,11 @@ def add_models(command: argparse.ArgumentParser) -> None:
 
 
 def settings(args: argparse.Namespace, start: Start) -> Settings:
-    """The settings that the flags name, over those of the preset and of the command.
+    """The settings that the flags name, over those of the preset, the command and the pair.
 
     Args:
         args: the flags
-        start: the settings that the command begins with
+        start: the settings that the command begins with, besides those kept with the pair
 
     Raises:
         InputError: for an unknown preset, decoder or setting, and for a value that cannot be used
@@ -158,7 +174,7 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
         raise InputError(
             f"There is no preset {quoted(args.preset)}: {nearest(args.preset, SETTINGS)}"
         )
-    data = {**start, **SETTINGS.get(args.preset, {})}
+    data: dict[str, Any] = {**tuned(), **start, **SETTINGS.get(args.preset, {})}
     data["decoders"] = args.decoders or data["decoders"]
     for field in shared():
         if (text := getattr(args, field.name)) is not None:
@@ -173,7 +189,7 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
         fields = {f.name: f for f in settings_of(decoder)}
         if key not in fields:
             raise InputError(f"{decoder} has no setting {quoted(key)}: {nearest(key, fields)}")
-        data.setdefault(decoder, {})[key] = parse(fields[key], text)
+        data[decoder] = {**data.get(decoder, {}), key: parse(fields[key], text)}
     return Settings.from_json(data)
 
 

@@ -134,7 +134,7 @@
         span.classList.toggle("fresh", fresh.has(node));
         body.append(span);
       }
-      this.text.replaceChildren(make("span.prompt", { dir: "auto" }, this.panel.prompt), body);
+      this.text.replaceChildren(Workbench.fillPrompt(make("span.prompt", { dir: "auto" }), this.panel), body);
       this.text.scrollTop = this.text.scrollHeight;
     }
 

@@ -98,6 +98,13 @@ const Workbench = (() => {
     if (first && !box.querySelector('.tok[tabindex="0"]')) first.tabIndex = 0;
   }
 
+  /** The prompt before a text, with what a chat template wrote of it set apart. */
+  function fillPrompt(span, panel) {
+    const pieces = panel.parts && panel.parts.length ? panel.parts : [[panel.prompt, false]];
+    span.replaceChildren(...pieces.map(([text, template]) => (template ? make("span.template", { title: "written by the chat template" }, text) : text)));
+    return span;
+  }
+
   // ---- panels
 
   function numbersList(numbers) {
@@ -184,7 +191,7 @@ const Workbench = (() => {
     parts.pace.title = panel.status === "running" ? "provisional: the first timing is under way" : "";
     parts.marks.replaceChildren(...(panel.marks || []).map((mark) => make("span.mark", {}, mark)));
     parts.summary.replaceChildren(...Workbench.explained(panel.summary));
-    parts.prompt.textContent = panel.prompt;
+    fillPrompt(parts.prompt, panel);
     fillText(parts.text, panel.tokens, panel.rounds, panel.provisional);
     parts.foot.replaceChildren();
     if (panel.error) parts.foot.append(make("p.wb-error", { role: "alert" }, panel.error));
@@ -259,5 +266,5 @@ const Workbench = (() => {
     root.lanes.show(value, root.shown);
   }
 
-  return { show, make, visible, number, timed, calm, tokenSpan, fates: {} };
+  return { show, make, visible, number, timed, calm, tokenSpan, fillPrompt, fates: {} };
 })();

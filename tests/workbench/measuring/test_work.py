@@ -89,7 +89,7 @@ def test_a_chat_template_is_applied_once_and_without_further_special_tokens(
     monkeypatch.setattr(
         byte_tokenizer, "chat_template", "{% for m in messages %}[{{ m['content'] }}]{% endfor %}>"
     )
-    assert encode_prompt(pair, "hi", chat_template=True) == byte_tokenizer("[hi]>").input_ids
+    assert encode_prompt(pair, "hi", chat_template=True).ids == byte_tokenizer("[hi]>").input_ids
 
 
 def test_it_does_not_touch_the_weights_or_the_generators(pair):

@@ -3,6 +3,10 @@
 The inputs read back as they were filled."""
 
 import dataclasses
+import html
+import json
+import re
+from typing import Any
 
 import gradio as gr
 import pytest
@@ -196,25 +200,53 @@ def loads(visitor: Visitor) -> None:
     visitor.fire(pair, "change")
 
 
-def test_a_box_that_counts_is_in_view(house, byte_tokenizer, monkeypatch):
-    """A ticked chat template was hidden with the next pair, which had none.
+def setting(visitor: Visitor, label: str) -> Any:
+    """An input of the Compare tab."""
+    blocks = visitor.page.blocks.values()
+    return next(each for each in blocks if getattr(each, "label", None) == label)
 
-    Run then asked to switch it off, and the link and the count of tokens were stale."""
+
+def test_a_text_is_asked_in_a_chat_where_there_is_a_template(house, byte_tokenizer, monkeypatch):
+    """The box was off at first; a ticked one was in the way of pairs that have no template."""
     with monkeypatch.context() as patch:
-        patch.setattr(byte_tokenizer, "chat_template", "{{ messages[0]['content'] }}")
+        patch.setattr(byte_tokenizer, "chat_template", "[{{ messages[-1]['content'] }}]")
         visitor = Visitor(house[1])
+        loads(visitor)
+        assert (visitor.visible(box(visitor)), visitor.value(box(visitor))) == (True, True)
+        visitor.put("prompt", "Twice")
+        assert "7 of " in visitor.value(visitor.find("token-count"))
+        assert "chat_template" not in visitor.value(visitor.find("settings-link"))
+        visitor.type(box(visitor), False)
+        assert "5 of " in visitor.value(visitor.find("token-count"))
+        assert "chat_template=False" in visitor.value(visitor.find("settings-link"))
         visitor.type(box(visitor), True)
-        assert visitor.visible(box(visitor))
-        assert "chat_template=True" in visitor.value(visitor.find("settings-link"))
-    loads(visitor)
-    assert (visitor.visible(box(visitor)), visitor.value(box(visitor))) == (True, True)
-    visitor.put("prompt", "Twice")
-    assert "switch it off" in visitor.value(visitor.find("token-count"))
-    visitor.type(box(visitor), False)
-    assert "chat_template" not in visitor.value(visitor.find("settings-link"))
-    assert "5 of " in visitor.value(visitor.find("token-count"))
     loads(visitor)
     assert visitor.visible(box(visitor)) is False
+    visitor.put("prompt", "Thrice")
+    assert "6 of " in visitor.value(visitor.find("token-count"))
+    assert visitor.breakdowns == []
+
+
+def test_a_system_message_that_counts_is_in_view(house, byte_tokenizer, monkeypatch):
+    """It would be hidden with the next pair, and refused there."""
+    template = "{% for m in messages %}{{ m['content'] }}/{% endfor %}"
+    with monkeypatch.context() as patch:
+        patch.setattr(byte_tokenizer, "chat_template", template)
+        visitor = Visitor(house[1])
+        loads(visitor)
+        system = setting(visitor, "system")
+        visitor.put("prompt", "Twice")
+        visitor.type(system, "Rhyme.")
+        assert "13 of " in visitor.value(visitor.find("token-count"))
+        assert "system=Rhyme." in visitor.value(visitor.find("settings-link"))
+    loads(visitor)
+    assert visitor.visible(system)
+    visitor.put("prompt", "Thrice")
+    assert "leave `system` empty" in visitor.value(visitor.find("token-count"))
+    visitor.type(system, "")
+    assert "6 of " in visitor.value(visitor.find("token-count"))
+    loads(visitor)
+    assert visitor.visible(system) is False
     assert visitor.breakdowns == []
 
 
@@ -229,40 +261,64 @@ def test_a_box_stays_while_its_pair_is_not_in_memory(house, byte_tokenizer, monk
     assert visitor.value(box(visitor)) is True
 
 
-def test_a_link_may_ask_for_a_chat_template_that_the_pair_lacks(house):
-    """Nothing said so before Run, and the link to the settings was that of the form before."""
+def test_a_link_of_a_chat_means_nothing_to_a_pair_without_a_template(house):
     visitor = Visitor(house[1], "prompt=Twice&chat_template=True")
     visitor.fire(house[1], "load")  # the browser notes the form, once it is filled
     assert visitor.breakdowns == []
-    assert visitor.visible(box(visitor))
-    link, says = (visitor.value(visitor.find(name)) for name in ("settings-link", "token-count"))
-    assert "prompt=Twice" in link
-    assert "chat_template=True" in link
-    assert "tokenizer has no chat template; switch it off" in says
-    visitor.type(box(visitor), False)
     assert "5 of " in visitor.value(visitor.find("token-count"))
+    assert "prompt=Twice" in visitor.value(visitor.find("settings-link"))
+
+
+def test_messages_in_the_box_are_a_prompt(house, byte_tokenizer, monkeypatch):
+    """They are typed, or come with a link or a run; the link to the settings has them, too."""
+    monkeypatch.setattr(byte_tokenizer, "chat_template", "[{{ messages[-1]['content'] }}]")
+    visitor = Visitor(house[1])
+    messages = [{"role": "user", "content": "Hi"}]
+    visitor.put("prompt", json.dumps(messages))
+    assert "4 of " in visitor.value(visitor.find("token-count"))
+    (query,) = re.findall(r'href="\?(.*?)"', visitor.value(visitor.find("settings-link")))
+    other = Visitor(house[1], html.unescape(query))
+    assert json.loads(other.value(other.find("prompt"))) == messages
+    visitor.put("prompt", '[{"role": "robot", "content": "Hi"}]')
+    assert "has the role &#x27;robot&#x27;" in visitor.value(visitor.find("token-count"))
+    visitor.put("prompt", '[{"rule": 1}]')  # a text like any other
+    assert "15 of " in visitor.value(visitor.find("token-count"))
+    assert visitor.breakdowns == other.breakdowns == []
+
+
+def test_special_tokens_that_are_typed_are_named(house):
+    """They were read as special tokens without a word."""
+    visitor = Visitor(house[1])
+    visitor.put("prompt", "Once<end>")
+    says = visitor.value(visitor.find("token-count"))
+    assert "Your text has &lt;end&gt;, which the tokenizer reads as a special token." in says
+    visitor.put("prompt", "Once")
+    assert "special" not in visitor.value(visitor.find("token-count"))
 
 
 def test_opening_a_tab_changes_no_setting_of_a_link(house):
-    """Outside of the first tab the box was switched off without a word, and another study ran."""
-    visitor = Visitor(house[1], "kind=draw&prompt=Once&draws=10&chat_template=True")
+    """Outside of the first tab the box was switched without a word, and another study ran."""
+    visitor = Visitor(house[1], "kind=draw&prompt=Once&draws=10&chat_template=False")
     visitor.open("Draws")
-    boxes = (each for each in visitor.page.blocks.values() if isinstance(each, gr.Checkbox))
-    (ticked,) = (b for b in boxes if b.label == "chat template" and visitor.value(b))
-    assert visitor.visible(ticked)
+    assert "chat_template=False" in visitor.value(visitor.find("draw-settings-link"))
+    visitor = Visitor(house[1], "kind=draw&prompt=Once&draws=10")
+    visitor.open("Draws")
+    assert "chat_template" not in visitor.value(visitor.find("draw-settings-link"))
     assert visitor.breakdowns == []
 
 
-def test_a_run_with_a_chat_template_opens_with_the_box_in_view(house, run):
+def test_a_run_opens_with_what_its_chat_template_was_told(house, run):
     """The box stayed hidden, and counted, if the pair in use had none."""
-    settings = {**run.study["settings"], "chat_template": True}
+    settings = {**run.study["settings"], "chat_template": True, "system": "Rhyme."}
     run = house[0].store.add(dataclasses.replace(run, study={**run.study, "settings": settings}))
     visitor = Visitor(house[1])
     loads(visitor)
-    assert visitor.visible(box(visitor)) is False
+    system = setting(visitor, "system")
+    assert visitor.visible(system) is False
     visitor.put("past-runs", {"chosen": [run.id]})
     visitor.press("open-run")
     assert visitor.value(visitor.find("prompt")) == run.title
     assert visitor.value(box(visitor)) is True
-    assert visitor.visible(box(visitor))
+    assert visitor.value(system) == "Rhyme."
+    assert visitor.visible(system)
     assert visitor.breakdowns == []

@@ -147,9 +147,9 @@ def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
 
 
 def test_the_length_of_a_prompt(host):
-    assert host.tokens("Once", False, PairChoice()) == (4, host.pairs.pair.positions)
-    assert host.tokens("", False, PairChoice()) == (0, host.pairs.pair.positions)
-    assert host.tokens("Once", False, OTHER) is None  # it is not in memory
+    assert host.tokens("Once", {}, PairChoice()) == (4, host.pairs.pair.positions)
+    assert host.tokens("", {}, PairChoice()) == (0, host.pairs.pair.positions)
+    assert host.tokens("Once", {}, OTHER) is None  # it is not in memory
     assert not any(host.offers(PairChoice()).values())
     assert not any(host.offers(OTHER).values())
 
@@ -202,7 +202,7 @@ def test_other_visitors_load_nothing_while_one_switches_pairs(monkeypatch, pair,
         for choice in (PairChoice(), OTHER):
             host.offers(choice)
             host.check(study(f"visitor {i}"), choice)
-        return host.tokens("Once", False, PairChoice())
+        return host.tokens("Once", {}, PairChoice())
 
     with ThreadPoolExecutor(9) as interface:
         switch = interface.submit(host.device.pair, OTHER)

@@ -78,7 +78,7 @@ def test_a_comparison_of_version_1_opens(name):
         old["id"],
         old["created"],
         "comparison",
-        2,
+        3,
     )
     assert (run.title, run.study["prompt"], run.settings) == (
         old["prompt"],
@@ -178,7 +178,7 @@ def test_a_file_larger_than_any_run_is_refused_unread(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "place"),
     [
-        (lambda d: d.update(version=3), "version"),
+        (lambda d: d.update(version=4), "version"),
         (lambda d: d.update(format="something else"), "format"),
         (lambda d: d.update(id='"><script>'), "id"),
         (lambda d: d.update(kind="../up"), "kind"),

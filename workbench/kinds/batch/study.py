@@ -197,4 +197,9 @@ class Batch(Study):
 
 
 # The settings that the form and the command begin with.
-START = {**Batch.usual, "decoders": ["lookup", "speculative"], "temperature": 0.0}
+START = {
+    **Batch.usual,
+    "decoders": ["lookup", "speculative"],
+    "temperature": 0.0,
+    "chat_template": "auto",
+}

@@ -16,6 +16,8 @@ from workbench.measuring.transcript import Pieces, Place
 from workbench.measuring.work import encode_prompt
 from workbench.models.environment import environment
 from workbench.runs.record import Run, Sample
+from workbench.studies.chats import Chat, Words
+from workbench.studies.prompts import checked
 from workbench.studies.settings import Settings
 from workbench.studies.start import Start, Step
 
@@ -128,7 +130,7 @@ def branch(
     kept = "".join(token.text for token in sample(run, where).tokens[: where.at])
     earlier = Start.from_json(run.study["start"]).trail if run.study.get("start") else ()
     return Comparison(
-        str(run.study.get("prompt", "")) + kept + text,
+        _continued(run, kept + text),
         Settings.from_json(
             {**run.settings, "decoders": [where.decoder] if names is None else names}
         ),
@@ -136,6 +138,16 @@ def branch(
             (*ids, chosen), (*earlier, Step(run.id, where.decoder, where.repeat, where.at, text))
         ),
     )
+
+
+def _continued(run: Run, text: str) -> Words:
+    """The prompt of a run with more text after it; in a chat, the answer begins with that text."""
+    prompt = run.study.get("prompt", "")
+    if isinstance(prompt, list):
+        return Chat.of(prompt).answered(text)
+    if run.settings.get("chat_template") is True:
+        return Chat((("user", str(prompt)),)).answered(text)
+    return str(prompt) + text
 
 
 def prefix(pair: ModelPair, run: Run, where: At) -> tuple[list[int], Place]:
@@ -160,8 +172,10 @@ def prefix(pair: ModelPair, run: Run, where: At) -> tuple[list[int], Place]:
 
 def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
     """The prompt's token ids as the run used them; runs of earlier versions did not keep them."""
-    ids = sample.prompt_ids or encode_prompt(
-        pair, run.study["prompt"], bool(run.settings.get("chat_template"))
+    templated, system = (run.settings.get(name) for name in ("chat_template", "system"))
+    ids = (
+        sample.prompt_ids
+        or encode_prompt(pair, checked(run.study["prompt"]), bool(templated), str(system or "")).ids
     )
     if len(ids) != sample.prompt_length:
         raise InputError(

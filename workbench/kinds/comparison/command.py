@@ -9,16 +9,14 @@ from rich.console import Group
 from rich.text import Text
 
 from decoders import catalog
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison.study import START, Comparison
 from workbench.runs.estimates import rows
 from workbench.runs.record import Result, Run
 from workbench.show import laws, looks, panel, tables
 from workbench.studies.methods import Served, known, method_of
-from workbench.studies.presets import SHOWN
 from workbench.terminal import engines, flags, study
 from workbench.terminal.show import coloured, grid, plain, remarks
 
-START = {"decoders": [method.name for method in SHOWN]}
 DESCRIPTION = (
     "Decode one prompt with several decoders, one after another so that each is timed alone."
 )
@@ -31,6 +29,7 @@ EXAMPLES = """examples:
   python -m workbench compare "The capital of France is" --models "SmolLM2-1.7B + SmolLM2-135M"
   python -m workbench compare "Once upon a time" --engines http://127.0.0.1:8000
   python -m workbench compare - < prompt.txt
+  python -m workbench compare '[{"role": "user", "content": "Who are you?"}]' --models MODEL
 """
 
 

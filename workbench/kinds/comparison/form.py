@@ -8,7 +8,7 @@ import gradio as gr
 from decoders import InputError
 from workbench.kinds.branch.form import Branching
 from workbench.kinds.comparison.results import ComparisonResults, Live, samples
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison.study import START, Comparison
 from workbench.kinds.judge.form import Judging
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Answer
@@ -23,7 +23,6 @@ from workbench.studies import presets
 from workbench.studies.settings import shared
 
 CUSTOM = "custom"
-START = {"decoders": form.DEFAULT_DECODERS, **presets.SETTINGS[presets.OPENING]}
 PROMPT = next(iter(presets.PROMPTS.values()))
 
 
@@ -35,7 +34,10 @@ class CompareTab(StudyTab):
     folded = "Decoders, settings, models"
     empty = "The prompt is empty; write a few words, or try one of those above."
     opening: ClassVar[Mapping[str, Any]] = {"prompt": PROMPT, "settings": START}
-    linked: ClassVar[Mapping[str, Any]] = {"settings": {"decoders": form.DEFAULT_DECODERS}}
+    linked: ClassVar[Mapping[str, Any]] = {
+        "settings": {name: START[name] for name in ("decoders", "chat_template")}
+    }
+    shown: ClassVar[Mapping[str, Any]] = {"chat_template": START["chat_template"]}
 
     results: ComparisonResults
 
@@ -94,8 +96,15 @@ class CompareTab(StudyTab):
         """Updates for a fresh page: the length of the prompt that it opens with."""
         return {
             self.asked: words.note(self.says(self.opening, self.host.first)),
-            **self.offer(self.host.first),
+            **super().offer(self.host.first),
         }
+
+    def offer(self, choice: PairChoice, *ticked: Any) -> Updates:
+        """The updates after another pair was loaded, whose chat template is used at first."""
+        updates = super().offer(choice, *ticked)
+        if self.host.offers(choice).get("chat_template"):
+            updates[self.form.offered["chat_template"]] = gr.update(visible=True, value=True)
+        return updates
 
     @property
     def beforehand(self) -> None:
@@ -118,10 +127,10 @@ class CompareTab(StudyTab):
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
         prompt, settings = data["prompt"], data["settings"]
         try:
-            count = self.host.tokens(prompt, bool(settings.get("chat_template")), choice)
+            count = self.host.tokens(prompt, settings, choice)
         except InputError as error:
             return f"{error} {words.chosen(settings)}"
-        return words.tokens(count, settings)
+        return words.tokens(count, settings, self.host.notes(prompt, settings, choice))
 
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
         return {**super().telling(values, data, choice), self.preset: _preset_of(data["settings"])}
@@ -153,25 +162,31 @@ TAB = CompareTab
 
 def endpoints(host: Host) -> None:
     def compare(
-        prompt: str, decoders: list[str], settings: dict[str, Any] | None = None
+        prompt: str | list[dict[str, Any]],
+        decoders: list[str] | None = None,
+        settings: dict[str, Any] | None = None,
     ) -> Iterator[Answer]:
         """Decode one prompt with several decoders on the page's first pair, and compare them.
 
         They run one after another. Settings of all: max_new_tokens, temperature, top_k, top_p,
-        min_p, top_n_sigma, temperature_last, seed, repeats. A decoder's own stand under its name.
+        min_p, top_n_sigma, temperature_last, seed, repeats, chat_template (a text is asked of the
+        model in a chat if it has a template; False continues it) and system. A decoder's own stand
+        under its name. What is left out is as the page's form begins; the answer's settings say it.
 
         Args:
-            prompt: the text to continue
+            prompt: the text to continue, or a list of messages, each with role and content
             decoders: names of the catalog, such as ["greedy", "speculative", "mtad"]
             settings: values by name, such as {"min_p": 0.1, "mtad": {"beams": 4}}
 
         Returns:
-            the run as its JSON export has it, with prompt and settings
+            the run as its JSON export has it, with prompt and all settings
             and each result's text, tokens, rounds and metrics
         """
         yield from answers(
             host,
-            lambda: Comparison.from_json({"prompt": prompt, "settings": asked(decoders, settings)}),
+            lambda: Comparison.from_json(
+                {"prompt": prompt, "settings": asked(decoders, settings, START)}
+            ),
             samples,
         )
 

@@ -1,10 +1,12 @@
 """A comparison on the page: results in sentences, panels, explanation, charts, and links."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
 
+from decoders import Method
 from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.comparison.view import run_panels, view
 from workbench.page.parts import words
@@ -15,6 +17,7 @@ from workbench.runs.estimates import rows, times_greedy
 from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
+from workbench.runs.trace import PromptPart
 from workbench.show import comparison, laws, steps, tables
 from workbench.show.panel import Panel
 from workbench.studies.schemes import BASELINE
@@ -81,16 +84,22 @@ class LivePanels:
 
     def __init__(self, study: Comparison):
         methods = sorted(study.settings.methods, key=lambda m: m.name != BASELINE)  # it runs first
-        self._prompt, self._methods = study.prompt, {m.name: m for m in methods}
+        self._prompt, self._methods = study.title, {m.name: m for m in methods}
+        self._parts: Sequence[PromptPart] = ()
         self._done: dict[str, Panel] = {}  # by decoder: its last panel
         self._temperature = study.settings.temperature
-        self._packed = {
-            m.name: Panel.waiting(m, study.prompt, self._temperature).to_json() for m in methods
-        }
+        self._packed = {m.name: self._waiting(m) for m in methods}
         self._sent: dict[str, str] = {}
+
+    def _waiting(self, method: Method) -> str:
+        panel = Panel.waiting(method, self._prompt, self._temperature)
+        return dataclasses.replace(panel, parts=self._parts).to_json()
 
     def update(self, event: Started | Progress | Finished) -> None:
         method = self._methods[event.at.decoder]
+        if isinstance(event, Started) and event.parts and not self._parts:
+            self._parts = event.parts
+            self._packed = {m.name: self._waiting(m) for m in self._methods.values()}
         if isinstance(event, Finished) and not event.at.lap:
             row = next(row for row in rows(event.run.results) if row.decoder == method.name)
             panel = self._done[method.name] = Panel.finished(
@@ -109,7 +118,8 @@ class LivePanels:
                 self._temperature,
                 event if isinstance(event, Progress) else None,
             )
-        self._packed[method.name] = dataclasses.replace(panel, rule=laws.rule(method)).to_json()
+        panel = dataclasses.replace(panel, rule=laws.rule(method), parts=self._parts)
+        self._packed[method.name] = panel.to_json()
 
     def value(self) -> dict[str, Any]:
         return view(self._packed.values(), "live")

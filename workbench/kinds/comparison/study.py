@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
+from workbench.studies.chats import Words, plain, title
+from workbench.studies.presets import OPENING, SETTINGS, SHOWN
 from workbench.studies.prompts import Prompt, checked
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
@@ -16,12 +18,12 @@ class Comparison(Study):
     """A comparison.
 
     Attributes:
-        prompt: the text to continue
+        prompt: the text to continue, or the chat to answer
         settings: the decoders and the settings that they share
         start: for a branch, the tokens that it continues; the prompt is their text
 
     Raises:
-        InputError: for a prompt that is not a text, or is empty or too long
+        InputError: for a prompt that is no text and no list of messages, or is empty or too long
     """
 
     kind: ClassVar[str] = "comparison"
@@ -29,16 +31,16 @@ class Comparison(Study):
     by_decoder: ClassVar[bool] = True
     asks_engines: ClassVar[bool] = True
 
-    prompt: str
+    prompt: Words
     settings: Settings
     start: Start | None = None
 
     def __post_init__(self) -> None:
-        checked(self.prompt)
+        object.__setattr__(self, "prompt", checked(self.prompt))
 
     @property
     def title(self) -> str:
-        return self.prompt
+        return title(self.prompt)
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -56,7 +58,7 @@ class Comparison(Study):
 
     def to_json(self) -> dict[str, Any]:
         start = {"start": self.start.to_json()} if self.start else {}
-        return {"prompt": self.prompt, "settings": self.settings.to_json(), **start}
+        return {"prompt": plain(self.prompt), "settings": self.settings.to_json(), **start}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Comparison":
@@ -64,3 +66,11 @@ class Comparison(Study):
         # Both are validated where they are used.
         prompt, settings = (cast(Any, data.get(key)) for key in ("prompt", "settings"))
         return cls(prompt, Settings.from_json(settings), start)
+
+
+# The settings that page, terminal and endpoint begin with, besides those kept with the pair.
+START = {
+    "decoders": [method.name for method in SHOWN],
+    **SETTINGS[OPENING],
+    "chat_template": "auto",
+}

@@ -31,6 +31,7 @@ def register(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     device, choice = study.loaded(args)
-    found = device.ask(choice, compared, flags.prompt(args), args.first, args.second, args.texts_in)
+    texts = flags.operand(args), args.first, args.second
+    found = device.ask(choice, compared, *texts, args.texts_in)
     print("\n".join(words for words in (found["says"], found["facts"]) if words))
     return int(found["verdict"] == "fault")

@@ -68,8 +68,8 @@ def endpoints(host: Host) -> None:
         The candidates' logits are compared in float32 and float64 with the rounding of its passes.
 
         Args:
-            prompt: the prompt, as text or as a list of token ids in JSON
-            first: the text after it, likewise
+            prompt: the prompt, as text or as a list of token ids or messages in JSON
+            first: the text after it, as text or as token ids
             second: the other text
             dtype: the number type in which they were made, such as "bfloat16"
 

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from decoders import InputError, ModelPair, compare_greedy
+from workbench.studies import chats
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
@@ -14,8 +15,8 @@ def compared(pair: ModelPair, prompt: str, first: str, second: str, dtype: str) 
 
     Args:
         pair: the pair
-        prompt: the prompt, as text or as a JSON list of token ids
-        first: the text after it, likewise
+        prompt: the prompt, as text or as a list of token ids or messages in JSON
+        first: the text after it, as text or as token ids
         second: the other text
         dtype: see `decoders.compare_greedy`
 
@@ -37,10 +38,12 @@ def compared(pair: ModelPair, prompt: str, first: str, second: str, dtype: str) 
     return {**asdict(found), "facts": facts}
 
 
-def pasted(text: str) -> str | list[int]:
-    """A text, or the token ids that it lists, as in [5, 9, 3]."""
+def pasted(text: str) -> Any:
+    """A text, the token ids that it lists, as in [5, 9, 3], or the messages."""
     try:
         ids = json.loads(text) if text.strip().startswith("[") else None
     except (ValueError, RecursionError):
         return text
-    return ids if isinstance(ids, list) and all(type(i) is int for i in ids) else text
+    if isinstance(ids, list) and all(type(i) is int for i in ids):
+        return ids
+    return chats.typed(text)

@@ -107,7 +107,8 @@ class DrawTab(StudyTab):
 
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
         draws = data["settings"].get("draws", Draw.draws) or "no"
-        return f"{draws} draws · {words.chosen(data['settings'])}"
+        notes = self.host.notes(data["prompt"], data["settings"], choice)
+        return " · ".join([f"{draws} draws", words.chosen(data["settings"]), *notes])
 
     def _again(self, id: str, choice: PairChoice) -> Updates:
         try:
@@ -130,16 +131,19 @@ TAB = DrawTab
 
 def endpoints(host: Host) -> None:
     def draw(
-        prompt: str, decoders: list[str], settings: dict[str, Any] | None = None
+        prompt: str | list[dict[str, Any]],
+        decoders: list[str] | None = None,
+        settings: dict[str, Any] | None = None,
     ) -> Iterator[Drawn]:
         """Continue one prompt with many seeds, and compare the draws with the exact law.
 
         Each decoder makes 10 to 1,000 draws on the page's first pair. Settings of all: draws,
-        max_new_tokens, temperature, top_k, top_p, min_p, top_n_sigma, temperature_last, seed. A
-        decoder's own stand under its name.
+        max_new_tokens, temperature, top_k, top_p, min_p, top_n_sigma, temperature_last, seed,
+        chat_template, system. A decoder's own stand under its name. What is left out is as the
+        page's form begins; the answer's settings say it.
 
         Args:
-            prompt: the text to continue
+            prompt: the text to continue, or a list of messages, each with role and content
             decoders: names of the catalog, such as ["multinomial", "speculative", "mtad"]
             settings: values by name, such as {"draws": 200, "mtad": {"beams": 4}}
 
@@ -149,7 +153,9 @@ def endpoints(host: Host) -> None:
         """
         yield from answers(
             host,
-            lambda: Draw.from_json({"prompt": prompt, "settings": asked(decoders, settings)}),
+            lambda: Draw.from_json(
+                {"prompt": prompt, "settings": asked(decoders, settings, START)}
+            ),
             lambda run: {"findings": [asdict(f) | {"unlike": f.unlike} for f in findings(run)]},
         )
 

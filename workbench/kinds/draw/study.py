@@ -7,6 +7,7 @@ from typing import Any, ClassVar, cast
 
 from decoders import InputError
 from decoders.settings import check, setting
+from workbench.studies.chats import Words, plain, title
 from workbench.studies.prompts import Prompt, checked
 from workbench.studies.schemes import MEGABYTE
 from workbench.studies.settings import Settings
@@ -22,7 +23,7 @@ class Draw(Study):
     """A study of draws.
 
     Attributes:
-        prompt: the text to continue
+        prompt: the text to continue, or the chat to answer
         settings: the decoders and the settings that they share
         draws: texts that each decoder draws, with `settings.seed` and the seeds after it
         cache_mb: memory budget in MB, or None
@@ -38,7 +39,7 @@ class Draw(Study):
     counts: ClassVar[str] = "draws"
     has_law: ClassVar[bool] = True
 
-    prompt: str
+    prompt: Words
     settings: Settings
     draws: int = setting(
         100, "texts that each decoder draws, each with the next seed", low=10, high=1000
@@ -53,7 +54,7 @@ class Draw(Study):
     )
 
     def __post_init__(self) -> None:
-        checked(self.prompt)
+        object.__setattr__(self, "prompt", checked(self.prompt))
         for field in self.own():
             check("draw", field, getattr(self, field.name))
         if self.settings.repeats > 1:
@@ -63,7 +64,7 @@ class Draw(Study):
 
     @property
     def title(self) -> str:
-        return self.prompt
+        return title(self.prompt)
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -79,7 +80,7 @@ class Draw(Study):
         ]
 
     def to_json(self) -> dict[str, Any]:
-        return {"prompt": self.prompt, "settings": self.flat_settings}
+        return {"prompt": plain(self.prompt), "settings": self.flat_settings}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Draw":
@@ -88,4 +89,8 @@ class Draw(Study):
 
 
 # The settings that the form and the command begin with.
-START = {**Draw.usual, "decoders": ["multinomial", "speculative", "mtad", "dsbd"]}
+START = {
+    **Draw.usual,
+    "decoders": ["multinomial", "speculative", "mtad", "dsbd"],
+    "chat_template": "auto",
+}

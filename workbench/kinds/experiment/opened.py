@@ -13,7 +13,7 @@ from workbench.runs.record import Run
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
 
-SHARED = ("max_new_tokens", *GRID, "temperature_last", "chat_template")
+SHARED = ("max_new_tokens", *GRID, "temperature_last", "chat_template", "system")
 
 
 def prompts(cell: Kept) -> list[int]:

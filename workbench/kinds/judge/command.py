@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         if (value := getattr(args, field.name, None)) is not None
     }
     device, choice = study.loaded(args)
-    found = device.ask(choice, of_text, flags.prompt(args), args.draft, args.rules, settings)
+    found = device.ask(choice, of_text, flags.operand(args), args.draft, args.rules, settings)
     console = Console(highlight=False)
     console.print("Draft:", " | ".join(map(visible, found["tokens"])), markup=False)
     lines = [

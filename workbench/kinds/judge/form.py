@@ -49,8 +49,8 @@ def endpoints(host: Host) -> None:
         The rules are those that the decoders run. By default all that fit a chain are asked.
 
         Args:
-            prompt: the text before the draft, or a list of token ids in JSON
-            draft: the draft, likewise; its q is that of the small model
+            prompt: the text before the draft, or a list of token ids or messages in JSON
+            draft: the draft, as text or as token ids; its q is that of the small model
             rules: names, such as ["match", "block", "typical(epsilon=0.2)"]
             settings: temperature, top_k, top_p, min_p, top_n_sigma, temperature_last and seed
 

@@ -53,8 +53,8 @@ def of_text(
 
     Args:
         pair: the pair; its draft model's q is what the draft counts as drawn from
-        prompt: the text before it, or a list of token ids in JSON
-        draft: the draft, likewise
+        prompt: the text before it, or a list of token ids or messages in JSON
+        draft: the draft, as text or as token ids
         rules: names of rules with settings; by default all that fit
         settings: values of `Warping` by name, and `seed`
 

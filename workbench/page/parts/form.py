@@ -13,7 +13,7 @@ from workbench.page.widgets.handlers import Updates, Values
 from workbench.runs.estimates import label
 from workbench.studies import presets, settings
 from workbench.studies.methods import method_of
-from workbench.studies.text import allowed, cited, is_list, is_switch, parse, written
+from workbench.studies.text import allowed, cited, is_list, is_switch, is_text, parse, written
 
 SHARED = "settings"  # the owner of what all decoders share
 DEFAULT_DECODERS = [method.name for method in presets.SHOWN]
@@ -33,11 +33,17 @@ class Control:
     field: dataclasses.Field
     component: gr.components.Component
 
+    def typed(self, raw: Any) -> Any:
+        """The setting's value for typed input, unchecked."""
+        value = parse(self.field, raw)
+        # What is ticked means nothing to a pair that it is hidden for.
+        return "auto" if value is True and "auto" in self.field.metadata["choices"] else value
+
     def read(self, raw: Any) -> Any:
         """The setting's value for typed input; raises InputError if it cannot be used."""
         if raw is None and None not in self.field.metadata["choices"]:
             raise InputError(f"{str(self.component.label).capitalize()} is empty.")
-        value = parse(self.field, raw)
+        value = self.typed(raw)
         check(self.owner, self.field, value)
         return value
 
@@ -54,8 +60,8 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
     label, help = field.name.replace("_", " "), field.metadata["help"]
     text = written(field, value)
     if is_switch(field):
-        component: Any = gr.Checkbox(value, label=label, info=help)
-    elif is_list(field):
+        component: Any = gr.Checkbox(bool(value), label=label, info=help)
+    elif is_text(field) or is_list(field):
         component = gr.Textbox(text, label=label, info=help, min_width=180)
     elif field.metadata["choices"] and field.metadata["low"] is None:
         component = gr.Dropdown(
@@ -80,7 +86,7 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
 
 
 # Settings that are shown only for pairs that they mean something for.
-OFFERED = ("chat_template", "penalties")
+OFFERED = ("chat_template", "system", "penalties")
 PARTS = ("rule", "draft")  # settings that may not fit each other
 
 
@@ -138,17 +144,18 @@ class SettingsForm:
                     ]
         self.decoders.follow(self.folds)
 
-    def offer(self, offers: Mapping[str, bool], ticked: Sequence[bool] = ()) -> dict[Any, Any]:
+    def offer(self, offers: Mapping[str, bool], ticked: Sequence[Any] = ()) -> dict[Any, Any]:
         """Updates that show, of the settings in OFFERED, those that are offered.
 
-        A ticked one stays in view, so that it can be switched off: what is hidden must not count.
-        Those that nothing is known about stay as they are.
+        One that counts stays in view, so that it can be switched off: what is hidden must not
+        count. Those that nothing is known about stay as they are.
 
         Args:
             offers: what means something for the pair, by name
             ticked: the values in the form
         """
         counting = {name for name, on in zip(self.offered, ticked, strict=False) if on}
+        counting.discard("chat_template")  # "auto" if it is ticked
         return {
             component: gr.update(visible=offers[name] or name in counting)
             if name in offers
@@ -170,11 +177,10 @@ class SettingsForm:
         data: dict[str, Any] = {"decoders": chosen}
         for each in self.controls:
             if each.owner == SHARED:
-                data[each.field.name] = parse(each.field, values[each.component])
+                data[each.field.name] = each.typed(values[each.component])
             elif each.owner in chosen:
-                data.setdefault(each.owner, {})[each.field.name] = parse(
-                    each.field, values[each.component]
-                )
+                own = data.setdefault(each.owner, {})
+                own[each.field.name] = each.typed(values[each.component])
         return data
 
     def faults(self, values: Values) -> dict[Any, str]:
@@ -222,8 +228,10 @@ class SettingsForm:
                 each.field.metadata["choices"] and not is_switch(each.field)
             ):
                 value = written(each.field, value)
-            if value is True and each.field.name in OFFERED:
-                value = gr.update(value=True, visible=True)  # so that it can be switched off
+            elif is_switch(each.field):
+                value = bool(value)
+            if value and each.field.name in OFFERED and each.field.name != "chat_template":
+                value = gr.update(value=value, visible=True)  # so that it can be switched off
             updates[each.component] = value
         for name, fold in self.folds.items():
             updates[fold] = gr.update(visible=name in chosen)

@@ -15,6 +15,7 @@ from workbench.page.parts.runner import Runner
 from workbench.page.widgets.handlers import QUIET, Faults, NotedForm, Updates, Values
 from workbench.runs.record import Run
 from workbench.runs.recorded import Recording, recordings
+from workbench.studies import chats
 from workbench.studies.study import Study
 
 
@@ -112,13 +113,14 @@ class StudyTab:
             data: a study, as its `to_json` gives it; parts left out have their default
         """
         return {
-            **({self.prompt: data["prompt"]} if "prompt" in data else {}),
+            **({self.prompt: chats.written(data["prompt"])} if "prompt" in data else {}),
             **self.form.filled({**self.shown, **data.get("settings", {})}),
         }
 
     def typed(self, values: Values) -> dict[str, Any]:
         """The study in the form, as its `to_json` gives it, unchecked."""
-        return {"prompt": values[self.prompt], "settings": self.form.typed(values)}
+        prompt = chats.typed(values[self.prompt])
+        return {"prompt": prompt, "settings": self.form.typed(values)}
 
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
         """The line that sums up the form.
@@ -147,7 +149,8 @@ class StudyTab:
         with gr.Column(scale=5, min_width=min_width):
             self.prompt = gr.Textbox(
                 self.opening["prompt"], label="Prompt", lines=1, max_lines=12,
-                placeholder="Text for the models to continue", elem_id=f"{self.prefix}prompt",
+                placeholder="Text for the models to continue or to answer",
+                elem_id=f"{self.prefix}prompt",
             )  # fmt: skip
         self.inputs = [self.prompt]
 
@@ -238,7 +241,7 @@ class StudyTab:
             self.asked: words.note(self.says(data, choice)),
         }
 
-    def offer(self, choice: PairChoice, *ticked: bool) -> Updates:
+    def offer(self, choice: PairChoice, *ticked: Any) -> Updates:
         """Updates that show the settings that depend on the pair."""
         return self.form.offer(self.host.offers(choice), ticked)
 

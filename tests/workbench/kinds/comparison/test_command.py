@@ -1,6 +1,7 @@
 """`python -m workbench compare`: what it prints, writes and keeps."""
 
 import io
+import json
 import os
 import signal
 
@@ -108,6 +109,24 @@ def test_a_prompt_that_is_no_text_is_one_sentence(call, loads, prompt):
     status, out, err = call("compare", prompt)
     assert (status, out, loads) == (2, "", [])
     assert err.startswith("The prompt ")
+
+
+def test_messages_are_an_operand(call, store, byte_tokenizer, monkeypatch):
+    template = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}/{% endfor %}"
+    monkeypatch.setattr(byte_tokenizer, "chat_template", template)
+    base = ("--decoders", "greedy", "--max-new-tokens", "1")
+    messages = [{"role": "user", "content": "Hi"}]
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(messages)))
+    for words in ([json.dumps(messages)], ["-"], ["Hi"], ["Hi", "--no-chat-template"],
+                  ["Hi", "--system", "Hm"]):  # fmt: skip
+        assert call("compare", *words, *base)[0] == 0
+    runs = [store.get(kept.id) for kept in store.list()][::-1]
+    assert [run.study["prompt"] for run in runs] == [messages, messages, "Hi", "Hi", "Hi"]
+    assert [run.results[0].alone.prompt_ids for run in runs] == [
+        byte_tokenizer(text).input_ids for text in ("u:Hi/", "u:Hi/", "u:Hi/", "Hi", "s:Hm/u:Hi/")
+    ]
+    status, _, err = call("compare", '[{"role": "user"}]')
+    assert (status, err) == (2, "Message 1 has no content; give it a text.\n")
 
 
 def test_what_only_the_pair_can_tell_is_one_sentence_too(call):

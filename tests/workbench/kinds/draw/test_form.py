@@ -161,7 +161,8 @@ def test_the_endpoint_gives_the_run_and_what_it_says(house):
         (("", ["multinomial"], {}), "The prompt is empty"),
         (("ab", ["multinomia"], {}), "multinomial"),
         (("ab", ["multinomial"], [1]), "one JSON object"),
-        (("ab", None, None), "`decoders` must be a list"),
+        (("ab", 7, None), "`decoders` must be a list"),
+        (([], None, None), "The prompt is empty"),
     ],
 )
 def test_whatever_a_program_sends_is_one_sentence_at_worst(house, arguments, says):
