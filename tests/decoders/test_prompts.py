@@ -249,7 +249,7 @@ def writes(pair, monkeypatch, tokens, **options):
     """The result of sampling that draws these tokens."""
     written = iter(tokens)
     monkeypatch.setattr(
-        "decoders.randomness.SeededSource.chain", lambda self, steps: lambda probs: next(written)
+        "decoders.randomness.SeededSource.draw", lambda self, probs: [next(written)]
     )
     return generate(pair, HELLO, "multinomial", max_new_tokens=len(tokens), **options)
 
@@ -257,7 +257,7 @@ def writes(pair, monkeypatch, tokens, **options):
 @pytest.mark.parametrize("eos", [None, 0, [0, 2]])
 def test_an_answer_ends_where_the_template_ends_it(eos, monkeypatch):
     """Decoding ran on beyond <|im_end|> if the generation config had another end token."""
-    target, draft = build_both(torch.float32, vocab_size=SIZE, eos=eos)
+    target, draft = build_both(vocab_size=SIZE, eos=eos)  # in float64, which draws here
     pair = ModelPair(target, draft, TOKENIZER)
     assert pair.end_tokens >= {3}
     result = writes(pair, monkeypatch, [9, 3, 9, 9])
@@ -279,8 +279,9 @@ def test_templates_that_end_answers_in_other_ways():
 # ---- Stop strings
 
 
-def test_a_special_token_is_a_stop_string(pair, monkeypatch):
+def test_a_special_token_is_a_stop_string(monkeypatch):
     """Special tokens are not in the text, so stop="<|im_end|>" was never found."""
+    pair = build_pair(tokenizer=TOKENIZER, vocab_size=SIZE)
     result = writes(pair, monkeypatch, [9, 3, 9, 9], stop="<|im_end|>", ignore_eos=True)
     assert (result.finished, result.tokens) == ("stop string", [9, 3])
     assert result.text == TOKENIZER.decode([9])
