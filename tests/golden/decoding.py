@@ -25,8 +25,8 @@ PROMPTS = (
     "Tom had a red ball. Tom had a blue ball. Tom had a",
     '"Can I go to the park?" asked Mia. Her mother smiled and',
 )
-# Each goes another way: argmax, the plain law, the nucleus, both cuts, the last three warpings in
-# the other order, and what reads the text itself.
+# Each goes another way: argmax, the plain law, the nucleus of few tokens, both cuts, the temperature
+# after them, and what reads the text itself, with the nucleus of all tokens.
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "T=0": {"temperature": 0.0},
     "T=1": {"temperature": 1.0},
@@ -35,8 +35,8 @@ SAMPLINGS: dict[str, dict[str, Any]] = {
     "T=1.3 last, top-k min-p": {
         "temperature": 1.3, "top_k": 50, "min_p": 0.02, "temperature_last": True,
     },
-    "T=1 penalties top-n-sigma": {
-        "temperature": 1.0, "top_n_sigma": 2.0,
+    "T=1 penalties top-n-sigma top-p": {
+        "temperature": 1.0, "top_n_sigma": 2.0, "top_p": 0.95,
         "penalties": [RepetitionPenaltyLogitsProcessor(1.3), NoRepeatNGramLogitsProcessor(3)],
     },
 }  # fmt: skip
@@ -69,7 +69,7 @@ LETTERS = {
 }  # fmt: skip
 COUNTS = ("new_tokens", "target_calls", "draft_calls", "drafted", "tested", "accepted")
 SUMS = ("p", "q", "u", "accept_probability")
-TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
+TOLERANCE = {"float64": 1e-9, "float32": 5e-4}
 
 
 @dataclass(frozen=True)
