@@ -25,8 +25,8 @@ PROMPTS = (
     "Tom had a red ball. Tom had a blue ball. Tom had a",
     '"Can I go to the park?" asked Mia. Her mother smiled and',
 )
-# Each goes another way: argmax, the plain law, the nucleus of few tokens, both cuts, the temperature
-# after them, and what reads the text itself, with the nucleus of all tokens.
+# Each goes another way: argmax, the plain law, the nucleus of few tokens, both cuts, the
+# temperature after them, and what reads the text itself, with the nucleus of all tokens.
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "T=0": {"temperature": 0.0},
     "T=1": {"temperature": 1.0},

@@ -2,7 +2,7 @@
 
 What a clock measured is masked: in a table that has a column or a line of speeds, their cells; the
 remarks right beneath it, which are on the clock; ids and dates of new runs; and what `diverge` says
-of the rounding of this machine's passes.
+of the rounding of this machine's passes. Of a sentence only its decimals stay: wording may change.
 """
 
 import io
@@ -136,8 +136,15 @@ def masked(text: str) -> list[str]:
             else:
                 columns_here = columns
             cells = ["#" if i in columns_here else cell for i, cell in enumerate(cells)]
-        lines.append(" | ".join(cells))
+        lines.append(" | ".join(map(_unworded, cells)))
     return lines
+
+
+def _unworded(cell: str) -> str:
+    """A sentence as an ellipsis and its decimals; any other cell as it is."""
+    if re.match("[A-Z“]", cell) and cell.endswith(".") and cell.count(" ") > 4:
+        return " ".join(["…", *re.findall(r"\d+\.\d+", cell)])
+    return cell
 
 
 def measured_batch(folder: Path) -> Any:
