@@ -136,7 +136,7 @@ class Whole:
 
     def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
         u = torch.tensor(uniforms, dtype=torch.float64, device=self.mass.device)
-        cumulative = self.mass.double().cumsum(-1)
+        cumulative = self.mass.cumsum(-1, dtype=torch.float64)
         # `right` skips tokens without mass.
         return torch.searchsorted(cumulative, u * (cumulative[-1] * UNDER_ONE), right=True).tolist()
 

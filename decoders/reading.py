@@ -30,6 +30,11 @@ class Readings(Sequence["Reading"]):
             target's
         scan: looks through rows that are on the host
         found: what was already read of these
+
+    Attributes:
+        held: how many of the likeliest tokens are known, one more being looked at
+        host: the rows, if they are on the host
+        stable: whether of equals among these the lower id comes first
     """
 
     def __init__(
@@ -42,26 +47,28 @@ class Readings(Sequence["Reading"]):
         found: Found | None = None,
     ):
         self.excesses: dict[float, Sequence[float]]
+        self.host: np.ndarray | None
         self._length: int
         self.size: int
         self._rows, (self._length, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
         self.every = every or self._length <= FEW
-        self.host: np.ndarray | None = None
+        self.host, self.scan, self.stable = None, scan, False
         if isinstance(rows, np.ndarray):
-            self._look_through(rows, scan, found)
+            self._look_through(rows, found)
         elif device_of(rows.device).on_host:
-            self._look_through(rows.numpy(), scan, found)
+            self._look_through(rows.numpy(), found)
         else:
             self._fetch(rows, temperatures)
         self._sound = all(map(math.isfinite, self.highest))
 
-    def _look_through(self, rows: np.ndarray, scan: Scan, found: Found | None) -> None:
-        self.host, self._scan = rows, scan
+    def _look_through(self, rows: np.ndarray, found: Found | None) -> None:
+        self.host = rows
         count = min(sought(self.held), self.size) if self.every else 1
         if not found or found.ids.shape[1] < count:
-            found = Found(*scan.likeliest(rows, count), {})
+            found = Found(*self.scan.likeliest(rows, count), {})
         self._tops = found.logits.tolist(), found.ids.tolist()
+        self.stable = self.held < self.scan.stable
         self._known = self.every or self.held == 1
         self.highest = [values[0] for values in self._tops[0]]
         self.excesses = {t: sums.tolist() for t, sums in found.excesses.items()}
@@ -84,7 +91,7 @@ class Readings(Sequence["Reading"]):
         if self._known:
             return self._tops[0][place], self._tops[1][place]
         count = min(self.held + 1, self.size)
-        values, ids = self._scan.likeliest(self.host[place : place + 1], count)
+        values, ids = self.scan.likeliest(self.host[place : place + 1], count)
         return values[0].tolist(), ids[0].tolist()
 
     def bests(self, part: slice) -> list[TokenId]:
@@ -141,7 +148,7 @@ class Readings(Sequence["Reading"]):
         """The excess of each of these rows, which are on the host."""
         assert self.host is not None
         highest = np.array(self.highest[part])
-        return self._scan.excesses(self.host[part], highest, temperature).tolist()
+        return self.scan.excesses(self.host[part], highest, temperature).tolist()
 
 
 class Reading:
@@ -227,7 +234,7 @@ class Reading:
     def _likeliest(self) -> tuple[list[TokenId], list[float]]:
         held = self._held
         logits, ids = self._read.likeliest(self._place)
-        if len(set(logits)) == len(logits):
+        if self._read.stable or len(set(logits)) == len(logits):
             return ids[:held], logits[:held]
         # Equals come in any order, and it is not known which of them is the last one held.
         if 0 < held < len(ids) and logits[held - 1] == logits[held] > -math.inf:
@@ -245,5 +252,5 @@ class Reading:
         """The distribution that is sampled: small if the tokens read hold all of it, else whole."""
         if self._warped is None or self._warped[0] is not warping:
             few = small(*self.likeliest(), self.size, self.excess, warping)
-            self._warped = warping, few or Whole(warp(self.row, warping))
+            self._warped = warping, few or Whole(warp(self.row, warping, self._read.scan))
         return self._warped[1]

@@ -11,8 +11,10 @@ from typing import Any, Self
 
 import torch
 
+from decoders.devices import device_of
 from decoders.distribution import Small, point_mass
 from decoders.errors import InputError, allowed, flag
+from decoders.scan import PLAIN, Scan
 from decoders.shapes import Logits, Probs
 
 NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p or min-p limits them
@@ -94,30 +96,41 @@ def sought(held: int) -> int:
     return held + 1 if held > 1 else 1
 
 
-def warp(logits: Logits, warping: Warping) -> Probs:
+def warp(logits: Logits, warping: Warping, scan: Scan = PLAIN) -> Probs:
     """Probabilities (..., V) from logits (..., V), of the same float type.
 
     To warp a joint distribution over (beam, token) pairs, flatten its log-likelihoods to one row
     first.
+
+    Args:
+        logits: the logits
+        warping: what to do with them
+        scan: finds what top-p leaves of rows on the host
     """
     if warping.temperature == 0:
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+    least, last = torch.finfo(logits.dtype).tiny, warping.temperature_last
+    temperature, top_p = max(warping.temperature, least), max(warping.top_p, least)
+    if warping.top_n_sigma:
+        over = logits - logits.amax(-1, keepdim=True)
+        logits = over.masked_fill(over < -warping.top_n_sigma * deviation(logits), -math.inf)
+    if warping.top_p < 1 and not warping.top_k and device_of(logits.device).on_host:
+        settings = temperature, 1.0 if last else temperature, top_p, warping.min_p
+        rows = logits.reshape(-1, logits.shape[-1]).numpy()
+        found = [torch.from_numpy(scan.nucleus(row, *settings)) for row in rows]
+        return found[0] if logits.dim() == 1 else torch.stack(found).view_as(logits)
     # The maximum is subtracted so that a tiny temperature cannot make the largest logit infinite.
-    over, least = logits - logits.amax(-1, keepdim=True), torch.finfo(logits.dtype).tiny
-    temperature = max(warping.temperature, least)
+    over = logits - logits.amax(-1, keepdim=True)
     if not warping.cuts:
         return (over / temperature).softmax(-1)
     ordered = warping.top_k or warping.top_p < 1
     values, ids = top(over, int(warping.top_k) or over.shape[-1]) if ordered else (over, None)
-    if warping.top_n_sigma:
-        lowest = -warping.top_n_sigma * deviation(logits)
-        values = values.masked_fill(values < lowest, -math.inf)
     probs = (values / temperature).softmax(-1)
-    seen = values.softmax(-1) if warping.temperature_last else probs
+    seen = values.softmax(-1) if last else probs
     if warping.top_p < 1:
         # The mass of likelier tokens: a token stays while that is below top_p.
         before = seen.cumsum(-1) - seen
-        probs = probs.masked_fill(before >= max(warping.top_p, least), 0)
+        probs = probs.masked_fill(before >= top_p, 0)
     if warping.min_p:
         probs = probs.masked_fill(seen < warping.min_p * seen.amax(-1, keepdim=True), 0)
     if warping.top_p < 1 or warping.min_p:

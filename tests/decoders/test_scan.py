@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from decoders.engine.kernels.loading import kernels, scan_for
 from decoders.scan import PLAIN, fetched
 from tests.needs import needs_kernels
+from tests.rows import CUTS, SHAPES, left, row_of
 
 COMPILED = getattr(kernels(), "scan", None)
 EACH = pytest.mark.parametrize(
@@ -85,6 +86,23 @@ def test_the_result_for_a_row_depends_on_this_row_alone(scan, count):
         assert alone[1].tolist() == ids[i : i + 1].tolist()
         highest = alone[0][:, 0].astype(float)
         assert scan.excesses(rows[i : i + 1], highest, 0.8) == sums[i]
+
+
+@EACH
+@given(st.sampled_from([*SHAPES]), st.integers(1, 4000), st.integers(0, 10**6), CUTS, st.booleans())
+@settings(deadline=None, max_examples=200)
+def test_a_nucleus_is_that_of_a_sort(scan, shape, size, seed, cuts, last):
+    """Of equals the lower ids stay; top-p and min-p may see the probabilities at temperature 1."""
+    (temperature, *limits), row = cuts, row_of(shape, size, seed)
+    seen = 1.0 if last else temperature
+    expected, margin = left(row, seen, *limits)
+    found = scan.nucleus(row, temperature, seen, *limits)
+    assert found.dtype == np.float32
+    if margin > 1e-5:  # float32 rounds in more places than that
+        stay = expected > 0
+        masses = np.exp((row.astype(float) - float(row.max())) / temperature) * stay
+        assert ((found > 0) == stay)[masses > 1e-30].all()
+        assert found == pytest.approx(masses / masses.sum(), rel=1e-5, abs=1e-30)
 
 
 @EACH

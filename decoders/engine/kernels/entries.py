@@ -7,12 +7,12 @@ from numba import njit, types
 from decoders.engine.kernels.parts import help_others, product
 from decoders.engine.kernels.passes import passes as passes_and_draws
 from decoders.engine.kernels.program import carry_out
-from decoders.engine.kernels.scan import find, spread
+from decoders.engine.kernels.scan import find, leave, spread
 
 LINES = types.Array(types.int64, 2, "C", readonly=False)
 REALS = types.Array(types.float64, 2, "C")
 INTEGERS, NUMBERS = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
-ROWS = types.Array(types.float32, 2, "C")
+ROW, ROWS = (types.Array(types.float32, n, "C") for n in (1, 2))
 FOUND = types.Tuple((ROWS, LINES, NUMBERS))
 RUN = types.void(
     LINES, REALS, types.int64, INTEGERS, types.int64, types.int64, types.int64, types.int64,
@@ -26,6 +26,7 @@ MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
 SERVE = types.void(types.int64, types.int64)
 FIND = types.void(ROWS, ROWS, LINES)
 SPREAD = types.void(ROWS, NUMBERS, types.float64, NUMBERS)
+LEAVE = types.void(ROW, *[types.float64] * 4, ROW)
 
 
 def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
@@ -37,7 +38,7 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
 
     Returns:
         `run`, which carries out a program, `passes`, which also reads the logits and draws chains,
-        `multiply`, a product alone, `serve`, which helps others, and the two of
+        `multiply`, a product alone, `serve`, which helps others, and the three of
         `decoders.engine.kernels.scan`
     """
 
@@ -81,4 +82,9 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
         if stamp:
             spread(rows, highest, temperature, out)
 
-    return run, passes, multiply, serve, find_in, spread_of
+    @njit(LEAVE, nogil=True, **options)
+    def leave_of(row, temperature, seen, top_p, min_p, out):
+        if stamp:
+            leave(row, temperature, seen, top_p, min_p, out)
+
+    return run, passes, multiply, serve, find_in, spread_of, leave_of

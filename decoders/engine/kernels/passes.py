@@ -38,7 +38,7 @@ def passes(
         tokens: receives the tokens of the chains, (steps, requests); if there are steps, one token
             of each request wants logits, its last one
         packs: as in `run`; if there are steps, one line without masks
-        warpings: see `weigh`, (requests, 5)
+        warpings: see `weigh`, (requests, 4)
         numbers: the uniform numbers that draw, (steps, requests)
         ends: tokens that end a text; the chains end where all texts have ended
         team: that of `decoders.engine.kernels.parts.share`

@@ -1,4 +1,4 @@
-"""What is read of rows of logits: their likeliest tokens, and sums of their exponentials."""
+"""What is read of rows of logits: likeliest tokens, sums of exponentials, what top-p leaves."""
 
 import math
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from decoders.engine.kernels.guess import likeliest
 from decoders.engine.kernels.operators import SUMS, F, exponential
+from decoders.engine.kernels.select import largest, likeliest, nucleus
 from decoders.scan import MANY, PLAIN, Scan
 
 LEAST = np.finfo(np.float32).tiny
@@ -56,16 +56,49 @@ def note(rows: Any, found: Any, begin: int) -> None:
     spread(rows, values[begin:end, 0], 1.0, out[begin:end])
 
 
+@njit(error_model="numpy")
+def leave(row: Any, temperature: float, seen: float, top_p: float, min_p: float, out: Any) -> None:
+    """Write what top-p and min-p leave of a row (V,), see `decoders.scan.Scan.nucleus`."""
+    highest = largest(row)
+    heat(row, highest, seen, out)
+    nucleus(row, out, total(out), top_p, min_p)
+    if seen != temperature:
+        stay = out > 0
+        heat(row, highest, temperature, out)
+        for i in range(len(row)):
+            out[i] = out[i] if stay[i] else F(0.0)
+        left = total(out)
+        for i in range(len(row)):
+            out[i] /= left
+
+
+@njit(error_model="numpy")
+def heat(row: Any, highest: Any, temperature: float, out: Any) -> None:
+    """Write exp((x - highest) / temperature) of a row (V,)."""
+    for i in range(len(row)):
+        out[i] = exponential((row[i] - F(highest)) / F(temperature))
+
+
+@njit(fastmath=SUMS, error_model="numpy")
+def total(numbers: Any) -> Any:
+    """Their sum."""
+    whole = 0.0
+    for x in numbers:
+        whole += x
+    return whole
+
+
 class CompiledScan(Scan):
     """By compiled kernels, for float32 numbers that lie one after another.
 
     Args:
-        find: see above, compiled
-        spread: see above, compiled
+        find, spread, leave: see above, compiled
     """
 
-    def __init__(self, find: Callable, spread: Callable):
-        self._find, self._spread = find, spread
+    stable = MANY
+
+    def __init__(self, find: Callable, spread: Callable, leave: Callable):
+        self._find, self._spread, self._leave = find, spread, leave
 
     def likeliest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         if count > MANY:
@@ -78,4 +111,11 @@ class CompiledScan(Scan):
     def excesses(self, rows: np.ndarray, highest: np.ndarray, temperature: float) -> np.ndarray:
         out = np.empty(len(rows))
         self._spread(rows, highest, max(temperature, LEAST), out)
+        return out
+
+    def nucleus(
+        self, row: np.ndarray, temperature: float, seen: float, top_p: float, min_p: float
+    ) -> np.ndarray:
+        out = np.empty_like(row)
+        self._leave(row, max(temperature, LEAST), max(seen, LEAST), top_p, min_p, out)
         return out

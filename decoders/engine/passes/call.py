@@ -18,13 +18,12 @@ from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.protocols import Chain
 from decoders.scan import MANY, Found
 from decoders.shapes import Logits
-from decoders.warp import NUCLEUS
 
 # The most passes of a call, and the most bytes of float32 weights that they read (as float16, half
 # as much): whoever stops a request waits for the call, and its first token for the last one.
 PASSES, BYTES = 16, 2**30
 REQUESTS = 4  # a pass of so many takes up to twice as long as that of one
-NOTHING = np.empty((0, 0), np.int64), np.empty((0, 5)), np.empty((0, 0)), np.empty(0, np.int64)
+NOTHING = np.empty((0, 0), np.int64), np.empty((0, 4)), np.empty((0, 0)), np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -114,5 +113,4 @@ def length(
 def as_numbers(chain: Chain) -> tuple[float, ...]:
     """A warping as the kernels want it, see `decoders.engine.kernels.guess.weigh`."""
     warping = chain.warping
-    few = warping.top_k or (NUCLEUS if warping.cuts else 0)
-    return warping.temperature, few, bool(warping.top_k), warping.top_p, warping.min_p
+    return warping.temperature, warping.top_k, warping.top_p, warping.min_p

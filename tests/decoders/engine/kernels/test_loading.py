@@ -54,7 +54,7 @@ def test_a_folder_that_cannot_be_written(fresh, monkeypatch, caplog):
         asked.append(options)
         if options:
             raise RuntimeError("cannot cache function 'run': no locator available")
-        names = "run", "passes", "multiply", "serve", "find", "spread"
+        names = "run", "passes", "multiply", "serve", "find", "spread", "leave"
         return [lambda *arguments, name=name: name for name in names]
 
     monkeypatch.setattr(entries, "compiled", compiled)

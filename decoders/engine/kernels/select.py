@@ -1,0 +1,241 @@
+"""What stays of a row: what top-p and min-p leave (nucleus), or the largest numbers (likeliest)."""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from decoders.engine.kernels.operators import SUMS, F
+
+COLUMNS = 256  # numbers that are compared at once
+BLOCK = 64  # numbers that are passed over at once
+FEW = 64  # numbers that are sorted; more are parted first
+SAMPLE, ASIDE = 64, 6  # numbers that tell where to part them, and how many of these they may err
+GAPS = (701, 301, 132, 57, 23, 10, 4, 1)  # Ciura 2001
+
+
+@njit(error_model="numpy")
+def nucleus(row, masses, whole, top_p, min_p):
+    """Leave of the masses (V,) of a row, whose largest one is 1, what top-p and then min-p do.
+
+    Args:
+        row, masses, whole: see `edge`
+        top_p, min_p: as in a Warping
+    """
+    least, stay = F(-np.inf), 0
+    if top_p < 1.0:
+        least, stay = edge(row, masses, top_p * whole, whole)
+    left = trim(row, masses, least, stay, min_p)
+    for i in range(len(masses)):
+        masses[i] /= left
+
+
+@njit(fastmath=SUMS, error_model="numpy")
+def trim(row, masses, least, stay, lightest):
+    """Leave the masses of what `edge` says, if they are not below `lightest`; return their sum."""
+    left, equals = 0.0, 0
+    for i in range(len(row)):
+        x, mass = row[i], masses[i]
+        mass = mass if (x >= least) & (mass >= lightest) else 0
+        masses[i] = mass
+        left += mass
+        equals += x == least
+    for i in range(len(row) - 1, -1, -1):
+        if equals <= stay:
+            break
+        if row[i] == least:
+            left -= masses[i]
+            masses[i] = 0
+            equals -= 1
+    return left
+
+
+@njit(error_model="numpy")
+def edge(row, masses, goal, whole):
+    """Where a row is cut, if its largest numbers stay until their masses reach a goal.
+
+    Of equal numbers, which have equal masses, the first ones stay. Each step looks at what the step
+    before has left, mostly a fifth of it: so the time is in proportion to the row, be it peaked,
+    flat or full of equals.
+
+    Args:
+        row: numbers (V,)
+        masses: theirs, which fall as they do, (V,)
+        goal: below `whole`, but for rounding
+        whole: the sum of all masses
+
+    Returns:
+        the least number that stays, and how many equals of it do
+
+    Source:
+        Floyd and Rivest 1975 (Algorithm 489, SELECT), with masses instead of counts.
+    """
+    # Those with less than this have less than `whole - goal` together, so none of them stays.
+    values, weights = heavier(row, masses, (whole - goal) / len(row))
+    before, rest = 0.0, whole if len(values) == len(row) else weights.sum()
+    while len(values) > FEW:
+        high, low = bounds(values, weights, rest - (goal - before))
+        above, down, more, many = sums(values, weights, high, low)
+        if before + above >= goal:
+            low, high, size, rest = np.nextafter(high, F(np.inf)), F(np.inf), more, above
+        elif before + down < goal:
+            low, high, size = F(-np.inf), np.nextafter(low, F(-np.inf)), len(values) - many
+            before, rest = before + down, rest - down
+        elif high == low:
+            stay = (goal - before - above) * (many - more) / (down - above)
+            return low, min(max(math.ceil(stay), 1), many - more)
+        else:
+            size, before, rest = many - more, before + above, down - above
+        values, weights = part(values, weights, high, low, size)
+    ids = np.arange(len(values))
+    sort(ids, len(ids), values)
+    least, stay = F(-np.inf), 0
+    for i in ids:
+        if before >= goal:
+            break
+        stay = stay + 1 if values[i] == least else 1
+        least, before = values[i], before + weights[i]
+    return least, stay
+
+
+@njit(error_model="numpy")
+def heavier(row, masses, least):
+    """The numbers of a row with at least this mass, and their masses; or all, if most have it."""
+    size = 0
+    for i in range(len(masses)):
+        size += masses[i] >= least
+    if size > len(row) // 2:
+        return row, masses
+    values, weights, count = np.empty(size + 1, F), np.empty(size + 1, masses.dtype), 0
+    for i in range(len(row)):
+        values[count], weights[count] = row[i], masses[i]
+        count += masses[i] >= least
+    return values[:size], weights[:size]
+
+
+@njit(error_model="numpy")
+def bounds(values, weights, left):
+    """Two of the numbers, above and below the one from which on this mass is probably left.
+
+    They are equal, or at least one number is not between them.
+    """
+    size, some, theirs = len(values), np.empty(SAMPLE, F), np.empty(SAMPLE)
+    step, each = np.int64(0.6180339887 * size), size / SAMPLE  # nothing follows the golden section
+    for i in range(SAMPLE):
+        place = i * step % size
+        some[i], theirs[i] = values[place], weights[place]
+    falling, last = np.arange(SAMPLE), SAMPLE - 1
+    sort(falling, SAMPLE, some)
+    # From below: a sample may miss the few that are as heavy as all others.
+    middle = last
+    while middle > 0 and left > each * theirs[falling[middle]]:
+        left -= each * theirs[falling[middle]]
+        middle -= 1
+    high, low = some[falling[max(middle - ASIDE, 0)]], some[falling[min(middle + ASIDE, last)]]
+    if high == some[falling[0]] and low == some[falling[last]]:
+        high = low = some[falling[middle]]
+    return high, low
+
+
+@njit(fastmath=SUMS, error_model="numpy")
+def sums(values, weights, high, low):
+    """The masses above one bound and from another one on, and how many each are."""
+    above, down, more, many = 0.0, 0.0, 0, 0
+    for i in range(len(values)):
+        x, weight = values[i], weights[i]
+        above += weight if x > high else 0.0
+        down += weight if x >= low else 0.0
+        more += x > high
+        many += x >= low
+    return above, down, more, many
+
+
+@njit(error_model="numpy")
+def part(values, weights, high, low, size):
+    """The `size` numbers that are not outside of two bounds, and their masses."""
+    fewer, lighter, count = np.empty(size + 1, F), np.empty(size + 1, weights.dtype), 0
+    for i in range(len(values)):
+        x = values[i]
+        fewer[count], lighter[count] = x, weights[i]
+        count = min(count + ((x >= low) & (x <= high)), size)
+    return fewer[:size], lighter[:size]
+
+
+@njit(error_model="numpy")
+def likeliest(row, count):
+    """The ids of the largest numbers of a row, falling; of equals the lower id first."""
+    size = len(row)
+    count = min(count, size)
+    if count == 0:
+        return np.zeros(0, np.int64)
+    best, found = np.zeros(count + max(count, FEW), np.int64), 0
+    least = floor(row, count)
+    for start in range(0, size, BLOCK):
+        end, any = min(start + BLOCK, size), 0
+        for i in range(start, end):
+            any |= row[i] >= least
+        if not any:
+            continue
+        for i in range(start, end):
+            if row[i] >= least:
+                best[found] = i
+                found += 1
+                if found == len(best):
+                    sort(best, found, row)
+                    # An equal of the last one has a higher id, now that more follow.
+                    found, least = count, np.nextafter(row[best[count - 1]], F(np.inf))
+    sort(best, found, row)
+    return best[:count]  # any will do for a row without numbers
+
+
+@njit(error_model="numpy")
+def floor(row, count):
+    """A number that `count` of a row reach at least, but for those that are no numbers."""
+    if count == 1:
+        return largest(row)
+    if len(row) < 2 * COLUMNS or count > COLUMNS:
+        return F(-np.inf)
+    highest, columns = tops(row), np.arange(COLUMNS)
+    sort(columns, COLUMNS, highest)
+    return highest[columns[count - 1]]
+
+
+@njit(error_model="numpy")
+def largest(row):
+    """The largest number of a row."""
+    highest = tops(row)
+    best = highest[0]
+    for x in highest:
+        best = x if x > best else best
+    return best
+
+
+@njit(error_model="numpy")
+def tops(row):
+    """The largest number of each column, if the row is lines of COLUMNS numbers."""
+    highest = row[:COLUMNS].copy()
+    for start in range(COLUMNS, len(row), COLUMNS):
+        for column in range(min(COLUMNS, len(row) - start)):
+            x = row[start + column]
+            highest[column] = x if x > highest[column] else highest[column]
+    return highest
+
+
+@njit(error_model="numpy")
+def sort(ids, count, row):
+    """Sort the first `count` ids by the numbers of a row, falling; of equals the lower id first.
+
+    Source:
+        Shell 1959.
+    """
+    for gap in GAPS:
+        for i in range(gap, count):
+            place, own = i, ids[i]
+            x = row[own]
+            while place >= gap:
+                other = ids[place - gap]
+                if row[other] > x or (row[other] == x and other < own):
+                    break
+                ids[place] = other
+                place -= gap
+            ids[place] = own
