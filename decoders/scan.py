@@ -134,7 +134,7 @@ def edge(row: np.ndarray, masses: np.ndarray, goal: float) -> tuple[float, int]:
     first = row[falling[: np.searchsorted(sums, goal) + 1]]
     if not len(first):  # rounding lets all of them stay
         return -math.inf, 0
-    return first[-1], np.count_nonzero(first == first[-1])
+    return first[-1], int(np.count_nonzero(first == first[-1]))
 
 
 PLAIN = PlainScan()

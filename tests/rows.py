@@ -28,7 +28,7 @@ def row_of(shape: str, size: int, seed: int) -> np.ndarray:
 
 
 def left(row: np.ndarray, temperature: float, top_p: float, min_p: float) -> tuple:
-    """The distribution (V,) that is left, and how near a sum comes to top-p, where rounding decides.
+    """The distribution (V,) that is left, and how near a sum comes to top-p, where it is rounded.
 
     Sums of equal masses are whole numbers, which nothing rounds.
     """

@@ -11,17 +11,13 @@ from decoders.methods.line import Line
 from decoders.request import Request
 from decoders.trace import Round
 
-START = 4  # of one request until something is known
+START = 2  # of one request until something is known
 LONGEST = 16
 PATIENCE = 32  # rounds of the first rest without drafts, times the number of requests
 LONG = 128  # rounds of the longest rest, and of any where drafts would not even pay for easy text
 EASY = 0.95  # the chance that a draft token is kept there
 MARGIN = 1.06  # what drafts must gain: times vary, and early ones of plain rounds are too high
 PLAIN = 4  # early rounds without a draft, to learn what those take: one call of the target
-# If a request is alone, one length is for several rounds.
-KEPT = 8  # rounds, when drafts pay
-TRIED = 4  # rounds, to learn what they take
-HOPEFUL = 0.8  # times as fast as plain decoding, as a single round is: then it is tried
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class Plan:
         tokens: tokens of the target's pass
         most: draft passes
         drafting: mean number of requests in a draft pass
-        rounds: how many rounds it is for; one, if several requests draft
+        rounds: how many rounds it is for; one, if drafts pay
         usual: whether no draft model must first read what it has missed
     """
 
@@ -125,7 +121,6 @@ class Budget:
         plan: the newest plan
         timed: the plan whose times were noted last
         news: whether a draft was judged since lengths were weighed
-        several: whether rounds with one length in a row were timed
         patience: rounds of the newest rest, were the text long enough; 0 while drafts pay
     """
 
@@ -136,7 +131,6 @@ class Budget:
     plan: Plan = BEFORE
     timed: Plan = BEFORE
     news: bool = True
-    several: bool = False
     patience: int = 0
 
     @property
@@ -167,9 +161,7 @@ class Budget:
         elif plan is not self.timed or len(self.members) == 1:
             self.timed = plan
             self.target.add(plan.tokens, entry.verify_seconds)
-            later = member.left < plan.rounds - 1
-            self.several |= later
-            if plan.usual or later:
+            if plan.usual:
                 self.draft.add(plan.drafting, entry.draft_seconds / entry.draft_calls)
 
     def renew(self, first: AutoLength) -> None:
@@ -184,12 +176,8 @@ class Budget:
         elif self.news or self.plan.most:
             if not self.target.spread:  # one size says nothing of others
                 self.target.add(count, self.plain.at(count))
-            untried = count == 1 and not self.several
-            gain = HOPEFUL if untried else MARGIN
-            lengths, self.news = self._best(self._alphas(), gain), False
+            lengths, self.news = self._best(self._alphas()), False
             rounds = self._rounds(lengths)
-            if untried and any(lengths.values()):
-                rounds = TRIED
         else:
             # Text may have become easier: one request tries, and ever less often while it has not.
             lengths[first] = 2 if count == 1 else 1
@@ -203,7 +191,7 @@ class Budget:
         """How many rounds these lengths are for."""
         if any(lengths.values()):
             self.patience = 0
-            return KEPT if len(lengths) == 1 else 1
+            return 1
         easy = self._best(dict.fromkeys(self.members, EASY))
         hopeless = self.target.n > 2.5 and not any(easy.values())  # one time may have been a pause
         # The trial of one request takes time of all, and pays only by what follows it.
@@ -216,7 +204,7 @@ class Budget:
         usual = sum(m.accepted for m in self.members) / sum(m.tested for m in self.members)
         return {m: m.alpha(usual) for m in self.members}
 
-    def _best(self, alphas: dict[AutoLength, float], gain: float = MARGIN) -> dict[AutoLength, int]:
+    def _best(self, alphas: dict[AutoLength, float]) -> dict[AutoLength, int]:
         places = sorted(
             ((a**i, -i, m) for m, a in alphas.items() for i in range(1, LONGEST + 1)),
             key=lambda place: place[:2],
@@ -226,7 +214,7 @@ class Budget:
         expected, seconds = float(count), 0.0
         lengths, best = dict.fromkeys(self.members, 0), dict.fromkeys(self.members, 0)
         drafting = [0] * (LONGEST + 1)  # requests in each draft pass
-        rate = gain * expected / self.plain.at(count)
+        rate = MARGIN * expected / self.plain.at(count)
         for tokens, (worth, depth, member) in enumerate(places, count + 1):
             drafts = drafting[-depth]
             seconds += self.draft.at(drafts + 1) - (self.draft.at(drafts) if drafts else 0.0)

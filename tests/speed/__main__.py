@@ -12,6 +12,7 @@ import torch
 SINGLE = (
     "engine",
     "outside",
+    "nucleus",
     "passes",
     "claims",
     "lookup",
