@@ -35,7 +35,7 @@ DECODERS = {
     "heap": set(),
     "shapes": set(),
     "tree": PLAIN,
-    "warp": PLAIN | {"distribution"},
+    "warp": PLAIN | {"devices", "distribution", "scan"},
     "penalties": PLAIN,
     "devices": PLAIN,
     "distribution": PLAIN,

@@ -4,7 +4,7 @@
 
 Forty prompts of twelve kinds (`kinds.json`), the embedded pair, temperatures from 0.5 to 1.5 and
 top-p from 0.8 to 0.99 in turn. Aim: the median of each kind at least 0.9, no prompt below 0.8. Runs
-of one prompt are interleaved; a prompt's ratio is that of the least times of three. Prints Markdown.
+of one prompt are interleaved; its ratio is that of the least times of three. Prints Markdown.
 """
 
 import argparse
