@@ -5,7 +5,6 @@ from functools import cache
 from typing import Any
 
 from decoders import Judgement, catalog
-from decoders.methods.parts import Kind
 from decoders.settings import Law
 
 Row = dict[str, Any]
@@ -24,7 +23,7 @@ def titles() -> dict[str, str]:
 
 def law(told: Judgement, headed: bool) -> str:
     """Whether the rule keeps the target's law for drafts drawn from q, in a word or two."""
-    if told.rule.law is None or (headed and Kind.HEADED in told.rule.lawless):
+    if told.rule.law is None or (headed and told.rule.lawless):
         return "not exact"
     return "exact" if told.rule.law == Law.TARGET else "exact for a mixture"
 
