@@ -5,7 +5,8 @@ For example `?prompt=Once&decoders=greedy,mtad&temperature=0&mtad.beams=4`, or
 
 A decoder's setting that a link does not name has the library's default, whatever is tuned for the
 pair in use. So a link names every setting that is tuned otherwise, and both old links and new ones
-open with the settings that their maker saw.
+open with the settings that their maker saw. Only `chat_template` is the form's, which uses a
+template where there is one.
 """
 
 import dataclasses

@@ -81,10 +81,12 @@ class Settings:
     )
     chat_template: bool | str = setting(
         False,
-        "have the tokenizer's chat template ask the prompt of the model; auto: if it has one",
+        "put a text to the model in its chat template; off: continue the text as it stands",
         choices=(False, True, "auto"),
     )
-    system: str = setting("", "system message of the chat template", read=_text)
+    system: str = setting(
+        "", "system message for the chat template; empty: the template's own, if any", read=_text
+    )
     penalties: bool = setting(
         False,
         "apply the target's generation config: repetition penalty, suppressed tokens",
