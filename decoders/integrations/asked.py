@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessor
+from transformers import Cache, GenerationConfig, LogitsProcessor
 from transformers.generation import (
     GenerationMixin,
     LogitNormalization,
@@ -102,7 +102,7 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
             "out.",
         ),
         (
-            cache is not None and cache.get_seq_length() > 0,
+            cache is not None and holds_text(cache),
             "Decoders keep their own caches; call generate with the whole text and without "
             "cache or past_key_values.",
         ),
@@ -120,6 +120,14 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
             "Decoders count positions from the first token of a prompt; leave position_ids out."
         )
     return [Row(row, row[keep].tolist()) for row, keep in zip(input_ids, kept, strict=True)]
+
+
+def holds_text(cache: Cache) -> bool:
+    """Whether a cache holds a text; one of states alone counts no tokens."""
+    try:
+        return cache.get_seq_length() > 0
+    except ValueError:
+        return cache.has_previous_state()
 
 
 def without_padding(penalty: LogitsProcessor, prompts: Sequence[Row]) -> LogitsProcessor:
