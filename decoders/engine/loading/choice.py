@@ -14,6 +14,7 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.engine.loading.admission import agrees_with_plain_pass
+from decoders.engine.models.loaded import undisturbed
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.plain import Following, PlainModel
 from decoders.engine.passes.packed import PackedPasses
@@ -59,7 +60,42 @@ def prepared(
             return plain
         except NotPackedError as error:
             last = f"{following.said}, {error}"
+    refuse_broken(model, name)
     raise InputError(f"The {name} cannot be run: packed, {why}; {last}.")
+
+
+def refuse_broken(model: PreTrainedModel, name: str) -> None:
+    """Raise InputError, which says why, if a model does not even run by itself.
+
+    Args:
+        model: the caller's model, which no way of running it serves
+        name: its role, name and type
+    """
+    ids = torch.zeros(1, 2, dtype=torch.long, device=model.device)
+    try:
+        with undisturbed(model.device):
+            out = model(input_ids=ids, use_cache=False)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    # The model's code can fail in any way.
+    except Exception as error:
+        floating = (p.dtype for p in model.parameters() if p.is_floating_point())
+        dtypes = sorted({str(dtype).removeprefix("torch.") for dtype in floating})
+        mend = (
+            f"its weights are of {' and '.join(dtypes)}, so bring them to one dtype, as "
+            f"model.to(torch.{dtypes[0]})"
+            if len(dtypes) > 1
+            else "mend its config, its weights or its code"
+        )
+        raise InputError(
+            f"The {name} cannot be run: its own pass over a text, without any decoder, fails "
+            f"({first_line(error).rstrip('.')}); {mend}."
+        ) from None
+    if not hasattr(out, "logits"):
+        raise InputError(
+            f"The {name} cannot be run: its pass gives no logits; load a causal language model, "
+            "with AutoModelForCausalLM."
+        )
 
 
 def followings(model: PreTrainedModel) -> Iterator[Following]:

@@ -44,6 +44,11 @@ class Following:
     attention: str | None = "sdpa"
 
     @property
+    def kind(self) -> str:
+        """For messages: what its passes are called."""
+        return "cached" if self.cached else "plain"
+
+    @property
     def said(self) -> str:
         """For messages: "with its own cache, one token at a time"."""
         if not self.cached:

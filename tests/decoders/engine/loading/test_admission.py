@@ -2,10 +2,12 @@
 
 import pytest
 import torch
-from transformers import LlamaForCausalLM
+from transformers import BloomConfig, BloomForCausalLM, LlamaForCausalLM
 
 from decoders import InputError, ModelPair, generate
 from decoders.engine.attention import operator as attention
+from decoders.engine.loading.admission import cached_rows
+from tests import zoo
 from tests.models import build
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -192,6 +194,66 @@ def test_a_plain_pass_that_fails():
             return super().forward(input_ids, **others)
 
     with pytest.raises(
-        InputError, match=r"\(llama\) cannot be run: .*\(The size of tensor a \(4\) must match\)\.$"
+        InputError,
+        match=r"\(llama\) cannot be run: its own pass .* \(The size of tensor a \(4\) must match\)",
     ):
         ModelPair(make(Failing), None)
+
+
+class Forgetful(BloomForCausalLM):
+    """Of several tokens that follow a text in its cache, it forgets the text for the first."""
+
+    def forward(self, input_ids, cache=None, **others):
+        read = cache.get_seq_length() if cache is not None else 0
+        out = super().forward(input_ids, cache=cache, **others)
+        if read and input_ids.shape[1] > 1:
+            out.logits[:, 0] = out.logits[:, 0].flip(-1)
+        return out
+
+
+@pytest.mark.parametrize("size", [67, 97, 1_000])
+def test_one_row_that_forgets(size):
+    """Half of the rows could be wrong, so a pass that forgets a text for some of them was taken.
+
+    Now such a model reads one token at a time."""
+    torch.manual_seed(0)
+    config = BloomConfig(vocab_size=size, hidden_size=32, n_layer=1, n_head=4)
+    pair = ModelPair(Forgetful(config).eval(), None)
+    assert pair.packed["target"].engine_name.startswith("with its own cache, one token at a time")
+
+
+@pytest.mark.parametrize("kind", ["bloom", "llama"])
+def test_the_check_asks_for_the_same_trees_whatever_the_vocabulary(kind):
+    """A tree was drawn together with its tokens, so its shape depended on the vocabulary.
+
+    Whether a model was found to forget its state was luck."""
+    shapes = set()
+    for size in (8, 97, 128, 1_000):
+        model = ModelPair(zoo.build_pair(kind, vocab_size=size, pad_token_id=None)[0], None)
+        answers = [(tree, list(rows)) for tree, rows in cached_rows(model.packed["target"])]
+        asked = [(tree.parents, nodes) for tree, nodes in answers]
+        # A chain after each prompt is a pass of its own.
+        for tree, nodes in answers[3:6]:
+            assert [tree.parents[node] for node in nodes] == [nodes[0] - 1, *nodes[:-1]]
+            assert (nodes[0], len(nodes)) == (tree.prompt_length, 4)
+        shapes.add(str(asked))
+    assert len(shapes) == 1
+
+
+def test_a_model_that_does_not_run_by_itself():
+    """It was refused with three reasons of the engine, none of which was the matter."""
+    mixed = build(dtype=torch.bfloat16)
+    mixed.model.layers[0].mlp.float()
+    for model, said in (
+        (
+            zoo.build_pair("gptj", rotary_dim=64)[0],
+            r"its own pass over a text, .*; mend its config",
+        ),
+        (mixed, r"its own pass .* weights are of bfloat16 and float32, so bring them to one dtype"),
+        (
+            build().model,
+            r"its pass gives no logits; load a causal language model, with AutoModelFor",
+        ),
+    ):
+        with pytest.raises(InputError, match=rf"^The target model .* cannot be run: {said}"):
+            ModelPair(model, None)
