@@ -95,6 +95,17 @@ class ModelPair:
                 "; and for ".join(wishes),
             )
 
+    def __copy__(self) -> "ModelPair":
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __reduce__(self) -> Any:
+        raise InputError(
+            "A pair holds models that are prepared for this process, so it cannot be pickled or "
+            "deeply copied; do that with its target and draft, and make a ModelPair of them there."
+        )
+
     def _prepared(
         self, model: PreTrainedModel | Model, role: str, vocabulary: int | None = None
     ) -> Model:

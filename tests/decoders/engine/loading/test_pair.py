@@ -1,5 +1,7 @@
 """Models that cannot run are refused by name."""
 
+import copy
+import pickle
 from contextlib import nullcontext
 
 import pytest
@@ -23,6 +25,15 @@ def test_refused_encoder_decoder():
         InputError, match="is an encoder-decoder model; load a causal language model"
     ):
         ModelPair(transformers.T5ForConditionalGeneration(config), None)
+
+
+def test_pairs_are_not_pickled():
+    """Pickles and deep copies ended in a raw TypeError about a lock."""
+    pair = build_pair()
+    for way in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(InputError, match="cannot be pickled or deeply copied; do that with"):
+            way(pair)
+    assert copy.copy(pair).packed == pair.packed
 
 
 def test_refused_places():
