@@ -187,8 +187,14 @@ class CustomGenerate:
             # However the call ends: a listener would wait for ever otherwise.
             for streamer in streamers:
                 at_end.callback(streamer.end)
-            if assistant is not None:
-                raise InputError(ASSISTED)
+            refuse(
+                (assistant is not None, ASSISTED),
+                (
+                    model.config.is_encoder_decoder,
+                    f"{type(model).__name__} is an encoder-decoder model; take a causal language "
+                    "model.",
+                ),
+            )
             prompts = rows(input_ids, model_kwargs, generation_config)
             refuse(
                 (

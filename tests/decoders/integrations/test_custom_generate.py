@@ -20,6 +20,8 @@ from transformers import (
     RepetitionPenaltyLogitsProcessor,
     StoppingCriteria,
     StoppingCriteriaList,
+    T5Config,
+    T5ForConditionalGeneration,
     TextIteratorStreamer,
     TextStreamer,
     dynamic_module_utils,
@@ -615,6 +617,18 @@ def test_a_decoder_that_cannot_be_made_is_refused_when_it_is_named(make, words, 
     """Some of these were refused only by the first `generate`, and some raised Python's errors."""
     with pytest.raises(decoders.InputError, match=words):
         make(llama[1])
+
+
+def test_an_encoder_decoder_model_is_refused_for_what_it_is():
+    """T5 was told to leave out encoder_outputs, which `generate` itself had added."""
+    sizes = {"d_model": 16, "d_kv": 4, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    config = T5Config(vocab_size=VOCABULARY, decoder_start_token_id=0, **sizes)
+    with pytest.raises(
+        decoders.InputError, match=r"^T5ForConditionalGeneration is an encoder-decoder model"
+    ):
+        T5ForConditionalGeneration(config).generate(
+            torch.tensor([[3, 4]]), custom_generate=decoders.hf("greedy"), max_new_tokens=4
+        )
 
 
 def test_two_rows_have_no_streamer_and_need_a_pad_token(llama):
