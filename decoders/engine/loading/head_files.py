@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from transformers.utils import cached_file
 
-from decoders.engine.loading.sources import said_in_one_sentence
+from decoders.engine.loading.sources import located, said_in_one_sentence
 from decoders.errors import InputError
 from decoders.inputs import is_gguf
 
@@ -133,9 +133,9 @@ def architectures(config: Mapping[str, Any]) -> list[str]:
 
 
 def _file(name: str, file: str, token: str | None) -> Path | None:
-    where: dict[str, Any] = {"token": token}
-    if "@" in name and not Path(name).is_dir():
-        name, where["revision"] = name.split("@", 1)
+    name, where = located(name)
     with said_in_one_sentence(name):
-        found = cached_file(name, file, _raise_exceptions_for_missing_entries=False, **where)
+        found = cached_file(
+            name, file, token=token, _raise_exceptions_for_missing_entries=False, **where
+        )
     return Path(found) if found else None

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+)
 
 from decoders.assets import assets
 from decoders.engine.loading import smollm2
@@ -15,7 +21,9 @@ from decoders.engine.loading.head_files import is_head
 from decoders.engine.loading.heads import load_head, load_mtp
 from decoders.engine.loading.pair import ModelPair, translation_between
 from decoders.engine.loading.sources import (
+    MERGE,
     MTP,
+    OF_ADAPTERS,
     base_of,
     fetch,
     head_name,
@@ -53,8 +61,9 @@ def load_pair(
     (`decoders.engine.loading.smollm2`). Otherwise a folder with `target/`, `draft/` and perhaps
     `head/` in it, or one or two hub ids or folders. A hub id may name a revision:
     "org/model@revision". A model's own code is never run. A folder may hold a LoRA adapter (with
-    `peft` installed), whose base model is then loaded with it. A base that target and draft share
-    is in memory once.
+    `peft` installed), whose base model is then loaded with it; the adapter's own tokenizer, chat
+    template and generation config come before its base's. A base that target and draft share is in
+    memory once.
 
     A GGUF file may stand for a folder (with the extra `gguf` installed): transformers makes plain
     weights of it, which then have `dtype` like any others.
@@ -158,6 +167,8 @@ def _load(
     read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
     models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []
+    if names[0] != bases[0]:
+        _end_as(models[0], names[0], tokenizers[0])
     pair = ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
     if beside:
         try:
@@ -192,10 +203,40 @@ def _described(
             for name, config in zip(names, configs, strict=True)
         )
     )
-    tokenizers = [fetch(AutoTokenizer, base, token=token) for base in bases]
+    tokenizers = [
+        _tokenizer(name, base, config, token)
+        for name, base, config in zip(names, bases, configs, strict=True)
+    ]
     if len(names) == 2:
         translation_between(*tokenizers, *(c.get_text_config().vocab_size for c in configs))
     return configs, tokenizers
+
+
+def _tokenizer(name: str, base: str, config: Any, token: str | None) -> Any:
+    """An adapter's own tokenizer, or its base's with the adapter's chat template if it has one."""
+    if name != base and _has_tokenizer(name):
+        return fetch(AutoTokenizer, name, config=config, token=token)
+    tokenizer = fetch(AutoTokenizer, base, token=token)
+    if name != base and (template := Path(name) / "chat_template.jinja").is_file():
+        with said_in_one_sentence(name):
+            tokenizer.chat_template = template.read_text(encoding="utf-8")
+    return tokenizer
+
+
+def _has_tokenizer(adapter: str) -> bool:
+    files = "tokenizer.json", "tokenizer_config.json"
+    return any((Path(adapter) / file).is_file() for file in files)
+
+
+def _end_as(model: PreTrainedModel, adapter: str, tokenizer: Any) -> None:
+    """Let texts end where those end that an adapter was trained on."""
+    if (Path(adapter) / "generation_config.json").is_file():
+        with said_in_one_sentence(adapter):
+            model.generation_config = GenerationConfig.from_pretrained(adapter)
+    elif _has_tokenizer(adapter) and (end := tokenizer.eos_token_id) is not None:
+        config: Any = model.generation_config
+        if end not in (ends if isinstance(ends := config.eos_token_id, list) else [ends]):
+            config.eos_token_id = end
 
 
 def _read(
@@ -235,8 +276,14 @@ def _weights(name: str, **options: Any) -> Any:
 def _adapted(base: PreTrainedModel, name: str, **options: Any) -> PreTrainedModel:
     """The model with a folder's adapter and the weights of `base`, which stays as it is."""
     model = twin(base, base.config._attn_implementation)
-    with said_in_one_sentence(name):
-        missing = model.load_adapter(name, **options).missing_keys
+    with said_in_one_sentence(name, OF_ADAPTERS):
+        missing = set(model.load_adapter(name, **options).missing_keys)
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    read = {id(weight) for key, weight in weights.items() if key not in missing}
+    # One weight of tied layers stands for all.
+    missing -= {key for key, weight in weights.items() if id(weight) in read}
+    if any("magnitude" in key for key in missing):
+        raise InputError(f"{name} is a DoRA adapter, which transformers does not load; {MERGE}.")
     _whole(name, missing)
     return model
 

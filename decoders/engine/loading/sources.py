@@ -5,11 +5,14 @@ What is wrong with them is said in one sentence that names the fix.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from huggingface_hub import constants
+from huggingface_hub.utils import get_session
 
 from decoders.engine.weights.quantization import installed
 from decoders.errors import InputError, first_line, quoted, refuse
@@ -95,6 +98,28 @@ MEANINGS = (
         "is a GGUF file of an architecture that transformers does not read from such files; name a "
         "folder or model of the hub with its safetensors",
     ),
+)
+
+MERGE = (
+    "merge it into its base with merge_and_unload() of peft, save the result with its tokenizer, "
+    "and name that"
+)
+# The same of peft.
+OF_ADAPTERS = (
+    (
+        r"ignore_mismatched_sizes|out of bounds",
+        f"was trained on another base, or has tokens that its base lacks; {MERGE}",
+    ),
+    (
+        r"does not support prompt learning",
+        "is a soft prompt or another adapter that is no change of layers; name one that is, as "
+        "LoRA",
+    ),
+    (
+        r"inject_adapter_in_model",
+        f"is an adapter of a kind that transformers does not load; {MERGE}",
+    ),
+    *MEANINGS,
 )
 
 
@@ -232,28 +257,53 @@ def fetch(kind: Any, name: str, **options: Any) -> Any:
     Raises:
         InputError: if it cannot be read
     """
+    place = name
     if is_gguf(name):
-        where, options["gguf_file"] = str(Path(name).parent), Path(name).name
-    else:
-        if "@" in name and not Path(name).is_dir():
-            name, options["revision"] = name.split("@", 1)
-        where = name
+        place, options["gguf_file"] = str(Path(name).parent), Path(name).name
+    place, where = located(place)
     with said_in_one_sentence(name):
-        return kind.from_pretrained(where, trust_remote_code=False, **options)
+        return kind.from_pretrained(place, trust_remote_code=False, **options, **where)
+
+
+def located(name: str) -> tuple[str, dict[str, Any]]:
+    """The name of a folder or hub model without its revision, and where transformers looks for it.
+
+    Args:
+        name: the folder or hub id, with or without "@revision"
+    """
+    if Path(name).is_dir():
+        return name, {}
+    name, _, revision = name.partition("@")
+    # Its library asks five times for each file, half a minute and a line each, before it says so.
+    where: dict[str, Any] = {"local_files_only": not hub_answers()}
+    return name, where | ({"revision": revision} if revision else {})
+
+
+def hub_answers() -> bool:
+    """Whether the hub says anything at all, within as long as its library waits for a file."""
+    try:
+        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    # No network, no address, no permission to use it: each has an error of its own.
+    except Exception:
+        return False
+    return True
 
 
 @contextmanager
-def said_in_one_sentence(name: str) -> Iterator[None]:
+def said_in_one_sentence(
+    name: str, meanings: Sequence[tuple[str, str]] = MEANINGS
+) -> Iterator[None]:
     """Turn anything that goes wrong while this model is read into an InputError.
 
     Args:
         name: the model's folder or hub id
+        meanings: patterns of messages, and what each means
     """
     try:
         yield
     except Exception as error:  # files, network, JSON and safetensors each have their own errors
         message = f"{type(error).__name__}: {error}"
-        meaning = next((words for pattern, words in MEANINGS if re.search(pattern, message)), None)
+        meaning = next((words for pattern, words in meanings if re.search(pattern, message)), None)
         raise InputError(
             f"{name} {meaning}." if meaning else f"{name} could not be loaded: {first_line(error)}"
         ) from error

@@ -1,18 +1,27 @@
 """Loading pairs, and one sentence for each that cannot be loaded."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.utils import _http
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast, T5Config
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+    T5Config,
+)
 
 from decoders import InputError, default_device, default_dtype, generate, load_pair, parameters
 from decoders.engine.loading import load, sources
 from decoders.engine.weights import quantization
+from tests.hub import everywhere, standing_in
 from tests.models import VOCABULARY, build, build_tokenizer, by_transformers
 
 
@@ -346,6 +355,23 @@ def test_the_hub_cannot_be_reached(monkeypatch):
         load_pair("nobody/nothing")
 
 
+def test_without_network(tmp_path, monkeypatch):
+    """The hub was asked five times for each file, half a minute and five lines each.
+
+    Only then it was said that it cannot be reached, or a downloaded model loaded."""
+    folder, waits = save(tmp_path / "model"), []
+    monkeypatch.setattr(_http, "time", SimpleNamespace(sleep=waits.append))
+    with standing_in() as hub:
+        everywhere(monkeypatch, hub, tmp_path / "cache")
+        hub.models["me/model"] = {file.name: file.read_bytes() for file in folder.iterdir()}
+        there = load_pair("me/model")
+    away = load_pair("me/model")
+    assert torch.equal(there.target.lm_head.weight, away.target.lm_head.weight)
+    with pytest.raises(InputError, match=r"^nobody/nothing is not among the downloaded models"):
+        load_pair("nobody/nothing")
+    assert not waits
+
+
 def test_encoder_decoder_is_refused_before_weights(tmp_path):
     T5Config(vocab_size=VOCABULARY).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="is an encoder-decoder model"):
@@ -447,13 +473,21 @@ def test_mxfp4_is_read_as_plain_weights(tmp_path):
     assert found.dequantize
 
 
-def adapter(folder, base, seed=0):
+def adapter(folder, base, seed=0, size=VOCABULARY, kind="LoraConfig", **settings):
     peft = pytest.importorskip("peft")
     torch.manual_seed(seed)
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    adapted = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    if kind == "LoraConfig":
+        settings = {"target_modules": ["q_proj", "v_proj"], "init_lora_weights": False} | settings
+    model = AutoModelForCausalLM.from_pretrained(base)
+    if size != VOCABULARY:
+        model.resize_token_embeddings(size)
+    adapted = peft.get_peft_model(model, getattr(peft, kind)(**settings))
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            if weight.requires_grad:
+                weight += 0.1 * torch.randn_like(weight)
     adapted.save_pretrained(folder)
-    return adapted
+    return adapted.eval()
 
 
 def test_an_adapter_is_loaded_with_its_base(tmp_path):
@@ -472,6 +506,79 @@ def test_an_adapter_is_loaded_with_its_base(tmp_path):
     )
     assert result.tokens == by_transformers(pair.target, [5, 6, 7], 20)
     assert parameters(tmp_path / "adapter") == parameters(base)
+
+
+def test_trained_tokens_of_tied_embeddings(tmp_path):
+    """The head shares their weights, and was said to have none."""
+    base = save(tmp_path / "base", tie_word_embeddings=True)
+    adapted = adapter(tmp_path / "adapter", base, trainable_token_indices=[5, 7])
+    pair, ids = load_pair(tmp_path / "adapter"), torch.tensor([[5, 6, 7]])
+    with torch.inference_mode():
+        torch.testing.assert_close(pair.target(ids).logits, adapted(ids).logits)
+
+
+MERGE = r"; merge it into its base with merge_and_unload\(\) of peft, save the result"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"use_dora": True}, "is a DoRA adapter, which transformers does not load" + MERGE),
+        ({"size": 80}, "was trained on another base, or has tokens that its base lacks" + MERGE),
+        (
+            {"size": 80, "trainable_token_indices": [VOCABULARY]},
+            "was trained on another base, or has tokens that its base lacks" + MERGE,
+        ),
+        (
+            {"kind": "PromptTuningConfig", "task_type": "CAUSAL_LM", "num_virtual_tokens": 3},
+            "is a soft prompt or another adapter that is no change of layers; name one that is",
+        ),
+        (
+            {"kind": "VeraConfig", "target_modules": ["q_proj"]},
+            "is an adapter of a kind that transformers does not load" + MERGE,
+        ),
+    ],
+)
+def test_adapters_that_transformers_does_not_load(tmp_path, settings, said):
+    """They were to be downloaded again, or had transformers' words for it."""
+    adapter(tmp_path / "adapter", save(tmp_path / "base"), **settings)
+    with pytest.raises(InputError, match=rf"/adapter {said}"):
+        load_pair(tmp_path / "adapter")
+
+
+TEMPLATE = "{% for message in messages %}({{ message.content }}){% endfor %}"
+
+
+def test_an_adapter_with_its_own_tokenizer(tmp_path):
+    """Its base's tokenizer, chat template and end of texts were taken."""
+    base, folder = save(tmp_path / "base"), tmp_path / "adapter"
+    adapter(folder, base)
+    own = build_tokenizer()
+    own.eos_token, own.chat_template = "!", TEMPLATE
+    own.save_pretrained(folder)
+    pair = load_pair(folder, base)
+    assert pair.end_tokens == {own.convert_tokens_to_ids("!")}
+    assert pair.tokenizer.eos_token == "!"
+    assert pair.tokenizer.apply_chat_template([{"content": "a"}], tokenize=False) == "(a)"
+    assert load_pair(base).end_tokens == {build_tokenizer().eos_token_id}
+    GenerationConfig(eos_token_id=[3, 4]).save_pretrained(folder)
+    assert load_pair(folder).end_tokens == {3, 4}
+
+
+def test_an_adapter_with_a_chat_template_alone(tmp_path):
+    """Its base's was taken. A text still ends as its base's do."""
+    base, folder = save(tmp_path / "base"), tmp_path / "adapter"
+    GenerationConfig(eos_token_id=[3, 4]).save_pretrained(base)
+    adapter(folder, base)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    pair = load_pair(folder)
+    assert pair.tokenizer.apply_chat_template([{"content": "a"}], tokenize=False) == "(a)"
+    assert pair.end_tokens == {3, 4}
+    # So it does if the adapter comes with the same tokenizer.
+    build_tokenizer().save_pretrained(base)
+    GenerationConfig(eos_token_id=[0, 4]).save_pretrained(base)
+    build_tokenizer().save_pretrained(folder)
+    assert load_pair(folder).end_tokens == {0, 4}
 
 
 @pytest.mark.parametrize("quantization", [None, "int8"])
