@@ -80,7 +80,8 @@ def printed(folder: Path) -> dict[str, Any]:
     with home(folder):
         first = run("compare", "Once upon a time", *PAIR, "--decoders", "greedy", "speculative",
             "mtad", "lookup", "--set", "speculative.draft_length=4", "--set", "mtad.beams=8",
-            "--set", "lookup.copy=7", "--temperature", "0", *SAMPLING, "--max-new-tokens", "16",
+            "--set", "mtad.draft_length=4", "--set", "lookup.copy=7", "--set", "lookup.match=2",
+            "--temperature", "0", *SAMPLING, "--max-new-tokens", "16",
             "--repeats", "1", "--timings", "1")  # fmt: skip
         second = run("compare", "Tom had a red ball. Tom had", *PAIR, "--decoders", "multinomial",
             "dsbd", "block", "typical", "--set", "dsbd.draft_length=2", "--set",
