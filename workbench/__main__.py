@@ -1,7 +1,7 @@
 """The command `decoding-workbench`, or `python -m workbench`.
 
 Without a command it opens the page. `compare`, `branch`, `draw`, `batch`, `experiment`, `advise`,
-`diverge`, `runs`, `prove`, `train-head`, `canary` and `profile` do without a browser.
+`diverge`, `runs`, `prove`, `train-head` and `canary` do without a browser.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from typing import NoReturn
 import decoders
 from decoders.errors import whole
 from workbench.kinds.registry import KINDS
-from workbench.terminal import canary, heads, profile, prove, runs
+from workbench.terminal import canary, heads, prove, runs
 
 DESCRIPTION = (
     "Without a command: open the page, and print its address. With one: run decoders, and manage "
@@ -61,7 +61,6 @@ def main(arguments: list[str] | None = None) -> int:
     prove.register(commands)
     heads.register(commands)
     canary.register(commands)
-    profile.register(commands)
     args = parser.parse_args(arguments)
     if args.port and args.command is not page:
         parser.error("--port belongs to the page, which opens without a command")

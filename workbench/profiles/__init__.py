@@ -1,1 +1,0 @@
-"""Acceptance by draft length: profiles of methods, their files, and what they gain on a server."""
