@@ -29,7 +29,7 @@ def advice(
     study = Advice.from_json(
         {
             "prompts": {"name": "stories", "count": count},
-            "settings": {**Advice.usual, **asked, "measure_all": True, "loads": []},
+            "settings": {**Advice.usual, **asked, "measure_all": True},
         }
     )
     *_, ended = session.run(pair, study)

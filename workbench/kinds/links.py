@@ -20,6 +20,7 @@ from decoders import InputError, catalog
 from decoders.errors import quoted
 from decoders.settings import check
 from workbench.kinds.registry import UNNAMED, studies
+from workbench.studies.gone import GONE
 from workbench.studies.methods import method_of, settings_of
 from workbench.studies.settings import shared
 from workbench.studies.study import Study
@@ -94,6 +95,8 @@ def from_query(query: Mapping[str, str]) -> Link | None:
                 settings["decoders"] = [method_of(word).name for word in text.split(",") if word]
             elif name in study.linked:
                 study.from_link(name, text, link.data, settings)
+            elif name in GONE:
+                raise InputError(GONE[name])
             elif close := difflib.get_close_matches(
                 name, [*fields, *study.linked, "decoders"], 1, cutoff=0.8
             ):

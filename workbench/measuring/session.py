@@ -10,7 +10,6 @@ from typing import Any
 from decoders import Method, ModelPair
 from decoders.heap import light_heap
 from workbench.engines.addresses import engines as named
-from workbench.measuring import roof
 from workbench.measuring.asking import Engines, chosen, texts
 from workbench.measuring.cycles import (
     References,
@@ -85,7 +84,6 @@ def run(
         environment(pair)
         | {"counters_missing": watch.missing()}
         | ({"threads": threads.count, "threads_reason": threads.reason} if threads else {})
-        | (roof.measured(device, pair.target.dtype) if study.asks_the_machine else {})
     )
     empty = Run(new_id(), date(), study.kind, study.title, study.to_json(), where, [])
     return _Session(study, work, empty, patience).events()

@@ -129,11 +129,6 @@ class Study(ABC):
     def to_json(self) -> dict[str, Any]:
         """Plain data that `from_json` reads back; it holds the settings under "settings"."""
 
-    @property
-    def asks_the_machine(self) -> bool:
-        """Whether a run tells what the machine can do at most, see `measuring.roof`."""
-        return False
-
     @classmethod
     @abstractmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

@@ -3,13 +3,12 @@
 import argparse
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.text import Text
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.kinds.advice import load_report
-from workbench.kinds.advice.findings import sentences
+from workbench.kinds.advice.findings import sentences, unread
 from workbench.kinds.advice.study import MOST_PROMPTS, Advice
 from workbench.runs.record import Run
 from workbench.studies import prompts
@@ -18,13 +17,12 @@ from workbench.terminal.show import grid, plain, remarks
 
 DESCRIPTION = (
     "Predict the speed-up of speculative decoding from acceptance and costs, measure the other "
-    "decoders, rank them, and say at which load speculation stops paying, here and on a GPU."
+    "decoders, and rank them."
 )
 PAIR = '--models "SmolLM2-1.7B + SmolLM2-135M"'
 EXAMPLES = f"""examples:
   python -m workbench advise
   python -m workbench advise {PAIR} --prompts my.jsonl --temperature 0
-  python -m workbench advise --loads 1,8,32 --gpu-bandwidth 3350 --gpu-tflops 989
 """
 
 
@@ -54,16 +52,6 @@ def run(args: argparse.Namespace) -> int:
 
 def summary(run: Run) -> Group:
     warning, found, table = sentences(run)
-    says = (Text(plain(text)) for text in (warning, found) if text)
+    says = (Text(plain(text)) for text in (warning, found, *unread(run)) if text)
     shown = Group(grid(table), "") if table else Group()
-    return Group(shown, *says, "", *under_load(run), *remarks(run))
-
-
-def under_load(run: Run) -> list[RenderableType]:
-    """The findings on load; [] if there are none."""
-    if not (loads := load_report.loads_of(run)):
-        return []
-    if isinstance(loads, str):
-        return [Text(loads), ""]
-    says = load_report.sentences(loads)
-    return [grid(load_report.table(loads)), "", *(Text(plain(text)) for text in says), ""]
+    return Group(shown, *says, "", *remarks(run))

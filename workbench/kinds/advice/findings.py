@@ -13,6 +13,7 @@ from workbench.show.laws import claim, head
 from workbench.show.quantities import significant
 from workbench.show.spread import MISSING
 from workbench.show.tables import Table
+from workbench.studies.gone import GONE
 from workbench.studies.settings import changed
 
 # A warning is shown if more than this share of the timings was disturbed.
@@ -74,6 +75,11 @@ def sentences(run: Run) -> tuple[str, str, Table | None]:
     guessed = by_head and not Advice.from_json(run.study).measure_all
     warnings = [doubts(found), LATER if guessed else ""]
     return " ".join(filter(None, warnings)), verdict(found), table(found)
+
+
+def unread(run: Run) -> list[str]:
+    """A sentence on results of an earlier version that are shown no more; [] if there are none."""
+    return [GONE["loads"]] if any(result.batch_size > 1 for result in run.results) else []
 
 
 def table(found: Findings) -> Table:

@@ -1,15 +1,11 @@
 """The card "Will speculative decoding pay here?", which advises on the pair that is loaded."""
 
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import Field
 from typing import Any, ClassVar
 
 import gradio as gr
 
-from decoders import InputError
-from decoders.settings import check
-from workbench.kinds.advice.study import MOST_PROMPTS, Advice, read_loads
+from workbench.kinds.advice.study import MOST_PROMPTS, Advice
 from workbench.kinds.advice.view import answer
 from workbench.models.presets import PairChoice
 from workbench.page.parts.frame import StudyTab
@@ -17,17 +13,12 @@ from workbench.page.parts.results import Figures
 from workbench.page.widgets.handlers import Updates, Values
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.studies.text import counted, parse, written
+from workbench.studies.text import counted
 
 SAYS = (
     "Predicts from acceptance and costs whether speculative decoding pays with this pair on this "
-    "machine, shows measurements beside the prediction, and says at which load it stops paying."
+    "machine, and shows measurements beside the prediction."
 )
-LABELS = {
-    "loads": "Requests at once",
-    "gpu_bandwidth": "GPU: bandwidth",
-    "gpu_tflops": "GPU: operations",
-}
 START = {**Advice.usual, "max_new_tokens": 48}
 OPENING = {"prompts": {"name": "stories", "count": 5}, "settings": {**START, "temperature": 1.0}}
 
@@ -64,8 +55,6 @@ class AdviceCard(StudyTab):
                 elem_id="advice-count",
             )  # fmt: skip
             self.lay_out_buttons()
-        with gr.Accordion("Load, and a GPU", open=False, elem_id="advice-more"), gr.Row():
-            self.own = {field.name: _input(field) for field in Advice.own()}
         with gr.Row(elem_classes="chips"):
             self.lay_out_asked()
         self.runner.lay_out_progress()
@@ -77,21 +66,17 @@ class AdviceCard(StudyTab):
 
     @property
     def inputs(self) -> list[Any]:
-        return [self.count, self.temperature, *self.own.values()]
+        return [self.count, self.temperature]
 
     def fill(self, data: Mapping[str, Any]) -> Updates:
         settings = data.get("settings", {})
         return {
             self.temperature: settings.get("temperature", 1.0),
             self.count: data.get("prompts", {}).get("count", 5),
-            **{self.own[f.name]: written(f, settings.get(f.name, f.default)) for f in Advice.own()},
         }
 
     def typed(self, values: Values) -> dict[str, Any]:
-        own = {f.name: parse(f, values[self.own[f.name]]) for f in Advice.own()}
-        with suppress(InputError):  # the study says what is wrong with it
-            own["loads"] = read_loads("advice", own["loads"])
-        settings = {**START, "temperature": float(values[self.temperature] or 0), **own}
+        settings = {**START, "temperature": float(values[self.temperature] or 0)}
         prompts = {"name": "stories", "count": values[self.count]}
         return {"prompts": prompts, "settings": settings}
 
@@ -101,24 +86,4 @@ class AdviceCard(StudyTab):
 
     def faults(self, values: Values, *more: Any) -> dict[Any, str]:
         needed = (self.count, self.temperature)
-        found: dict[Any, str] = {}
-        found |= {each: f"{each.label} is empty." for each in needed if values[each] is None}
-        for field in Advice.own():
-            try:
-                check("advice", field, parse(field, values[self.own[field.name]]))
-            except InputError as error:
-                found[self.own[field.name]] = found[self.count] = str(error)  # the fold may be shut
-        return found
-
-
-def _input(field: Field) -> gr.Textbox:
-    """The input of one of advice's own settings."""
-    # Of a number that is left empty, Gradio makes 0.
-    return gr.Textbox(
-        written(field, field.default),
-        label=LABELS[field.name],
-        info=field.metadata["help"],
-        min_width=180,
-        max_lines=1,
-        elem_id=f"advice-{field.name.replace('_', '-')}",
-    )
+        return {each: f"{each.label} is empty." for each in needed if values[each] is None}

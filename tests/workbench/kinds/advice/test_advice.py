@@ -25,6 +25,7 @@ from workbench.measuring import session
 from workbench.measuring.transcript import acceptances
 from workbench.runs.events import Ended, Progress
 from workbench.runs.record import Result, Run
+from workbench.studies.gone import GONE
 from workbench.studies.settings import Settings
 
 PROMPTS = ["abc abc", "one two one", "xyz"]
@@ -109,7 +110,6 @@ def test_costs_between_the_measured_lengths_are_interpolated():
 def advice(temperature: float = 1.0, tokens: int = 24, others: str = "mtad") -> Advice:
     """Advice on PROMPTS."""
     asked = {"decoders": others.split(), "temperature": temperature, "max_new_tokens": tokens}
-    asked["loads"] = []
     texts = {"name": "mine", "count": 3, "texts": PROMPTS}
     return Advice.from_json({"prompts": texts, "settings": {**Advice.usual, **asked}})
 
@@ -318,3 +318,19 @@ def test_it_stops_within_a_second_and_says_what_is_known(pair):
     assert {result.repeat for result in run.results} >= {0}
     assert "The best exact decoder" in sentences(run)[1]  # from the first prompt
     assert "Nothing is known until" in sentences(replace(run, results=run.results[:2]))[1]
+
+
+def test_a_run_and_a_link_that_asked_about_load_open_with_a_sentence(pair):
+    """Earlier versions also timed batches, and asked about a GPU."""
+    run = ended(session.run(pair, advice()))
+    batch = replace(run.results[1], batch_size=2)
+    own = {"loads": [1, 2], "gpu_bandwidth": None, "gpu_tflops": None}
+    study = {**run.study, "settings": {**run.study["settings"], **own}}
+    old = imports.read(replace(run, results=[*run.results, batch], study=study).dumps())
+    assert sentences(old) == sentences(run)
+    assert answer(old) == f"{answer(run)}<p>{GONE['loads']}</p>"
+    link = from_query({"kind": "advice", "count": "2", "loads": "1,4", "gpu_tflops": "989"})
+    assert link.data["prompts"]["count"] == 2
+    assert link.faults == [
+        f"The link's {name} was left out: {GONE['loads']}" for name in ("loads", "gpu_tflops")
+    ]

@@ -21,21 +21,17 @@ def test_advice_is_given_kept_and_opened_again(host, page):
     """It was kept nowhere."""
     visitor = Visitor(page, "kind=advice&count=2&temperature=0")
     assert visitor.value(visitor.find("advice-count")) == 2
-    assert visitor.value(visitor.find("advice-loads")) == "1,2,4,8,16"
-    visitor.put("advice-loads", "2, 1")
     visitor.press("advice-run")
     assert visitor.breakdowns == []
     said = visitor.value(visitor.find("advice-figures"))
     assert "predicted x greedy" in said
     assert "at temperature 0" in said
-    assert "Under load" in said
     assert "Done" in visitor.value(visitor.find("advice-progress"))
     (listed,) = host.store.list(kind="advice")
     again = Visitor(page, f"run={listed.id}")
     assert again.value(again.find("advice-figures")) == said
     assert again.value(again.find("advice-count")) == 2
     assert again.value(again.find("advice-temperature")) == 0
-    assert again.value(again.find("advice-loads")) == "1,2"
 
 
 def test_what_cannot_be_advised_on_is_refused_at_its_field(page):
@@ -46,32 +42,6 @@ def test_what_cannot_be_advised_on_is_refused_at_its_field(page):
     visitor.put("advice-count", None)
     visitor.press("advice-run")
     assert visitor.message("advice-count") == "Prompts is empty."
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "says"),
-    [
-        ("loads", "1, 100", "whole numbers from 1 to 64"),
-        ("gpu-bandwidth", "-1", "gpu_bandwidth must be"),
-        ("gpu-tflops", "0", "gpu_tflops must be"),
-        ("gpu-tflops", "many", "gpu_tflops must be"),
-    ],
-)
-def test_bad_loads_and_gpus_are_refused_in_their_fold_and_at_a_field_that_is_open(
-    page, name, value, says
-):
-    visitor = Visitor(page)
-    visitor.put(f"advice-{name}", value)
-    visitor.press("advice-run")
-    assert says in visitor.message(f"advice-{name}")
-    assert says in visitor.message("advice-count")
-
-
-def test_half_a_gpu_is_refused(page):
-    visitor = Visitor(page)
-    visitor.put("advice-gpu-tflops", "989")
-    visitor.press("advice-run")
-    assert "give both, or neither" in visitor.message("advice-count")
 
 
 def test_limits_hold_for_advice_too(pair, tmp_path):
