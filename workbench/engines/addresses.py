@@ -1,7 +1,6 @@
-"""Where engines are, or how they are started: only the environment, or a file that it names, says.
+"""Where engines are: only the environment, or a file that it names, says.
 
-Nothing that a visitor sends reaches this file: a public page is no way to call other hosts, or to
-run commands.
+Nothing that a visitor sends reaches this file: a public page is no way to call other hosts.
 """
 
 import os
@@ -17,13 +16,10 @@ import httpx
 
 from decoders.errors import InputError, quoted, refuse
 from decoders.settings import nearest
-from workbench.engines.starters import FIELDS as OF_STARTERS
-from workbench.engines.starters import Starter, starter
 
 LISTED, FILE = "WORKBENCH_ENGINES", "WORKBENCH_ENGINES_FILE"
 FIELDS = ("url", "key", "model", "kind", "dtype")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-HERE = ("127.0.0.1", "localhost", "::1")
 LONGEST = 1_000_000  # bytes of a file
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -49,11 +45,6 @@ class Engine:
     model: str | None = None
     kind: str | None = None
     dtype: str | None = None
-
-    @property
-    def here(self) -> bool:
-        """Whether it runs on this machine."""
-        return urlsplit(self.url).hostname in HERE
 
     def secret(self, environ: Mapping[str, str] = os.environ) -> str | None:
         """The key, read when it is used.
@@ -81,7 +72,7 @@ class Engine:
 
 
 def engines(environ: Mapping[str, str] = os.environ) -> dict[str, Engine]:
-    """The running engines that the environment names.
+    """The engines that the environment names.
 
     Args:
         environ: WORKBENCH_ENGINES lists them, as in "fast=http://127.0.0.1:8000 key=FAST_KEY;
@@ -91,19 +82,11 @@ def engines(environ: Mapping[str, str] = os.environ) -> dict[str, Engine]:
     Raises:
         InputError: for an entry that cannot be used
     """
-    return {name: one for name, one in _entries(environ).items() if isinstance(one, Engine)}
-
-
-def starters(environ: Mapping[str, str] = os.environ) -> dict[str, Starter]:
-    """The engines that the file of the environment says how to start.
-
-    Args:
-        environ: see `engines`; an entry of the file has `start` instead of `url`
-
-    Raises:
-        InputError: for an entry that cannot be used
-    """
-    return {name: one for name, one in _entries(environ).items() if isinstance(one, Starter)}
+    found: dict[str, Engine] = {}
+    for where, name, fields in (*_listed(environ), *_of_file(environ)):
+        refuse((name in found, f"{where} names the engine {quoted(name)} a second time."))
+        found[name] = _entry(where, name, fields)
+    return found
 
 
 def named(name: str, environ: Mapping[str, str] = os.environ) -> Engine:
@@ -154,32 +137,26 @@ def checked(url: Any, where: str) -> str:
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
-def _entries(environ: Mapping[str, str]) -> dict[str, Engine | Starter]:
-    found: dict[str, Engine | Starter] = {}
-    for where, name, fields in (*_listed(environ), *_of_file(environ)):
-        refuse((name in found, f"{where} names the engine {quoted(name)} a second time."))
-        found[name] = _entry(where, name, fields)
-    return found
-
-
-def _entry(where: str, name: str, fields: Any) -> Engine | Starter:
-    starts = isinstance(fields, Mapping) and "start" in fields
-    known = OF_STARTERS if starts else FIELDS
+def _entry(where: str, name: str, fields: Any) -> Engine:
     refuse(
         (
             not NAME.fullmatch(name),
             f"{where}: the name {quoted(name)} must have letters, digits, “-”, “_” and “.” only.",
         ),
         (
-            not isinstance(fields, Mapping) or known[0] not in fields,
+            isinstance(fields, Mapping) and "start" in fields,
+            f"{where}: the engine {quoted(name)} has `start`, but nothing starts servers here any "
+            "more; start it yourself, and give its `url`.",
+        ),
+        (
+            not isinstance(fields, Mapping) or FIELDS[0] not in fields,
             f"{where}: the engine {quoted(name)} has no `url`; add one.",
         ),
     )
     for field, value in fields.items():
-        if field not in known:
-            what = "an engine with `start`" if starts else "an engine"
+        if field not in FIELDS:
             raise InputError(
-                f"{where}: {what} has no field {quoted(field)}: {nearest(field, known)}"
+                f"{where}: an engine has no field {quoted(field)}: {nearest(field, FIELDS)}"
             )
         refuse(
             (
@@ -187,8 +164,6 @@ def _entry(where: str, name: str, fields: Any) -> Engine | Starter:
                 f"{where}: `{field}` of the engine {quoted(name)} must be text.",
             )
         )
-    if starts:
-        return starter(where, name, fields)
     refuse(
         (
             fields.get("dtype", DTYPES[0]) not in DTYPES,

@@ -83,8 +83,6 @@ class Background:
                 "A shared machine runs only the plans that come with the project; run your own "
                 "plan on your own machine."
             )
-        if plan_file.parse(request.plan, request.file).engines:
-            raise InputError("A shared machine puts no load on engines; run this plan on your own.")
         most = min(PUBLIC_PROMPTS, request.limit or PUBLIC_PROMPTS)
         return replace(request, limit=most, choice=EMBEDDED.choice(), data=None, paths=False)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import torch
@@ -21,8 +20,6 @@ from decoders import Head, InputError, ModelPair, check
 from decoders.heap import light_heap
 from decoders.inputs import decoded
 from workbench.experiments.cells import Cell
-from workbench.experiments.engine_bench import EngineBench
-from workbench.experiments.engine_cells import EngineUnit
 from workbench.experiments.rows import NEXT_TIMING, Row, failed
 from workbench.measuring.disturbance import Watch, watch
 from workbench.measuring.job import measure
@@ -119,28 +116,6 @@ class Bench:
         self._ready = ready or _Own()
         self._tools: tuple[ModelPair, Meter, Watch] | None = None
         self._warm: set[tuple[Any, ...]] = set()
-        self._engines = EngineBench()
-
-    @property
-    def stopped(self) -> Event:
-        """Set to end the load at work."""
-        return self._engines.stopped
-
-    @stopped.setter
-    def stopped(self, event: Event) -> None:
-        self._engines.stopped = event
-
-    def engine_facts(self, *arguments: Any) -> dict[str, Any]:
-        """As of `EngineBench.facts`."""
-        return self._engines.facts(*arguments)
-
-    def serve(self, unit: EngineUnit) -> list[Row]:
-        """As of `EngineBench.run`."""
-        return self._engines.run(unit)
-
-    def close(self) -> None:
-        """End what was started."""
-        self._engines.close()
 
     def facts(self, choice: PairChoice, idle: bool = False) -> dict[str, Any]:
         """The pair's "identity", which cells' ids contain, and its "environment", for reports.
@@ -165,7 +140,6 @@ class Bench:
 
     def run(self, unit: Unit) -> list[Row]:
         """A row for each cell; a failure becomes a row with its error."""
-        self._engines.close()  # a server would take memory and time
         pair = self._ready(unit.choice)
         tools = self._with(pair)
         # In turns forward and backward, so that a machine that gets slower or faster favours no

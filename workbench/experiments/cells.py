@@ -1,14 +1,15 @@
 """A plan spelled out: cells, and the blocks in which cells that are compared run together."""
 
 import dataclasses
+import hashlib
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from decoders import Method, catalog
-from workbench.experiments.block import Block, digest
 from workbench.experiments.plan import GRID, Part, Plan, pair_name, settings
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
@@ -70,6 +71,35 @@ class Cell:
         }
 
 
+@dataclass(frozen=True)
+class Block:
+    """Cells that take turns on each item.
+
+    Timed cells share a block with greedy; each other cell has its own.
+
+    Attributes:
+        part: name of the part of the plan
+        id: hash of the block
+        ids: hash of each cell
+        labels: label of each cell
+        cells: the cells
+        items: by number, in the order in which they run, the prompts that are decoded together; a
+            number means the same prompts under any limit
+    """
+
+    part: str
+    id: str
+    ids: tuple[str, ...]
+    labels: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    items: Mapping[int, tuple[int, ...]]
+
+    @property
+    def prompts(self) -> str:
+        """Name of its set of prompts."""
+        return self.cells[0].prompts
+
+
 def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan:
     """The same plan on one pair, or with fewer prompts.
 
@@ -78,13 +108,12 @@ def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan
         choice: the pair to use, or None for the plan's own pairs
         limit: the most prompts of each set, or None for the plan's own limits
     """
-    parts, engines = plan.parts, plan.engines
+    parts = plan.parts
     if choice is not None:
         parts = tuple(replace(part, pairs=(choice,)) for part in parts)
     if limit is not None:
         parts = tuple(replace(part, limit=min(limit, part.limit or limit)) for part in parts)
-        engines = tuple(replace(each, limit=min(limit, each.limit or limit)) for each in engines)
-    return replace(plan, parts=parts, engines=engines)
+    return replace(plan, parts=parts)
 
 
 def blocks(
@@ -206,6 +235,11 @@ def label(cell: Cell, part: Part) -> str:
 
 def _told(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: x for name, x in values.items() if (name, x) not in LATER.items()}
+
+
+def digest(value: Any) -> str:
+    """A short hash of plain data."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def experiment_id(found: Iterable[Block]) -> str:

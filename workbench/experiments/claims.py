@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from decoders import InputError
-from workbench.experiments.block import Block
+from workbench.experiments.cells import Block
 from workbench.experiments.rows import Row
 from workbench.runs.database import Database
 from workbench.runs.values import date
@@ -74,8 +74,6 @@ class Claims(Database):
     def claim(self, block: Block, owner: str) -> int | None:
         """Claim an item of the block that is neither done nor claimed by a living driver.
 
-        If the block runs alone, that is claimed, too: as an item of a block with that name.
-
         Args:
             block: the block
             owner: name of the driver
@@ -88,15 +86,9 @@ class Claims(Database):
             done = db.execute("SELECT DISTINCT item FROM rows WHERE block = ?", (block.id,))
             gone = {item for (item,) in done} | self._claimed(db, block.id)
             item = next((item for item in block.items if item not in gone), None)
-            if block.alone and self._claimed(db, block.alone):
-                item = None
             if item is not None:
-                for name, number in (
-                    (block.id, item),
-                    *([(block.alone, 0)] if block.alone else []),
-                ):
-                    claim = (name, number, owner, self._now())
-                    db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
+                claim = (block.id, item, owner, self._now())
+                db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
         return item
 
     def _claimed(self, db: Connection, block: str) -> set[int]:
@@ -128,7 +120,6 @@ class Claims(Database):
         values = [(row.cell, item, block.id, date(), row.dumps()) for row in rows]
         with self._open() as db:
             claimed = db.execute(RELEASE, (block.id, item, owner)).rowcount > 0
-            db.execute(RELEASE, (block.alone, 0, owner))
             if claimed:
                 db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", values)
             return claimed
@@ -136,8 +127,7 @@ class Claims(Database):
     def release(self, block: Block, item: int, owner: str) -> None:
         """Give one item back."""
         with self._open() as db:
-            for name, number in ((block.id, item), (block.alone, 0)):
-                db.execute(RELEASE, (name, number, owner))
+            db.execute(RELEASE, (block.id, item, owner))
 
     def beat(self, id: str, owner: str, eta: float | None, doing: str) -> None:
         """Record that a driver is alive.

@@ -28,7 +28,6 @@ class Cluster:
         address: of the cluster; "auto" for this machine's, "local" to start one here
         make: makes an actor's bench
         most: the most actors, None for as many as there is room for
-        gpus: GPUs of each actor, where there are any: a server that it starts may need several
 
     Raises:
         InputError: if Ray is not installed or the cluster cannot be reached
@@ -39,7 +38,6 @@ class Cluster:
         address: str = "local",
         make: Callable[[], Any] = Bench,
         most: int | None = None,
-        gpus: int = 1,
     ):
         try:
             import ray
@@ -70,30 +68,24 @@ class Cluster:
                 f"The Ray cluster at {quoted(address)} cannot be reached ({why}); start it with "
                 "`ray start --head`."
             ) from None
-        there = int(ray.cluster_resources().get("GPU", 0))
-        self._gpus = gpus if there else 0
-        if there < self._gpus:
-            raise InputError(
-                f"A server of this plan needs {gpus} GPUs, and the cluster has {there}; add nodes, "
-                "or lower `gpus` in the file of engines."
-            )
+        self._kind = "GPU" if ray.cluster_resources().get("GPU", 0) >= 1 else "CPU"
         nodes = sum(node["Alive"] for node in ray.nodes())
         self.says = (
             f"{self.count} Ray actors on {nodes} nodes, one for each "
-            f"{'core' if not self._gpus else 'GPU' if gpus == 1 else f'{gpus} GPUs'}"
+            f"{'GPU' if self._kind == 'GPU' else 'core'}"
         )
 
     @property
     def count(self) -> int:
         """The number of actors for which the nodes now have room."""
-        there = self._ray.cluster_resources().get("GPU" if self._gpus else "CPU", 1)
-        room = max(1, int(there) // (self._gpus or 1))
+        room = max(1, int(self._ray.cluster_resources().get(self._kind, 1)))
         return min(room, self._most or room)
 
     def start(self, number: int) -> "Remote":
-        needs = {"num_gpus": self._gpus, "num_cpus": 0} if self._gpus else {"num_cpus": 1}
+        gpu = self._kind == "GPU"
+        needs = {"num_gpus": 1, "num_cpus": 0} if gpu else {"num_cpus": 1}
         make = self._ray.remote(Actor).options(**needs).remote
-        return Remote(self._ray, make(self._make, {} if self._gpus else THREADS))
+        return Remote(self._ray, make(self._make, {} if gpu else THREADS))
 
     def close(self) -> None:
         self._ray.shutdown()
@@ -129,9 +121,6 @@ class Remote:
 
         mine.add_done_callback(done)
         return found
-
-    def stop(self) -> None:
-        """Do nothing: an actor hears nothing while it works."""
 
     def close(self) -> None:
         self._ray.kill(self._actor)

@@ -10,9 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 
 from decoders import InputError
-from workbench.engines.load import Stopped
-from workbench.experiments.block import Block
-from workbench.experiments.cells import merged
+from workbench.experiments.cells import Block, merged
 from workbench.experiments.claims import new_owner
 from workbench.experiments.journal import Journal, Progress
 from workbench.experiments.preparing import Experiment, doing, prepare
@@ -38,8 +36,7 @@ def run(
         experiment: the experiment
         journal: the file that keeps it
         crew: the workers
-        stopped: set to end it after the items at work, of which loads on engines are given back;
-            `Journal.ask_to_stop` does the same
+        stopped: set to end it after the items at work; `Journal.ask_to_stop` does the same
 
     Yields:
         the progress, for the last time when nothing is left or it was stopped
@@ -86,9 +83,7 @@ class _Driver:
             if self.fault:
                 raise self.fault
             stopping = self.stopped.is_set() or self.journal.asked_to_stop(self.experiment.id)
-            if stopping:
-                self.crew.stop()
-            else:
+            if not stopping:
                 self._fill()
             if not self.at_work:
                 if stopping or not any(self.journal.left(self.open).values()):
@@ -119,8 +114,8 @@ class _Driver:
                 return
 
     def _hand_out(self, number: int, block: Block, item: int) -> None:
-        self.doing, asked = doing(block, item), self.experiment.task(block, item)
-        self.at_work[self.crew.worker(number).submit(*asked)] = number, block, item
+        self.doing, unit = doing(block, item), self.experiment.unit(block, item)
+        self.at_work[self.crew.worker(number).submit("run", unit)] = number, block, item
 
     def _finished(self, future: Future) -> None:
         number, block, item = self.at_work.pop(future)
@@ -135,9 +130,6 @@ class _Driver:
                 self.journal.release(block, item, self.owner)
                 return
             rows = _failed(block, item, f"the worker died {MOST_DEATHS} times on it")
-        except Stopped:
-            self.journal.release(block, item, self.owner)
-            return
         except Exception as failure:
             # The models could not be loaded there, or the like: a row says so, the rest goes on.
             log.exception("an item failed")

@@ -12,8 +12,7 @@ from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.experiments.block import Block
-from workbench.experiments.cells import merged
+from workbench.experiments.cells import Block, merged
 from workbench.experiments.claims import Claims, alive
 from workbench.experiments.rows import Entry, Kept, Row
 from workbench.runs.database import NEXT_TIMING

@@ -9,7 +9,6 @@ from workbench.models.presets import EMBEDDED, PairChoice
 from workbench.studies.settings import Settings
 
 EMBEDDED_NAME = "embedded"
-USUAL_TIMINGS = 3  # of the load on a server, so that speeds have an interval
 GRID = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")  # sampling that a part varies
 
 
@@ -68,59 +67,6 @@ class Part:
     def sampled(self) -> tuple[tuple[float, ...], ...]:
         """The values of each setting in GRID, and the seeds."""
         return (*(getattr(self, name) for name in GRID), self.seeds)
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What passes cost, in passes of the target over one token; known to the plan's author.
-
-    Attributes:
-        prompt: a pass over a prompt
-        draft: drafting one token
-        token: each draft token that a verification holds
-    """
-
-    prompt: float
-    draft: float
-    token: float
-
-
-@dataclass(frozen=True)
-class PlanEngine:
-    """One sweep over a server: every draft length with every concurrency and set of prompts.
-
-    Attributes:
-        name: of the engine, as whoever runs the workbench has named it
-        starts: whether it is started for the plan, with each draft length and the flags; otherwise
-            it runs already, as it is
-        part: name of the sweep in reports
-        prompts: names of sets of prompts
-        concurrency: numbers of requests at once
-        draft_lengths: numbers of draft tokens; () if the server runs already
-        flags: more words of the command that starts it
-        about: a sentence for reports
-        limit: the most prompts of each set, None for all
-        max_new_tokens: the most tokens of a text
-        temperature: sampling temperature
-        seed: of the first prompt
-        timings: how often the load is timed
-        costs: what passes cost, None if that is not known
-    """
-
-    name: str
-    starts: bool
-    part: str
-    prompts: tuple[str, ...] = ("stories",)
-    concurrency: tuple[int, ...] = (1,)
-    draft_lengths: tuple[int, ...] = ()
-    flags: tuple[str, ...] = ()
-    about: str = ""
-    limit: int | None = None
-    max_new_tokens: int = 64
-    temperature: float = 1.0
-    seed: int = 0
-    timings: int = USUAL_TIMINGS
-    costs: Costs | None = None
 
 
 @dataclass(frozen=True)
@@ -201,7 +147,6 @@ class Plan:
         orderings: claims of papers to test
         printed: tables of papers to show beside ours
         source: the TOML that it was read from
-        engines: its sweeps over servers of other engines
     """
 
     name: str
@@ -213,12 +158,11 @@ class Plan:
     orderings: tuple[Ordering, ...] = ()
     printed: tuple[Printed, ...] = ()
     source: str = field(default="", repr=False)
-    engines: tuple[PlanEngine, ...] = ()
 
     @property
     def names(self) -> list[str]:
-        """The names of all parts in reports, those of engines last."""
-        return [*(part.name for part in self.parts), *(engine.part for engine in self.engines)]
+        """The names of all parts."""
+        return [part.name for part in self.parts]
 
 
 def settings(part: Part, method: Method, *sampled: Any) -> Settings:

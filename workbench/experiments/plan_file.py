@@ -11,9 +11,9 @@ from decoders import InputError
 from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.experiments.plan import Drawing, Ordering, Plan, Printed
-from workbench.experiments.plan_engine import engine
 from workbench.experiments.plan_part import Keys, part
 from workbench.show.quantities import FIGURES
+from workbench.studies.gone import GONE
 
 FOLDER = Path(__file__).with_name("plans")
 LARGEST_PLAN = 2**18  # bytes
@@ -31,6 +31,8 @@ def find(name: str) -> Plan:
     Raises:
         InputError: if there is none
     """
+    if name in GONE:
+        raise InputError(GONE[name])
     if name not in shipped():
         raise InputError(f"There is no plan {quoted(name)}: {nearest(name, shipped())}")
     return parse((FOLDER / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
@@ -91,12 +93,13 @@ def parse(text: str, file: str) -> Plan:
     except RecursionError:
         raise InputError(f"{file} is not a plan: it is nested too deeply.") from None
     top = Keys(file, data)
-    top.refuse_others("title", "about", "notes", "part", "draw", "ordering", "printed", "engine")
+    if "engine" in data:
+        raise InputError(f"{file}: {GONE['engine']}")
+    top.refuse_others("title", "about", "notes", "part", "draw", "ordering", "printed")
     parts = tuple(part(keys, i) for i, keys in enumerate(top.tables("part"), 1))
-    engines = tuple(engine(keys) for keys in top.tables("engine"))
-    if not parts and not engines:
-        raise InputError(f"{file} has no [[part]] and no [[engine]]; a plan needs at least one.")
-    names = [*(p.name for p in parts), *(e.part for e in engines)]
+    if not parts:
+        raise InputError(f"{file} has no [[part]]; a plan needs at least one.")
+    names = [p.name for p in parts]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise InputError(f"{file} has two parts named {quoted(twice[0])}; give each its own name.")
     return Plan(
@@ -109,7 +112,6 @@ def parse(text: str, file: str) -> Plan:
         tuple(_ordering(keys, names) for keys in top.tables("ordering")),
         tuple(_printed(keys) for keys in top.tables("printed")),
         text,
-        engines,
     )
 
 

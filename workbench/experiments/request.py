@@ -123,6 +123,5 @@ class Request:
         """
         plan = restricted(plan_file.parse(self.plan, self.file), self.choice, self.limit)
         data = Path(self.data) if self.data else None
-        of = [*(part.prompts for part in plan.parts), *(each.prompts for each in plan.engines)]
-        names = dict.fromkeys(chain.from_iterable(of))
+        names = dict.fromkeys(chain.from_iterable(part.prompts for part in plan.parts))
         return plan, {name: find(name, data, self.paths) for name in names}

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from workbench.experiments.charts import NOTHING, draw
-from workbench.experiments.engine_report import engine_facts, engines
 from workbench.experiments.formats import FORMATS
 from workbench.experiments.plan import Part
 from workbench.experiments.report import (
@@ -111,12 +110,10 @@ def sections(found: Report) -> Iterator[Section]:
     parts = [part for part in found.plan.parts if found.begun(part.name)]
     if parts:
         yield from _measured(found, parts)
-    if content := engines(found):
-        yield Section("Engines", content)
     told = {
         "Notes": [*found.plan.notes],
         "Failures": errors(found),
-        "Measured on": [f"{name}: {value}" for name, value in facts(found) + engine_facts(found)],
+        "Measured on": [f"{name}: {value}" for name, value in facts(found)],
     }
     yield from (Section(title, [sentences]) for title, sentences in told.items() if sentences)
 

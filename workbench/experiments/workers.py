@@ -13,7 +13,6 @@ import torch
 
 from decoders import InputError
 from workbench.experiments.bench import Bench, Unit
-from workbench.experiments.engine_cells import EngineUnit
 from workbench.measuring.device import Device
 from workbench.models.presets import PairChoice
 
@@ -26,10 +25,6 @@ class Worker(Protocol):
 
     def submit(self, name: str, *arguments: Any) -> Future:
         """Call `Bench.<name>(*arguments)` there."""
-        ...
-
-    def stop(self) -> None:
-        """End the load on an engine that is at work, if there is one, with `Stopped`."""
         ...
 
     def close(self) -> None: ...
@@ -83,11 +78,6 @@ class Crew:
         new = [n for n in range(self.pool.count) if n not in self._up and n not in busy]
         return up + new[: max(0, self.pool.count - len(self._up))]
 
-    def stop(self) -> None:
-        """End the loads on engines that are at work."""
-        for worker in self._up.values():
-            worker.stop()
-
     def lose(self, number: int) -> None:
         """Forget a dead worker; the next call starts another."""
         with contextlib.suppress(Exception):
@@ -129,13 +119,8 @@ class InProcess:
             self.waiting = False
             return self._device.call(getattr(self._bench, name), *arguments)
 
-    def stop(self) -> None:
-        self._bench.stopped.set()
-
     def close(self) -> None:
-        self.stop()
         self._thread.shutdown(wait=True)
-        self._bench.close()
 
 
 class Processes:
@@ -166,27 +151,16 @@ class OneProcess:
 
     def __init__(self, device: str):
         self._device = device
-        context = get_context("spawn")
-        self._stopped = context.Event()
-        self._executor = ProcessPoolExecutor(1, context, heed, (self._stopped,))
+        self._executor = ProcessPoolExecutor(1, get_context("spawn"))
 
     def submit(self, name: str, *arguments: Any) -> Future:
         return self._executor.submit(on_bench, name, *(placed(a, self._device) for a in arguments))
 
-    def stop(self) -> None:
-        self._stopped.set()
-
     def close(self) -> None:
-        self.stop()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 _bench = cache(Bench)  # of a worker's process
-
-
-def heed(stopped: Any) -> None:
-    """Let an event of another process stop the bench of this one."""
-    _bench().stopped = stopped
 
 
 def on_bench(name: str, *arguments: Any) -> Any:
@@ -196,8 +170,6 @@ def on_bench(name: str, *arguments: Any) -> Any:
 
 def placed(value: Any, device: str) -> Any:
     """A choice of a pair, or a unit's, moved to a device if it does not name one."""
-    if isinstance(value, EngineUnit):
-        return replace(value, device=device)
     if isinstance(value, PairChoice) and value.device == "auto":
         return replace(value, device=device)
     return replace(value, choice=placed(value.choice, device)) if isinstance(value, Unit) else value

@@ -22,6 +22,13 @@ def test_engines_of_the_environment_and_of_its_file(tmp_path):
     assert engines({}) == {}
 
 
+def test_an_entry_that_starts_a_server_is_one_sentence(tmp_path):
+    file = tmp_path / "engines.toml"
+    file.write_text('[vllm]\nstart = "vllm serve x --port {port}"\ngpus = "1"\n')
+    with pytest.raises(InputError, match="the engine 'vllm' has `start`, but nothing starts serv"):
+        engines({FILE: str(file)})
+
+
 def test_a_name_or_in_the_terminal_a_url():
     environ = {LISTED: f"fast={LOCAL}"}
     assert named("fast", environ) == Engine("fast", LOCAL)

@@ -60,9 +60,3 @@ class Either:
 
     def run(self, unit):
         return self._for(unit.choice).run(unit)
-
-    def engine_facts(self, *arguments):
-        return self._bench.engine_facts(*arguments)
-
-    def serve(self, unit):
-        return self._bench.serve(unit)

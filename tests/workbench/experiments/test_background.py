@@ -102,23 +102,8 @@ def test_a_plan_that_names_files_cannot_read_them_here(make):
         background.start(Request(plan, "small.toml", paths=False))
 
 
-ENGINES = '[[engine]]\n{} = "fast"\nlimit = 1\n'
-
-
-def test_a_plan_of_the_page_starts_no_server(make, monkeypatch, tmp_path):
-    file = tmp_path / "engines.toml"
-    file.write_text(f"[fast]\nstart = 'touch {tmp_path}/started --port {{port}}'\n")
-    monkeypatch.setenv("WORKBENCH_ENGINES_FILE", str(file))
-    background = make()
-    background.start(Request(ENGINES.format("start"), "engines.toml"))
-    background.join()
-    assert "run it in the terminal, with --start-engines" in background.work.fault
-    assert not (tmp_path / "started").exists()
-
-
-def test_a_shared_machine_puts_no_load_on_engines(make, monkeypatch):
-    monkeypatch.setattr(plan_file, "shipped", lambda: ["engines"])
-    plan = ENGINES.format("name")
-    monkeypatch.setattr(plan_file, "find", lambda name: plan_file.parse(plan, "engines.toml"))
-    with pytest.raises(InputError, match="puts no load on engines"):
-        make(public=True).start(Request(plan, "engines.toml"))
+@pytest.mark.parametrize("public", [False, True])
+def test_a_plan_of_an_earlier_version_that_asks_servers_is_one_sentence(make, public):
+    plan = '[[engine]]\nstart = "fast"\nlimit = 1\n'
+    with pytest.raises(InputError, match="shared machine" if public else "no longer ask servers"):
+        make(public=public).start(Request(plan, "load.toml"))

@@ -3,9 +3,7 @@
 Skipped where Ray is not installed."""
 
 import os
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +12,7 @@ from tests.models import build, build_tokenizer
 from tests.workbench.experiments import benches, killed
 from tests.workbench.experiments.conftest import answers
 from workbench.experiments import driver
-from workbench.experiments.engine_cells import gpus
 from workbench.experiments.journal import Journal
-from workbench.experiments.plan_file import parse
 from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
@@ -117,20 +113,6 @@ def test_what_fails_there_is_a_row_with_its_own_sentence(four, tmp_path):
     assert errors == {"ValueError: broken there"}
 
 
-def test_a_server_is_started_where_a_worker_runs(four, tmp_path, monkeypatch):
-    server = Path(__file__).parents[1] / "engines" / "startable.py"
-    file = tmp_path / "engines.toml"
-    file.write_text(f"[fake]\nstart = '{sys.executable} {server} --port {{port}}'\n")
-    monkeypatch.setenv("WORKBENCH_ENGINES_FILE", str(file))
-    plan = '[[engine]]\nstart = "fake"\nlimit = 2\nmax_new_tokens = 4\ntimings = 1\n'
-    journal = Journal(tmp_path / "j.sqlite")
-    experiment = driver.prepare(Request(plan, "cluster.toml"), four, starts=True)
-    *_, last = driver.run(experiment, journal, four)
-    (kept,) = journal.kept(experiment.id)
-    assert (last.done, last.failed) == (1, 0)
-    assert kept.rows[0].metrics["new_tokens"] == 8
-
-
 def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, four, tmp_path):
     cluster, second = nodes
     whole = Journal(tmp_path / "whole.sqlite")
@@ -169,27 +151,13 @@ class Asked:
         return self
 
 
-def test_each_worker_gets_the_gpus_that_a_server_needs(monkeypatch):
+def test_each_worker_gets_a_gpu(monkeypatch):
     asked = Asked()
     monkeypatch.setattr(ray, "init", lambda *_, **__: None)
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"GPU": 9.0, "CPU": 64.0})
     monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}] * 2)
     monkeypatch.setattr(ray, "remote", lambda _: asked)
-    cluster = Cluster("auto", gpus=4)
-    assert (cluster.count, cluster.says) == (2, "2 Ray actors on 2 nodes, one for each 4 GPUs")
+    cluster = Cluster("auto")
+    assert (cluster.count, cluster.says) == (9, "9 Ray actors on 2 nodes, one for each GPU")
     cluster.start(0)
-    assert asked.needs == [{"num_gpus": 4, "num_cpus": 0}]
-    assert Cluster("auto").says == "9 Ray actors on 2 nodes, one for each GPU"
-    with pytest.raises(InputError, match="needs 16 GPUs, and the cluster has 9"):
-        Cluster("auto", gpus=16)
-
-
-def test_a_plan_needs_as_many_gpus_as_its_largest_server(tmp_path, monkeypatch):
-    file = tmp_path / "engines.toml"
-    entry = "[{}]\nstart = 'serve {{port}}'\ngpus = '{}'\n"
-    file.write_text(entry.format("small", 1) + entry.format("large", 4))
-    monkeypatch.setenv("WORKBENCH_ENGINES_FILE", str(file))
-    plan = '[[engine]]\nstart = "{}"\n'
-    assert gpus(parse(plan.format("large") + plan.format("small"), "x.toml")) == 4
-    assert gpus(parse(plan.format("small"), "x.toml")) == 1
-    assert gpus(parse(FAILING, "x.toml")) == 1
+    assert asked.needs == [{"num_gpus": 1, "num_cpus": 0}]

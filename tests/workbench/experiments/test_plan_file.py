@@ -77,6 +77,8 @@ def test_pairs_are_presets_or_lists_of_models():
         ("title = ", "bad.toml is not TOML: Invalid value (at end of document)"),
         ("a = 1\nb = [", "bad.toml is not TOML"),
         ("", "has no [[part]]"),
+        ('[[part]]\ndecoders = ["greedy"]\n[[engine]]\nname = "fast"',
+            "bad.toml: Plans no longer ask servers of other engines"),
         ('titel = "x"', "bad.toml: there is no key 'titel': did you mean 'title'?"),
         ('[[part]]\ntempreature = 1\ndecoders = ["greedy"]',
             "part 1: there is no key 'tempreature': did you mean 'temperature'?"),

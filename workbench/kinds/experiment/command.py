@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.experiments import driver, engine_cells, plan_file
+from workbench.experiments import driver, plan_file
 from workbench.experiments.files import WRITERS
 from workbench.experiments.journal import Journal
 from workbench.experiments.plan import Plan
@@ -66,11 +66,6 @@ def register(commands: Any) -> None:
     command.add_argument(
         "--ray", metavar="ADDRESS", help="workers on a Ray cluster: its address, auto, or local"
     )
-    command.add_argument(
-        "--start-engines", action="store_true",
-        help="let the plan start servers: this runs the commands of your file of engines, with the "
-        "plan's flags",
-    )  # fmt: skip
     command.add_argument(
         "--to", nargs="+", metavar="KIND", default=[],
         help=f"also write the report as files: {', '.join(WRITERS)}",
@@ -136,20 +131,15 @@ def asked(name: str, args: argparse.Namespace) -> Request:
     )  # fmt: skip
 
 
-def pool(args: argparse.Namespace, plan: Plan) -> Pool:
+def pool(args: argparse.Namespace) -> Pool:
     if args.gpus and args.ray:
         raise InputError("Give either --gpus or --ray, not both.")
     if args.gpus:
-        if (most := engine_cells.gpus(plan)) > 1:
-            raise InputError(
-                f"--gpus gives each worker one GPU, but a server of this plan needs {most}; use "
-                "--ray instead, as in --ray local."
-            )
         return gpus(args.gpus)
     if args.ray:
         from workbench.experiments.cluster import Cluster  # an extra
 
-        return Cluster(args.ray, gpus=engine_cells.gpus(plan))
+        return Cluster(args.ray)
     return InProcess(Device(PairKeeper()))
 
 
@@ -172,11 +162,11 @@ def follow(
     Returns:
         the exit status: 0, 1 if a row failed, 130 if it was stopped
     """
-    found, _ = request.read()  # raises errors of the plan before models are loaded
-    with Crew(pool(args, found)) as crew:
+    request.read()  # raises errors of the plan before models are loaded
+    with Crew(pool(args)) as crew:
         with Console(stderr=True).status("Loading the models"):
             transformers_logging.disable_progress_bar()
-            experiment = driver.prepare(request, crew, args.start_engines)
+            experiment = driver.prepare(request, crew)
         if resumed not in (None, experiment.id):
             console.print(
                 f"The code or the models have changed since {resumed}: this continues as "

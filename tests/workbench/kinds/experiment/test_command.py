@@ -7,6 +7,8 @@ from contextlib import closing
 import pytest
 
 from tests.workbench.experiments.test_schema import RAISED, SOUND, written
+from workbench.experiments.journal import Journal
+from workbench.experiments.request import Request
 from workbench.terminal import show
 
 PLAN = '[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'
@@ -86,19 +88,6 @@ def test_what_an_earlier_version_did_and_what_is_damaged_is_said_when_an_experim
     assert out.startswith("An earlier version of the workbench")
 
 
-def test_a_process_for_each_gpu_is_refused_to_a_server_that_needs_several(
-    call, tmp_path, monkeypatch
-):
-    """Such a server was started on one GPU all the same."""
-    entries, file = tmp_path / "engines.toml", tmp_path / "large.toml"
-    entries.write_text("[large]\nstart = 'serve {port}'\ngpus = '4'\n")
-    file.write_text('[[engine]]\nstart = "large"\n')
-    monkeypatch.setenv("WORKBENCH_ENGINES_FILE", str(entries))
-    status, _, err = call("experiment", str(file), "--gpus", "all", "--start-engines")
-    assert status != 0
-    assert "a server of this plan needs 4; use --ray instead" in " ".join(err.split())
-
-
 def test_show_says_what_a_plan_measures(call):
     status, out, _ = call("experiment", "show", "stories")
     assert status == 0
@@ -109,6 +98,7 @@ def test_show_says_what_a_plan_measures(call):
     ("words", "says"),
     [
         ("storys", "did you mean 'stories'"),
+        ("engines", "The plan `engines` is gone; AIPerf, GuideLLM and `vllm bench serve` put load"),
         ("none.toml", "none.toml cannot be read"),
         ("stories --limit 0", "--limit takes a whole number"),
         ("stories --limit x", "--limit takes a whole number"),
@@ -153,3 +143,13 @@ def test_advise_refuses_in_one_sentence(call, words):
     status, _, err = call("advise", *words.split())
     assert status == 2
     assert err.strip().count("\n") == 0
+
+
+def test_a_stored_experiment_on_servers_is_one_sentence(call):
+    request = Request('[[engine]]\nname = "fast"\n', "load.toml")
+    Journal().begin("a1b2c3", "Load", request.to_json(), {}, [])
+    for action in ("report", "resume"):
+        status, out, err = call("experiment", action, "a1b2c3")
+        assert (status, out) == (2, "")
+        assert err.startswith("load.toml: Plans no longer ask servers of other engines")
+        assert len(err.splitlines()) == 1
