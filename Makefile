@@ -2,7 +2,6 @@
 # make test   install what the tests need, a browser included, and run everything    make test-all   and every golden call
 # make docs   the documentation, in site/     make record  the runs that the page shows first     make models  docs/models.md
 # make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|full)         make bench  the figures of notes/
-# make engines  vLLM and llama.cpp in .engines/, and the tests on their servers
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,7 +9,7 @@ SIZE ?= full
 DATA ?= ../shared/data
 bin := $(VENV)/bin
 
-.PHONY: run test test-all models docs lint format train bench record engines chromium
+.PHONY: run test test-all models docs lint format train bench record chromium
 
 run: $(VENV)/.run
 	$(bin)/python app.py
@@ -49,11 +48,6 @@ record: $(VENV)/.run
 
 bench: $(VENV)/.run
 	$(bin)/python -m tests.speed
-
-# A quarter of an hour and 4 GB at first; later the six minutes of the tests, most of them vLLM's starts.
-engines: $(VENV)/.dev
-	$(bin)/python -m tools.engines.install
-	OMP_NUM_THREADS=1 $(bin)/python -m pytest -s tests/workbench/engines/on_servers.py
 
 # The browser tests drive Debian's Chromium; elsewhere any Chromium that CHROMIUM names.
 chromium:

@@ -5,6 +5,5 @@ python -m tools.tune           settings.json of a pair: each decoder's quickest 
 python -m tools.batch          assets/batch/measured.json: the figures of the Batch tab
 python -m tools.picture        assets/workbench.png: the page in README.md
 python -m tools.architectures  docs/models.md: which models run
-python -m tools.engines.record the answers of other engines' servers, which tests read
 python -m tools.experiment ID  docs/stories.md and the decoders' table of the model card
 """
