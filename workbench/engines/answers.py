@@ -13,10 +13,6 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=2**20)]
 
 
-class Unready(InputError):
-    """The server says that it cannot answer yet (HTTP 503)."""
-
-
 class Shape(BaseModel):
     """An answer with the fields that are read; all others are ignored."""
 

@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from decoders.errors import InputError, quoted, refuse
-from workbench.engines import counters
 from workbench.engines.dialects.dialect import Dialect
 from workbench.engines.record import Chunk, Query, Record, Speculation
 from workbench.engines.wire import Wire
@@ -62,15 +61,12 @@ class Client:
     def ask(
         self,
         query: Query,
-        alone: bool = False,
         heard: Callable[[Chunk, float], object] = lambda chunk, seconds: None,
     ) -> Record:
         """The record of one request.
 
         Args:
             query: what is asked
-            alone: whether nobody else asks meanwhile: then, if the answer says nothing of draft
-                tokens, the difference of the server's counters does
             heard: called with each piece and the seconds since it was asked; it may raise an
                 InputError to end the answer
 
@@ -95,7 +91,6 @@ class Client:
         query = query.likeliest
         if (why := self.dialect.unsaid(query)) is not None:
             raise self.wire.fault(why)
-        before = self.counted() if alone else None
         answer, note = _Answer(), ""
         began, start = datetime.now(UTC), time.monotonic()
         try:
@@ -106,22 +101,10 @@ class Client:
                 raise self.wire.fault("broke off the answer")
         except InputError as error:
             if not answer.arrivals:
-                raise type(error)(self._sentence(error)) from None
+                raise InputError(self._sentence(error)) from None
             note = self._sentence(error)
         seconds = time.monotonic() - start
-        record = self._record(answer, began.isoformat(timespec="milliseconds"), seconds, note)
-        if alone and record.speculation is None:
-            record = replace(record, speculation=counters.between(before, self.counted()))
-        return record
-
-    def counted(self) -> counters.Counts | None:
-        """The server's counts of draft tokens; None if it tells none."""
-        if not self.dialect.counters:
-            return None
-        try:
-            return counters.read(self.wire.text("/metrics"), self.dialect.counters)
-        except InputError:  # many servers keep none, or show none
-            return None
+        return self._record(answer, began.isoformat(timespec="milliseconds"), seconds, note)
 
     def _chunks(self, query: Query, answer: _Answer) -> Iterator[Chunk]:
         body = self.dialect.body(query, self.model)

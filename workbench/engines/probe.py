@@ -1,58 +1,25 @@
-"""Finds out which engine answers at an address, and what it tells (connect, probe)."""
+"""Finds out which engine answers at an address, and what it serves (connect, version)."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from decoders.errors import InputError, quoted
 from decoders.settings import nearest
 from workbench.engines.addresses import Engine
-from workbench.engines.answers import Count, Event, Shape, shaped
+from workbench.engines.answers import Shape, shaped
 from workbench.engines.client import Client
 from workbench.engines.dialects.dialect import Dialect
 from workbench.engines.dialects.table import DIALECTS
-from workbench.engines.record import Query
 from workbench.engines.wire import USUAL, Bounds, Wire
-
-PROMPT = "Once upon a time"
-# llama.cpp drafts one token less than may still come, so with two it drafts nothing.
-TOKENS = 8
 
 
 class Served(Shape):
     id: str
     owned_by: str | None = None
-    max_model_len: Count | None = None
 
 
 class Models(Shape):
     data: list[Served]
-
-
-@dataclass(frozen=True)
-class Abilities:
-    """What a server tells.
-
-    Attributes:
-        kind: its dialect
-        model: the model that it serves, in its own words; None if it does not say
-        version: of the engine; None likewise
-        takes_ids: whether prompts may be token ids
-        token_ids: whether it tells the ids of the tokens that it writes
-        logprobs: whether it tells their log-probabilities
-        prompt_logprobs: whether it tells those of the prompt
-        speculation: "each step", "request" or "server": the finest counts of draft tokens; None if
-            there are none
-    """
-
-    kind: str
-    model: str | None
-    version: str | None
-    takes_ids: bool
-    token_ids: bool
-    logprobs: bool
-    prompt_logprobs: bool
-    speculation: str | None
 
 
 def connect(
@@ -117,28 +84,6 @@ def _model(wire: Wire, models: list[Served]) -> str | None:
     return wanted
 
 
-def probe(client: Client) -> Abilities:
-    """Ask for a few tokens, and see what comes with them.
-
-    Raises:
-        InputError: if the server does not answer
-    """
-    dialect = client.dialect
-    record = client.ask(Query(PROMPT, TOKENS, temperature=0.0), alone=True)
-    found = record.speculation
-    per = None if found is None else "each step" if found.per_step else found.of
-    return Abilities(
-        dialect.kind,
-        client.shown_model,
-        version(client),
-        dialect.takes_ids,
-        record.tokens is not None,
-        _tells(client, dialect.logprobs),
-        dialect.prompt_logprobs is not None and _tells(client, dialect.prompt_logprobs),
-        per,
-    )
-
-
 def version(client: Client) -> str | None:
     """The engine's version; None if it is not told."""
     if client.dialect.version is None:
@@ -150,21 +95,3 @@ def version(client: Client) -> str | None:
         return None
     found = told.get(field) if isinstance(told, dict) else None
     return client.wire.hidden(found)[:80] if isinstance(found, str) else None
-
-
-def _tells(client: Client, fields: tuple[str, str]) -> bool:
-    """Whether an answer brings the second field if the first asks for it."""
-    asks, brings = fields
-    query = Query(PROMPT, 1, stream=False)
-    body = {**client.dialect.body(query, client.model), asks: 1}
-    try:
-        events: list[Event] = list(client.wire.post(client.dialect.path, body))
-    except InputError:
-        return False
-    return any(_within(event, brings) for event in events)
-
-
-def _within(event: Event, name: str) -> bool:
-    choices = event.get("choices")
-    places = [event, event.get("meta_info"), *(choices if isinstance(choices, list) else ())]
-    return any(isinstance(place, dict) and place.get(name) is not None for place in places)

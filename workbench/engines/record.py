@@ -1,7 +1,7 @@
 """One request to a server, in terms that are the same for every engine (Record)."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from decoders.errors import InputError
 
@@ -69,8 +69,6 @@ class Speculation:
         steps: verifications, each of one draft; None if the engine does not count them
         histogram: number of the steps that accepted 0, 1, 2, … tokens; empty if it is not known
         per_step: drafted and accepted tokens of each step in order; empty if they are not known
-        of: "request", or "server" where only counters of all its requests are told: these are the
-            request's if nobody else asked meanwhile
 
     Raises:
         InputError: for counts that contradict each other
@@ -81,7 +79,6 @@ class Speculation:
     steps: int | None = None
     histogram: tuple[int, ...] = ()
     per_step: tuple[tuple[int, int], ...] = ()
-    of: Literal["request", "server"] = "request"
 
     def __post_init__(self) -> None:
         kept, counted = sum(i * n for i, n in enumerate(self.histogram)), sum(self.histogram)

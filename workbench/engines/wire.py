@@ -12,7 +12,7 @@ import httpx
 
 from decoders.errors import InputError, first_line
 from workbench.engines.addresses import Engine
-from workbench.engines.answers import Event, Unready, message
+from workbench.engines.answers import Event, message
 
 STREAM = "text/event-stream"
 SAID = 65_536  # bytes of an error that are read
@@ -86,14 +86,6 @@ class Wire:
             InputError: if there is none
         """
         return self._json(self._body(path))
-
-    def text(self, path: str) -> str:
-        """The text at a path.
-
-        Raises:
-            InputError: if there is none
-        """
-        return self._decoded(self._body(path))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Iterator[Event]:
         """The chunks of an answer, or the whole answer as one, as they arrive.
@@ -188,8 +180,7 @@ class Wire:
             )
         if status == 404:
             raise self.fault(f"has no {path} (HTTP 404){words or '; correct its address'}")
-        failed = self.fault(f"failed (HTTP {status}){words}")
-        raise Unready(str(failed)) if status == 503 else failed
+        raise self.fault(f"failed (HTTP {status}){words}")
 
 
 class _Pieces:

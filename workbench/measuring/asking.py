@@ -156,7 +156,7 @@ class Asking:
                 if self.cold:
                     few = min(WARM_UP_TOKENS, query.max_tokens)
                     client.ask(replace(query, max_tokens=few), heard=self._check)
-                record = client.ask(query, alone=True, heard=self._heard)
+                record = client.ask(query, heard=self._heard)
             self.items.put(Answered(server, record, self.served[1]))
         except Exception as failure:
             self.items.put(failure)

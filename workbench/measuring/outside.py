@@ -71,9 +71,7 @@ def measure(
         sample = replace(sample, finished="cancelled", error=None)
     elif record.note:
         sample = replace(sample, error=hidden(record.note, engine))
-    found = served.result(
-        job, [record], [sample], record.seconds, answered.server, remarks(answered)
-    )
+    found = served.result(job, record, sample, answered.server, remarks(answered))
     if drawn and answered.ours and not sample.error and not work.settings.temperature:
         found = verdict.given(work, found, record, greedy, engine.dtype)
     return Measured(found, {number: sample.ids}, [(sample.gained, sample.drafted)])

@@ -14,7 +14,7 @@ import torch
 
 from decoders import InputError, Metrics, ModelPair, read
 from decoders.warp import top
-from workbench.engines.record import Record, Speculation
+from workbench.engines.record import Record
 from workbench.measuring.fates import arrived, rebuilt
 from workbench.measuring.totals import OF_BATCHES
 from workbench.measuring.transcript import Pieces, Place, finite
@@ -78,64 +78,55 @@ def split(text: str, pair: ModelPair) -> list[int]:
 
 
 def result(
-    job: Job,
-    records: Sequence[Record],
-    samples: Sequence[Sample],
-    seconds: float,
-    server: Server,
-    remarks: Sequence[str] = (),
+    job: Job, record: Record, sample: Sample, server: Server, remarks: Sequence[str] = ()
 ) -> Result:
-    """The result of some requests that a server answered.
+    """The result of a request that a server answered.
 
     Args:
-        job: what was asked: the engine as its `method`, repeat, seed and batch size
-        records: the answers
-        samples: those of the answers
-        seconds: from the first request to the end of the last answer
+        job: what was asked: the engine as its `method`, repeat and seed
+        record: the answer
+        sample: that of the answer
         server: what answered
         remarks: sentences that a reader of the figures must know
     """
+    # Pieces that a network delays would come the quicker afterwards, so it is the whole that is
+    # compared, not its parts.
+    lap = Lap(record.seconds, [], NO_ENERGY, _after(record), drawn=False)
     return Result(
-        job.method.name, job.repeat, job.seed, metrics(records, samples, seconds), NO_ENERGY,
-        list(samples), [lap(records, seconds)], job.batch_size, job.scheme,
-        error=samples[0].error if len(samples) == 1 else None, remarks=list(remarks),
-        server=server,
+        job.method.name, job.repeat, job.seed, metrics(record, sample), NO_ENERGY, [sample], [lap],
+        job.batch_size, job.scheme, error=sample.error, remarks=list(remarks), server=server,
     )  # fmt: skip
 
 
-def lap(records: Sequence[Record], seconds: float) -> Lap:
-    """One timing. Pieces that a network delays would come the quicker afterwards, so it is the
-    whole that is compared, not its parts."""
-    after = seconds - first if (first := _first(records)) is not None else None
-    return Lap(seconds, [], NO_ENERGY, after, drawn=False)
+def metrics(record: Record, sample: Sample) -> dict[str, Any]:
+    """The figures of a request by the names of a job's metrics, None for those not told.
 
-
-def metrics(records: Sequence[Record], samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
-    """The figures of some requests by the names of a job's metrics, None for those not told.
-
-    Passes of the target are those over prompts and the verifications, if the latter are counted.
-    A chain's rule tests the accepted tokens of a step and the first refused one.
+    Passes of the target are that over the prompt and the verifications, if these are counted. A
+    chain's rule tests the accepted tokens of a step and the first refused one.
     """
-    found = untold()
-    counts = [
-        len(s.tokens) if r.count is None else r.count for r, s in zip(records, samples, strict=True)
-    ]
-    log_ps = [t.log_p for s in samples for t in s.tokens]
-    scored = [log_p for log_p in log_ps if log_p is not None]
-    new, first = sum(counts), _first(records)
-    found |= {
+    new = len(sample.tokens) if record.count is None else record.count
+    found = untold() | {
         "new_tokens": new,
-        "seconds": seconds,
-        "tokens_per_second": _ratio(new, seconds),
+        "seconds": record.seconds,
+        "tokens_per_second": _ratio(new, record.seconds),
         "energy_source": NO_ENERGY.source,
+        "decode_seconds": _after(record),
     }
-    if scored and len(scored) == len(log_ps):
+    scored = [t.log_p for t in sample.tokens if t.log_p is not None]
+    if scored and len(scored) == len(sample.tokens):
         found["perplexity"] = finite(math.exp(min(700.0, -math.fsum(scored) / len(scored))))
-    # A busy machine hears several pieces at once, so the speed after the first is not known.
-    if first is not None:
-        found["decode_seconds"] = seconds - first
-    if spoken := [r.speculation for r in records if r.speculation]:
-        found |= _drafts(spoken, new, len(records))
+    if (spoken := record.speculation) is not None:
+        calls = None if spoken.steps is None else 1 + spoken.steps
+        tested = sum(a + (a < d) for d, a in spoken.per_step) if spoken.per_step else None
+        found |= {
+            "drafted": spoken.drafted,
+            "accepted": spoken.accepted,
+            "acceptance_rate": _ratio(spoken.accepted, spoken.drafted),
+            "tested": tested,
+            "alpha": _ratio(spoken.accepted, tested),
+            "target_calls": calls,
+            "block_efficiency": _ratio(new, calls),
+        }
     return found
 
 
@@ -144,28 +135,12 @@ def untold() -> dict[str, Any]:
     return dict.fromkeys([*(f.name for f in fields(Metrics)), *OF_BATCHES])
 
 
-def _drafts(spoken: Sequence[Speculation], new: int, requests: int) -> dict[str, Any]:
-    if len(spoken) < requests:
-        return {}
-    drafted, accepted = sum(s.drafted for s in spoken), sum(s.accepted for s in spoken)
-    steps = [s.steps for s in spoken if s.steps is not None]
-    calls = requests + sum(steps) if len(steps) == requests else None
-    each = [step for s in spoken for step in s.per_step]
-    tested = sum(a + (a < d) for d, a in each) if all(s.per_step for s in spoken) else None
-    return {
-        "drafted": drafted,
-        "accepted": accepted,
-        "acceptance_rate": _ratio(accepted, drafted),
-        "tested": tested,
-        "alpha": _ratio(accepted, tested),
-        "target_calls": calls,
-        "block_efficiency": _ratio(new, calls),
-    }
+def _after(record: Record) -> float | None:
+    """Seconds after the first token.
 
-
-def _first(records: Sequence[Record]) -> float | None:
-    """Seconds to the first token of a request that was alone."""
-    return records[0].first if len(records) == 1 else None
+    A busy machine hears several pieces at once, so the speed after the first is not known.
+    """
+    return None if record.first is None else record.seconds - record.first
 
 
 def _tokens(

@@ -1,4 +1,4 @@
-"""Which engine answers, which model it serves, and what it tells."""
+"""Which engine answers, which model it serves, and its version."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import pytest
 from decoders import InputError
 from tests.workbench.engines.served import a_json, a_stream, chunk, served, vllm
 from workbench.engines.addresses import Engine
-from workbench.engines.probe import connect, probe
+from workbench.engines.probe import connect, version
 from workbench.engines.record import Query
 
 
@@ -30,12 +30,10 @@ def models(*listed, **others):
     return answers
 
 
-def test_a_plain_vllm_tells_ids_and_no_drafts():
+def test_a_plain_vllm_says_what_it_is():
     with served(vllm(completion)) as server:
-        found = probe(connect(server.engine()))
-    assert (found.kind, found.model, found.version) == ("vllm", "stories", "0.32.0")
-    assert (found.takes_ids, found.token_ids) == (True, True)
-    assert (found.logprobs, found.prompt_logprobs, found.speculation) == (False, False, None)
+        client = connect(server.engine())
+        assert (client.dialect.kind, client.model, version(client)) == ("vllm", "stories", "0.32.0")
 
 
 @pytest.mark.parametrize(
@@ -67,9 +65,9 @@ def test_a_key_that_comes_back_as_a_name_or_a_version_is_not_shown():
 
     with served(answers) as server:
         client = connect(server.engine(key="MINE", model=f"org/{key}"), environ={"MINE": key})
-        found = probe(client)
+        client.ask(Query("x", 1))
         assert server.calls[-1].body["model"] == f"org/{key}"  # as the server calls it
-    assert (found.model, found.version) == ("org/[key]", "1 [key]")
+        assert (client.shown_model, version(client)) == ("org/[key]", "1 [key]")
 
 
 def test_an_address_may_have_a_path_of_its_own():

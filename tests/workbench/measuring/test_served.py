@@ -37,7 +37,7 @@ def converted(name: str, pair):
     ids = list(pair.tokenizer(given).input_ids) if isinstance(given, str) else list(given)
     sample = made.sample(found, 0, ids, pair)
     job = Job(Served(name), 0, 3)
-    return found, made.result(job, [found], [sample], found.seconds, Server("vllm"))
+    return found, made.result(job, found, sample, Server("vllm"))
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -119,23 +119,8 @@ def test_an_end_that_a_server_leaves_out_is_the_only_one_there_is(stories):
 def test_a_text_without_tokens_has_no_figures_but_time(stories):
     empty = record(tokens=(), count=0, arrivals=())
     sample = made.sample(empty, 0, [1], stories)
-    found = made.metrics([empty], [sample], 2.0)
+    found = made.metrics(empty, sample)
     assert (sample.tokens, found["perplexity"], found["decode_seconds"]) == ([], None, None)
-
-
-def test_several_requests_have_one_sum(stories):
-    told = Speculation(4, 2, 2, per_step=((2, 2), (2, 0)))
-    some = [
-        record(" a b c d e", None, 5, speculation=told),
-        record(" a b c d e", None, 5, speculation=told),
-    ]
-    samples = [made.sample(each, i, [1], stories) for i, each in enumerate(some)]
-    found = made.metrics(some, samples, 4.0)
-    assert (found["new_tokens"], found["tokens_per_second"]) == (10, 2.5)
-    assert (found["target_calls"], found["block_efficiency"]) == (6, 10 / 6)
-    assert (found["tested"], found["alpha"]) == (6, 4 / 6)
-    one_silent = made.metrics([some[0], record(" a", None, 1)], samples, 4.0)
-    assert one_silent["accepted"] is None
 
 
 def test_a_result_of_an_engine_opens_again(stories):

@@ -23,10 +23,6 @@ class Dialect:
         owner: `owned_by` in its list of models; "" if that tells nothing
         sign: a path that only this engine answers, for those whose `owner` tells nothing
         version: where the version is, and the field that holds it; None if it is not told
-        logprobs: the field that asks for log-probabilities, and the one that brings them
-        prompt_logprobs: likewise for those of the prompt; None if the engine has none
-        counters: prefix of the counters of draft tokens under /metrics; "" if there are none
-        counts: what the engine counts, and what is converted
         cuts: the cut-offs of `Query` that it can be asked for
         apart: pairs of them that it applies in another order than `decoders.Warping`, so that both
             together are another distribution
@@ -40,10 +36,6 @@ class Dialect:
     owner: str = ""
     sign: str = ""
     version: tuple[str, str] | None = None
-    logprobs: tuple[str, str] = ("logprobs", "logprobs")
-    prompt_logprobs: tuple[str, str] | None = None
-    counters: str = ""
-    counts: str = ""
     cuts: frozenset[str] = frozenset({"top_p"})
     apart: tuple[tuple[str, str], ...] = ()
 

@@ -2,9 +2,8 @@
 
 `draft_n_accepted` is without the token that the target adds, as in `Speculation`: the counter gets
 the sampled ids less one. The timings do not count steps, and a step may have had no draft, so
-`steps` stays unknown; under `/metrics` (`--metrics`) they are counted. A chunk holds one token, and
-none is sent while a character is incomplete: then ids are missing in a stream, and
-`tokens_predicted` says how many there are.
+`steps` stays unknown. A chunk holds one token, and none is sent while a character is incomplete:
+then ids are missing in a stream, and `tokens_predicted` says how many there are.
 
 Source:
     llama.cpp, as in llama-cpp-python 0.3.36: `tools/server/server-task.cpp`
@@ -88,8 +87,5 @@ LLAMA_CPP = Dialect(
     takes_ids=True,
     owner="llamacpp",
     version=("/props", "build_info"),
-    logprobs=("n_probs", "completion_probabilities"),
-    counters="llamacpp:",
-    counts="accepted draft tokens without the target's own; totals, no steps",
     cuts=frozenset({*CUTS, "temperature_last"}),
 )

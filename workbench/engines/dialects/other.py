@@ -6,4 +6,4 @@ Source:
 
 from workbench.engines.dialects.dialect import Dialect, neutral
 
-OTHER = Dialect("other", neutral, counts="nothing about drafts; tokens where `usage` tells them")
+OTHER = Dialect("other", neutral)

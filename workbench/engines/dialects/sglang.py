@@ -129,8 +129,6 @@ SGLANG = Dialect(
     takes_ids=True,
     owner="sglang",
     version=("/get_server_info", "version"),
-    logprobs=("return_logprob", "output_token_logprobs"),
-    counts="accepted draft tokens without the target's own; totals, verifications and a histogram",
     cuts=frozenset({"top_k", "top_p", "min_p"}),
     # Its top-p counts the tokens that top-k has cut off, or does not: that depends on the backend.
     apart=(("top_k", "top_p"),),

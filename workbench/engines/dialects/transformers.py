@@ -27,6 +27,5 @@ TRANSFORMERS = Dialect(
     "transformers",
     body,
     sign="/load_model",
-    counts="nothing about drafts; tokens in total",
     cuts=frozenset({"top_k", "top_p", "min_p"}),
 )

@@ -8,9 +8,8 @@ Source:
     vLLM 0.32.0: fields of requests and chunks in `vllm/entrypoints/openai/completion/protocol.py`;
     `metrics.speculative_decoding`, sent with the usage if the server runs with
     `--per-request-spec-decode-metrics`, in `vllm/entrypoints/generate/base/protocol.py`; what they
-    count in `vllm/v1/core/sched/scheduler.py` and `vllm/v1/metrics/stats.py`; the counters of
-    `/metrics` in `vllm/v1/spec_decode/metrics.py`; the order of cut-offs in
-    `vllm/v1/sample/sampler.py` (`sample`).
+    count in `vllm/v1/core/sched/scheduler.py` and `vllm/v1/metrics/stats.py`; the order of cut-offs
+    in `vllm/v1/sample/sampler.py` (`sample`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -77,9 +76,6 @@ VLLM = Dialect(
     takes_ids=True,
     owner="vllm",
     version=("/version", "version"),
-    prompt_logprobs=("prompt_logprobs", "prompt_logprobs"),
-    counters="vllm:",
-    counts="accepted draft tokens without the target's own; each step, or totals and a histogram",
     cuts=frozenset({"top_k", "top_p", "min_p"}),
     # min-p comes first; with top-k alone, the order makes no difference.
     apart=(("top_p", "min_p"),),
