@@ -13,10 +13,9 @@ from rich.text import Text
 from decoders.errors import InputError, quoted
 from decoders.greedy import DTYPES
 from workbench.engines.addresses import FILE, LISTED, named
-from workbench.engines.canary.draws import LEVEL
-from workbench.engines.canary.report import CanaryReport
-from workbench.engines.canary.run import Watch, watch
-from workbench.engines.probe import Abilities, connect, probe
+from workbench.engines.canary import LEVEL, SOUGHT, CanaryReport, Watch, watch
+from workbench.engines.client import Client
+from workbench.engines.probe import connect, version
 from workbench.show.tables import Table
 from workbench.terminal import flags, show, study
 
@@ -39,12 +38,11 @@ NUMBERS = {
     "seed": "seed of the first draw",
     "at-once": "requests at the same time",
 }
-# Words for the finest counts of draft tokens.
-COUNTED = {"each step": "each step", "request": "each request", "server": "the whole server"}
 VERDICTS = {
     "unlike": "Unlike the model: {draws:,} draws refute its law.",
     "fault": "A fault: the draws fit the model, but a greedy text is not its own.",
-    "like": "Like the model: {draws:,} draws fit its law, and would not have fitted the controls.",
+    "like": f"Like the model, to within a total variation of {SOUGHT}: {{draws:,}} draws fit its "
+    "law, and would not have fitted the controls.",
     "cannot tell": "Cannot tell: {draws:,} draws are too few to find the controls; draw more.",
 }
 
@@ -81,8 +79,7 @@ def run(args: argparse.Namespace) -> int:
     client = connect(dataclasses.replace(named(args.engine), **said))
     console, progress = Console(highlight=False), Console(stderr=True)
     with closing(client.wire), study.interruptible() as stop:
-        server = told(client.wire.engine.name, probe(client))
-        console.print(Text(show.plain(server)), soft_wrap=True)
+        console.print(Text(show.plain(server(client))), soft_wrap=True)
         device, choice = study.loaded(args)
         pair = device.pair(choice)
         with progress.status("") as status:
@@ -113,17 +110,11 @@ def asked(args: argparse.Namespace) -> Watch:
     return Watch(prefixes, dtype=args.served_in, **numbers)
 
 
-def told(name: str, found: Abilities) -> str:
+def server(client: Client) -> str:
     """One line on the server."""
-    version = f" {found.version}" if found.version else ""
-    tells = {
-        "token ids": found.token_ids,
-        "logprobs": found.logprobs,
-        "prompt logprobs": found.prompt_logprobs,
-        f"draft tokens of {COUNTED.get(found.speculation or '')}": found.speculation,
-    }
-    known = ", ".join(words for words, known in tells.items() if known) or "times alone"
-    return f"{name}: {found.kind}{version}, model {found.model or 'not named'}; tells {known}"
+    release = version(client)
+    kind = f"{client.dialect.kind} {release}" if release else client.dialect.kind
+    return f"{client.wire.engine.name}: {kind}, model {client.shown_model or 'not named'}"
 
 
 def table(report: CanaryReport) -> Table:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.workbench.engines.canary.servers import drawing, serving
+from tests.workbench.engines.canary_servers import drawing, serving
 from tests.workbench.engines.served import a_json, served
 from workbench.engines.addresses import LISTED
 
@@ -28,7 +28,7 @@ def test_a_server_by_its_url(call, url, tmp_path):
     file = tmp_path / "report.json"
     status, out, errors = call("canary", url, *FLAGS, "--json", str(file))
     assert (status, errors) == (2, "")
-    assert "vllm 0.32.0, model stories; tells token ids" in out
+    assert "vllm 0.32.0, model stories\n" in out
     assert "first token, after each prefix" in out
     assert "Control: keeps drafts that it should refuse, off by a total variation of" in out
     assert "Greedy after '<b>abab': The texts are the same" in out
@@ -64,7 +64,7 @@ def test_a_key_that_the_server_lists_as_its_model_is_not_shown(
     monkeypatch.setenv("MINE", "sk-secret")
     with served(named) as server:
         _, out, errors = call("canary", server.url, "--key", "MINE", *FLAGS, "--json", str(file))
-    assert "model [key]; tells token ids" in out
+    assert "model [key]\n" in out
     assert json.loads(file.read_text())["model"] == "[key]"
     assert "sk-secret" not in out + errors + file.read_text()
 

@@ -9,10 +9,24 @@ import numpy as np
 import pytest
 import torch
 
-from tests.workbench.engines.canary.rules import LATER, RIGHT, WRONG, P, variation
-from workbench.engines.canary.cells import Tally, labels, merging, p_value, shares, tally, whole
-from workbench.engines.canary.draws import LEVEL, SOUGHT, Draws, checks, controls, joined, unlike
-from workbench.engines.canary.run import Watch
+from tests.workbench.engines.canary_rules import LATER, RIGHT, WRONG, P, variation
+from workbench.engines.canary import (
+    LEVEL,
+    SOUGHT,
+    Draws,
+    Tally,
+    Watch,
+    checks,
+    controls,
+    joined,
+    labels,
+    merging,
+    one_place,
+    p_value,
+    shares,
+    tally,
+    unlike,
+)
 
 DRAWS = Watch().draws
 
@@ -102,7 +116,7 @@ def test_pearson_s_statistic_is_the_same_where_all_places_are_alike():
     counts = np.array([460, 320, 220])
     assert degrees == 2
     assert float(statistic) == pytest.approx(((counts - 1000 * law) ** 2 / (1000 * law)).sum())
-    alone, same = whole(law, counts).statistic()
+    alone, same = one_place(law, counts).statistic()
     assert (float(alone), same) == (pytest.approx(float(statistic)), 2)
     assert float(p_value(statistic, 2)) == pytest.approx(np.exp(-float(statistic) / 2))
 

@@ -9,12 +9,10 @@ import torch
 
 import decoders
 from decoders import InputError, ModelPair
-from tests.workbench.engines.canary.servers import drawing, serving
+from tests.workbench.engines.canary_servers import drawing, serving
 from tests.workbench.engines.served import Call, a_json, served
-from workbench.engines.canary import law
-from workbench.engines.canary.cells import labels
-from workbench.engines.canary.run import Watch, watch
-from workbench.engines.canary.spelling import Spelling
+from workbench.engines import canary
+from workbench.engines.canary import Spelling, Watch, labels, watch
 from workbench.engines.probe import connect
 from workbench.engines.record import Speculation
 
@@ -98,7 +96,7 @@ def test_a_server_that_dies_leaves_its_draws_to_be_tested(pair, right):
 
 def test_stopping_tests_what_has_come(pair, right):
     told = []
-    report = watched(pair, right, told=lambda *each: told.append(each), stopped=lambda: True)
+    report = watched(pair, right, doing=lambda *each: told.append(each), stopped=lambda: True)
     assert (report.draws, report.note) == (1, "Stopped.")
     assert [each for each in told if each[0] == "draws"] == [("draws", 1, 600)]
 
@@ -198,7 +196,7 @@ def test_what_cannot_be_asked_is_one_sentence(fields, says):
 def test_the_law_is_that_of_the_model_at_each_place(pair):
     prefix, other = (1, 2, 3), (4,)
     drawn = [(prefix, (5, 6)), (prefix, (5, 6)), (prefix, (5,)), (other, (7, 8))]
-    draws = law.read(pair, drawn)
+    draws = canary.read(pair, drawn)
     assert sorted(draws.position) == [0, 0, 0, 0, 1, 1, 1]
     places = decoders.read(pair, [1, 2, 3], [5])
     cell = labels(places.p, places.q)
@@ -214,5 +212,5 @@ def test_the_law_is_that_of_the_model_at_each_place(pair):
 
 def test_a_model_without_a_draft_has_coarser_cells(pair):
     alone = ModelPair(pair.target, None, pair.tokenizer)
-    draws = law.read(alone, [((1, 2), (3,))])
+    draws = canary.read(alone, [((1, 2), (3,))])
     assert (draws.chances.shape, len(draws.others)) == ((1, 5), 1)

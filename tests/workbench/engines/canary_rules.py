@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from workbench.engines.canary.cells import labels, shares, whole
-from workbench.engines.canary.draws import SOUGHT, Draws
+from workbench.engines.canary import SOUGHT, Draws, labels, one_place, shares
 
 V, STARTS, TOKENS, DRAFT = 40, 4, 6, 3  # DRAFT: tokens of the server's drafts
 
@@ -73,7 +72,7 @@ class Server:
         """Its draws at the places that they visited, as the canary sees them."""
         before, token, _ = self.draws(texts, source)
         starts = tuple(
-            whole(P[start], np.bincount(token[0][before[0] == start], minlength=V))
+            one_place(P[start], np.bincount(token[0][before[0] == start], minlength=V))
             for start in range(STARTS)
         )
         at, drawn = before.ravel(), token.ravel()
