@@ -58,7 +58,7 @@ class Sample:
         prompt_ids: token ids of the prompt, of samples that keep their trace
         prompt_parts: likewise, what a chat template wrote of it; [] without one, or if unknown
         arrivals: of an engine, the seconds at which the pieces of its answer arrived
-        count: of an engine in an experiment, the number of its tokens
+        count: of an engine in an experiment of an earlier version, the number of its tokens
         finished: why it ended ("end of sequence", "budget", "cancelled", ...), None if it failed
         error: one sentence if it failed
         scores: of an experiment, what its scorer said; None if it has none
