@@ -114,7 +114,7 @@ def test_a_full_queue_turns_visitors_away(pair, tmp_path):
     ("arguments", "word"),
     [
         (("", ["greedy"], {}), "empty"),
-        ((["Once"], ["greedy"], {}), "must be a text, not list"),
+        ((["Once"], ["greedy"], {}), "Message 1 must have a role"),
         (("Once", ["gredy"], {}), "greedy"),
         (("Once", "greedy", {}), "list of names"),
         (("Once", ["greedy"], ["temperature"]), "one JSON object"),
