@@ -134,6 +134,12 @@ def special_tokens(tokenizer: Any) -> dict[TokenId, str]:
     return {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids} | added
 
 
+def special_ids(tokenizer: Any) -> set[TokenId]:
+    """The tokens that are no text."""
+    added = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return {*tokenizer.all_special_ids, *added}
+
+
 def decoded(tokenizer: Any, tokens: Sequence[TokenId]) -> str:
     """The text of new tokens without special tokens, for results and for finding stop strings."""
     return tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)

@@ -153,7 +153,8 @@ def measured_batch(folder: Path) -> Any:
     path = folder / "batch.json"
     with home(folder):
         status, said = call("batch", "--prompts", "refrains", "--count", "3", *PAIR, "--decoders",
-            "lookup", "mtad", "--set", "lookup.copy=7", "--set", "mtad.beams=4", "--sizes", "2",
+            "lookup", "mtad", "--set", "lookup.copy=7", "--set", "lookup.match=2",
+            "--set", "mtad.draft_length=4", "--set", "mtad.beams=4", "--sizes", "2",
             "3", "--schemes", "vanilla", "dynamic", "unpadded", "--max-new-tokens", "10",
             "--temperature", "1", *SAMPLING, "--repeats", "2", "--no-save", "--json", str(path),
         )  # fmt: skip

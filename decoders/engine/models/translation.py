@@ -22,7 +22,7 @@ import torch
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from decoders.errors import InputError
-from decoders.inputs import special_tokens
+from decoders.inputs import special_ids
 from decoders.shapes import TokenId
 
 ROLES = ("bos_token_id", "eos_token_id")  # special tokens that mean the same in all tokenizers
@@ -47,7 +47,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, tokenizer: Any) -> "Vocabulary":
-        special = special_tokens(tokenizer)
+        special = special_ids(tokenizer)
         # get_vocab() has the order of a hash map, which differs between processes.
         words = sorted(
             (BYTE_TOKEN.fullmatch(word) is not None, i, word)
