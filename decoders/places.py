@@ -115,9 +115,10 @@ def read(
     other = "draft" if draft is True else draft
     if other == "head" and pair.head is None:
         raise InputError("This pair has no head to read; load the target with one.")
-    models = [pair.packed[role] for role in ("target", other) if role in pair.packed]
+    read = [role for role in ("target", other) if role in pair.packed]
+    pair.follow(read)
+    models = [pair.packed[role] for role in read]
     for model in models:
-        model.refuse_changes()
         _fits(model, len(ids) + max(map(len, texts)))
     tree, paths = _grown(ids, texts)
     nodes = sorted({node for path in paths for node in path})

@@ -160,8 +160,7 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
         raise InputError(
             f"{method.name} needs a head, and there is none: load the target with one."
         )
-    for role in roles(method):
-        pair.packed[role].refuse_changes()
+    pair.follow(roles(method))
     if method.features:
         pair.packed["target"].refuse_features(method.features)
     return method

@@ -162,8 +162,13 @@ class Model(Protocol):
             most_rows: the most cache rows, counted likewise; None for no limit
         """
 
-    def refuse_changes(self) -> None:
-        """Raise InputError if the model is no longer the one that was tested."""
-
     def refuse_features(self, layers: Layers) -> None:
         """Raise InputError unless its passes can return the hidden states of these layers."""
+
+
+@runtime_checkable
+class Mutable(Protocol):
+    """A model that its caller may change between two runs."""
+
+    def follow(self) -> bool:
+        """Take up changes when a run begins; return False if it has to be prepared anew."""

@@ -7,9 +7,10 @@ Example:
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from transformers import GenerationConfig, PreTrainedModel
@@ -24,6 +25,8 @@ from transformers.generation.streamers import BaseStreamer
 
 from decoders.catalog import as_method
 from decoders.engine.heads.head import Head
+from decoders.engine.loading.pair import ModelPair
+from decoders.engine.models.loaded import in_eval_mode
 from decoders.errors import InputError, quoted, refuse
 from decoders.generate import stream
 from decoders.inputs import as_seed, as_stops, as_tokenizer, cancel_check, stop_finder
@@ -35,6 +38,7 @@ from decoders.integrations.generated import (
     collect,
     pair_of,
 )
+from decoders.integrations.soft_prompts import refuse_soft_prompt
 from decoders.options import Batching
 from decoders.settings import Method, nearest
 from decoders.shapes import TokenId
@@ -158,9 +162,12 @@ def as_options(options: Any) -> dict[str, Any]:
     return dict(options)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class CustomGenerate:
-    """The result of `hf`, with its arguments; `generate` calls it with prepared inputs."""
+    """The result of `hf`, with its arguments; `generate` calls it with prepared inputs.
+
+    Every call follows what was changed in the models before it, as those with a `ModelPair` do.
+    """
 
     method: Method
     draft: PreTrainedModel | Head | None
@@ -170,6 +177,12 @@ class CustomGenerate:
     stops: tuple[str, ...]
     seed: int | Sequence[int] | None
     options: Mapping[str, Any]
+    # The pairs that are new enough since the last `refresh`; None if there was none.
+    _anew: WeakSet[ModelPair] | None = field(default=None, init=False, repr=False)
+
+    def refresh(self) -> None:
+        """Let the next call with each model prepare it anew, see `ModelPair.refresh`."""
+        self._anew = WeakSet()
 
     def __call__(
         self,
@@ -196,6 +209,7 @@ class CustomGenerate:
                 ),
             )
             prompts = rows(input_ids, model_kwargs, generation_config)
+            refuse_soft_prompt(model, input_ids)
             refuse(
                 (
                     len(streamers) > 1,
@@ -217,11 +231,12 @@ class CustomGenerate:
             if self.seed is None:
                 # Greedy decoding draws nothing and leaves torch's generator alone, as `generate`.
                 asked["seed"] = int(torch.randint(2**62, ())) if generation_config.do_sample else 0
-            for each in (model, self.draft):
-                if isinstance(each, PreTrainedModel) and each.training:
-                    at_end.callback(each.train)
-                    each.eval()
+            models = [m for m in (model, self.draft) if isinstance(m, PreTrainedModel)]
+            at_end.enter_context(in_eval_mode(*models))
             pair = pair_of(model, self.draft, self.tokenizer, self.draft_tokenizer)
+            if self._anew is not None and pair not in self._anew:
+                pair.refresh()
+                self._anew.add(pair)
             texts = [row.prompt for row in prompts]
             events = stream(pair, texts, self.method, **asked, **self.options)
             # `generate` has passed the prompt to its own streamer.

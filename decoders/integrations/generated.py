@@ -16,7 +16,6 @@ from transformers.generation.streamers import BaseStreamer
 
 from decoders.engine.heads.head import Head
 from decoders.engine.loading.pair import ModelPair
-from decoders.errors import InputError
 from decoders.result import Event, Metrics, Result
 from decoders.shapes import TokenId
 from decoders.trace import Round
@@ -99,7 +98,7 @@ def pair_of(
 ) -> ModelPair:
     """The pair of these models.
 
-    It is made at the first call, and again if modules were replaced or adapters switched since.
+    It is made at the first call, and follows what is changed afterwards.
 
     Args:
         model: the target
@@ -117,13 +116,7 @@ def pair_of(
             and pair.tokenizer is tokenizer
             and pair.draft_tokenizer is draft_tokenizer
         ):
-            try:
-                for packed in pair.packed.values():
-                    packed.refuse_changes()
-                return pair
-            except InputError:
-                pairs.remove(pair)
-                break
+            return pair
     pairs.append(ModelPair(model, draft, tokenizer, draft_tokenizer))
     del pairs[:-MOST]
     return pairs[-1]

@@ -17,10 +17,11 @@ from decoders.engine.lowering.passes import Lowered
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import Layout
+from decoders.engine.models.fingerprint import Fingerprint
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.protocols import Layers, Passes
 from decoders.engine.recording.replay import Pass, Recorded
-from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, PassLinear
+from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, PassLinear, forget_copies
 from decoders.errors import InputError
 from decoders.tree import TokenTree
 
@@ -101,14 +102,14 @@ class Head:
             weight.nbytes for weight in self.module.parameters() if id(weight) not in tables
         )
         self.bytes_read = BytesRead(self.module, self._dtype, self.weight_bytes)
+        self._fingerprint = Fingerprint(layers)
         self._examples = 0
         self.forward: Pass = self.plain
         small = device_of(self._device).on_host and self.weight_bytes <= COPIED_BYTES
         if passes == "recorded" and small:
             lower = partial(Lowered, given={"states": module.width})
             self.forward = Recorded(
-                self.plain, self._example, lambda: list(self.module.parameters()), self.name,
-                self.positions, lower, ("states",),
+                self.plain, self._example, self.name, self.positions, lower, ("states",),
             )  # fmt: skip
 
     def parameters(self) -> Iterator[torch.Tensor]:
@@ -200,12 +201,22 @@ class Head:
         return Arenas(self.layout, self._dtype, self._device, rows, most_rows, HeadRows)
 
     def engine(self, rows: int = 0, most_rows: int | None = None) -> Passes:
-        if isinstance(self.forward, Recorded):
-            self.forward.follow()
         return HeadPasses(self, rows, most_rows)
 
-    def refuse_changes(self) -> None:
-        """A head belongs to this package; nobody else changes it."""
+    def follow(self) -> bool:
+        """Take up other weights, its own or the target's."""
+        now = Fingerprint(self.module)
+        if not (now.alike(self._fingerprint) and now.weights.alike(self._fingerprint.weights)):
+            self._fingerprint = now
+            self.forget()
+        return True
+
+    def forget(self) -> None:
+        """Forget copies and recordings of weights, which are made anew when next needed."""
+        forget_copies(self.module)
+        self.bytes_read.forget()
+        if isinstance(self.forward, Recorded):
+            self.forward.forget()
 
     def refuse_features(self, layers: Layers) -> None:
         raise InputError(f"The {self.name} has no hidden states for others to read.")

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from decoders.engine.loading.admission import agrees_with_plain_pass
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.models.packed import PackedModel
+from decoders.engine.models.patches import patched
 from decoders.engine.models.plain import Following, PlainModel
 from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.recording.replay import Pass, run_plainly
@@ -46,7 +47,7 @@ def prepared(
     name = f"{role} model {config.name_or_path or type(model).__name__} ({config.model_type})"
     try:
         packed = PackedModel(model, role, vocabulary, passes)
-        if passes == "compiled":
+        if passes == "compiled" and not patched(model):
             compile_passes(packed)
         agrees_with_plain_pass(packed)
         return packed
@@ -61,7 +62,9 @@ def prepared(
         except NotPackedError as error:
             last = f"{following.said}, {error}"
     refuse_broken(model, name)
-    raise InputError(f"The {name} cannot be run: packed, {why}; {last}.")
+    patch = patched(model)
+    also = f"; {patch}, which may be the reason: take it out" if patch else ""
+    raise InputError(f"The {name} cannot be run: packed, {why}; {last}{also}.")
 
 
 def refuse_broken(model: PreTrainedModel, name: str) -> None:

@@ -1,31 +1,36 @@
 """A pair of models to decode with (ModelPair); models that do not fit are refused by name."""
 
 import logging
+import threading
+from collections.abc import Iterable
 from typing import Any, cast
 
 from transformers import GenerationConfig, PreTrainedModel
 
 from decoders.engine.heads.head import Head, made_for
 from decoders.engine.loading.choice import prepared
+from decoders.engine.models.loaded import in_eval_mode
 from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translated import Translated
 from decoders.engine.models.translation import Translation, Vocabulary
-from decoders.engine.protocols import Model
+from decoders.engine.protocols import Model, Mutable
 from decoders.errors import InputError, allowed, quoted
 from decoders.heap import light_heap
 from decoders.inputs import as_list, as_tokenizer
 from decoders.penalties import MODELLED, asked, said
 from decoders.prompts import end_of_turn
 
+log = logging.getLogger("decoders")
+
 
 class ModelPair:
     """A target model, a draft model (or None) and the tokenizer that they share.
 
     The sizes of the models' vocabularies may differ if both have all of the tokenizer's tokens.
-    Later changes of weights by an optimizer, under `no_grad` or by `load_state_dict`, are followed.
-    Values written into a weight's `.data` may not be noticed: make a new pair then. Replaced
-    modules and switched adapters are refused at the next call. The logger "decoders" says once what
-    the target's generation config asks for.
+    Every call follows what was changed in the models before it: weights, modules, hooks, adapters,
+    attributes and functions in place of `forward` (see `follow` and `refresh`). While a model has
+    hooks or such functions its passes run plainly. The logger "decoders" says once what the
+    target's generation config asks for.
 
     Args:
         target: a causal language model of `transformers`, on one device or several, which is put in
@@ -83,13 +88,13 @@ class ModelPair:
         self.head = draft if head is None and isinstance(draft, Head) else head
         self.tokenizer, self.draft_tokenizer = tokenizer, draft_tokenizer
         self._turn: tuple[Any, int | None] = None, None  # a chat template, and how it ends answers
-        self.packed: dict[str, Model] = {"target": self._prepared(target, "target")}
-        if draft is not None:
-            self.packed["draft"] = self._prepared_draft(draft)
-        if self.head is not None:
-            self.take(self.head)
+        self._preparing = threading.Lock()
+        for each in (target, draft):
+            if isinstance(each, PreTrainedModel):
+                each.eval()
+        self.packed: dict[str, Model] = self._all_prepared()
         if wishes := said(self.generation_config):
-            logging.getLogger("decoders").warning(
+            log.warning(
                 "The generation config of the %s asks for %s.",
                 self.packed["target"].name,
                 "; and for ".join(wishes),
@@ -106,26 +111,35 @@ class ModelPair:
             "deeply copied; do that with its target and draft, and make a ModelPair of them there."
         )
 
+    def _all_prepared(self) -> dict[str, Model]:
+        target = self._prepared(self.target, "target")
+        packed = {"target": target}
+        if self.draft is not None:
+            packed["draft"] = self._prepared_draft(target)
+        if self.head is not None:
+            packed["head"] = fitting(self.head, self.target, target)
+        return packed
+
     def _prepared(
         self, model: PreTrainedModel | Model, role: str, vocabulary: int | None = None
     ) -> Model:
         if isinstance(model, Model):
             return model
-        model.eval()
-        with light_heap():
+        with light_heap(), in_eval_mode(model):
             return prepared(model, role, vocabulary, self.passes)
 
-    def _prepared_draft(self, draft: PreTrainedModel | Model) -> Model:
+    def _prepared_draft(self, target: Model) -> Model:
+        draft: Any = self.draft
         if isinstance(draft, Model):
             if self.draft_tokenizer is None:
-                return self._fitting(draft)
+                return fitting(draft, self.target, target)
             if draft.reads:
                 raise InputError("A head reads the target's tokens; leave draft_tokenizer out.")
         translation = translation_between(
-            self.tokenizer, self.draft_tokenizer, self.vocabulary, size_of(draft)
+            self.tokenizer, self.draft_tokenizer, target.vocabulary, size_of(draft)
         )
         if translation is None:
-            return self._prepared(draft, "draft", self.vocabulary)
+            return self._prepared(draft, "draft", target.vocabulary)
         inner: Any = self._prepared(draft, "draft")
         return cast(Model, Translated(inner, translation))
 
@@ -135,21 +149,43 @@ class ModelPair:
         Raises:
             InputError: if it does not fit
         """
-        self.packed["head"], self.head = self._fitting(head), head
+        self.packed["head"] = fitting(head, self.target, self.packed["target"])
+        self.head = head
 
-    def _fitting(self, drafter: Model) -> Model:
-        same_vocabulary(self.vocabulary, drafter.vocabulary, None)
-        if (
-            isinstance(drafter, Head)
-            and isinstance(self.target, PreTrainedModel)
-            and drafter.made_for != made_for(self.target)
-        ):
-            raise InputError(
-                "The head was loaded for a target of another width, dtype or device; load both "
-                "with load_pair()."
-            )
-        self.packed["target"].refuse_features(drafter.reads)
-        return drafter
+    def follow(self, roles: Iterable[str]) -> None:
+        """Take up what the callers of these models have changed since the last run.
+
+        Copies of changed weights are made anew when they are next needed. After any other change
+        all models are prepared anew, as if for a new pair. Every call begins with this.
+
+        Args:
+            roles: the models that the run asks
+
+        Raises:
+            InputError: if the pair can no longer be run, with the reason
+        """
+        with self._preparing:
+            asked = [self.packed[role] for role in roles]
+            changed = [m for m in asked if isinstance(m, Mutable) and not m.follow()]
+            for model in changed:
+                log.info("The %s has been changed; it is prepared anew.", model.name)
+            if changed:
+                self.packed = self._all_prepared()
+
+    def refresh(self) -> None:
+        """Prepare all models anew.
+
+        Use this after a change of a few numbers that raises no version of a weight, as
+        `weight.data[3, 5] = 0`: calls look at a few numbers of each weight alone.
+
+        Raises:
+            InputError: if the pair can no longer be run, with the reason
+        """
+        with self._preparing:
+            for model in self.packed.values():
+                if isinstance(model, Head):
+                    model.forget()
+            self.packed = self._all_prepared()
 
     @property
     def generation_config(self) -> GenerationConfig | None:
@@ -210,6 +246,28 @@ class ModelPair:
         return min(
             (m.positions for m in self.packed.values() if m.positions is not None), default=None
         )
+
+
+def fitting(drafter: Model, target: Any, prepared: Model) -> Model:
+    """Return a model that drafts; raise InputError if it does not fit the target.
+
+    Args:
+        drafter: a head, or another model that needs no preparation
+        target: the caller's target
+        prepared: the target as it runs
+    """
+    same_vocabulary(prepared.vocabulary, drafter.vocabulary, None)
+    if (
+        isinstance(drafter, Head)
+        and isinstance(target, PreTrainedModel)
+        and drafter.made_for != made_for(target)
+    ):
+        raise InputError(
+            "The head was loaded for a target of another width, dtype or device; load both "
+            "with load_pair()."
+        )
+    prepared.refuse_features(drafter.reads)
+    return drafter
 
 
 def size_of(model: PreTrainedModel | Model) -> int:

@@ -2,8 +2,6 @@
 
 from threading import Lock
 
-import torch
-
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.rows import CacheRows
 
@@ -23,15 +21,9 @@ class Idle:
         """Those that wait, the oldest first."""
         return tuple(self._arenas)
 
-    def take(
-        self, kind: type[CacheRows], dtype: torch.dtype, device: torch.device
-    ) -> Arenas | None:
-        """Take arenas with this kind of rows, if there are any.
-
-        Those of another dtype or device are dropped: the model has changed since they were made.
-        """
+    def take(self, kind: type[CacheRows]) -> Arenas | None:
+        """Take arenas with this kind of rows, if there are any."""
         with self._lock:
-            self._arenas = [a for a in self._arenas if (a.dtype, a.device) == (dtype, device)]
             for place, arenas in enumerate(self._arenas):
                 if arenas.kind is kind:
                     return self._arenas.pop(place)

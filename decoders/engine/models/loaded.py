@@ -4,7 +4,6 @@ import inspect
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,9 +11,9 @@ from torch.nn.functional import pad
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.models.twin import traits
+from decoders.engine.models.fingerprint import Fingerprint
 from decoders.engine.protocols import Layers
-from decoders.engine.weights.linear import PassLinear
+from decoders.engine.weights.linear import PassLinear, forget_copies
 from decoders.engine.weights.quantization import stored_bytes
 from decoders.errors import InputError, first_line, refuse
 
@@ -53,15 +52,12 @@ class Loaded:
         self.positions = positions_of(config)
         self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.weight_bytes = weight_bytes(model)
+        self._fingerprint = Fingerprint(model)
 
     @property
     def copied_bytes(self) -> int:
         """Bytes of the copies of weights that its linear layers have made so far."""
         return sum(m.copied_bytes for m in self._twin.modules() if isinstance(m, PassLinear))
-
-    @cached_property
-    def _traits(self) -> list[Any]:
-        return traits(self._twin)
 
     @property
     def device(self) -> torch.device:
@@ -80,13 +76,22 @@ class Loaded:
             else pad(logits, (0, missing), value=-math.inf)
         )
 
-    def refuse_changes(self) -> None:
-        """Raise InputError if modules of the caller's model are not those that were tested."""
-        if self._twin is not self.model and traits(self.model) != self._traits:
-            raise InputError(
-                f"The {self.name} has had modules replaced or adapters switched since its pair was "
-                "made; make a new ModelPair of it."
-            )
+    def follow(self) -> bool:
+        """Take up other weights; return False if more has changed, which takes a new preparation.
+
+        This is called once, when a run begins.
+        """
+        now = Fingerprint(self.model)
+        if not now.alike(self._fingerprint):
+            return False
+        if not now.weights.alike(self._fingerprint.weights):
+            self.forget()
+            self._fingerprint = now
+        return True
+
+    def forget(self) -> None:
+        """Forget copies of weights, which are made anew when they are next needed."""
+        forget_copies(self._twin)
 
     def refuse_features(self, layers: Layers) -> None:
         """Raise InputError unless the model returns the hidden states of these layers."""
@@ -111,6 +116,19 @@ class Loaded:
                 f"The {self.name} has hidden states 0 to {self._states - 1}, and {strange[0]} was "
                 "asked for; name others."
             )
+
+
+@contextmanager
+def in_eval_mode(*models: torch.nn.Module) -> Iterator[None]:
+    """A context in which modules are in eval mode; afterwards each is in its own mode again."""
+    training = [module for model in models for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def refuse_unloaded(model: PreTrainedModel, name: str) -> None:

@@ -15,6 +15,7 @@ from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.idle import Idle
 from decoders.engine.memory.rows import CacheRows, Layout, Reach
 from decoders.engine.models.loaded import Loaded, undisturbed
+from decoders.engine.models.patches import patched
 from decoders.engine.models.probe import layout_of
 from decoders.engine.models.twin import twin
 from decoders.engine.passes.graphs import Graphs
@@ -79,12 +80,6 @@ class PackedModel(Loaded):
         self.by_request = passes != "compiled" and not operator.takes_kernels(
             self.device, self.dtype
         )
-        self._places: list[tuple[Any, str]] = [
-            (m._parameters, name)
-            for m in self._twin.modules()
-            for name, p in m._parameters.items()
-            if p is not None
-        ]
         self._examples = 0
         self.row_bytes = sum(self.arenas().row_bytes)
         self.forward: Pass = self._replayed(passes)
@@ -92,14 +87,15 @@ class PackedModel(Loaded):
 
     def _replayed(self, passes: str) -> Pass:
         """What replays `plain`, if passes are to be replayed and can be; else `plain`."""
+        if passes != "plain" and (why := patched(self.model)):
+            run_plainly(self.name, "recorded", why)
+            return self.plain
         one = self.arenas().simple and not self.spread
         if passes in ("recorded", "graphs") and one and not self.by_request:
-            return Graphs(self.plain, self._weights, self.name)
+            return Graphs(self.plain, self.name)
         small = device_of(self.device).on_host and self.weight_bytes <= COPIED_BYTES
         if passes == "recorded" and small:
-            return Recorded(
-                self.plain, self._example, self._weights, self.name, self.positions, Lowered
-            )
+            return Recorded(self.plain, self._example, self.name, self.positions, Lowered)
         if passes == "graphs":
             reason = "its attention has no kernel here" if one else "its layers have several caches"
             run_plainly(self.name, "recorded", reason)
@@ -139,9 +135,8 @@ class PackedModel(Loaded):
         keep = {"logits_to_keep": wanted.tolist() if self.spread else wanted} if self.keeps else {}
         if self.own < self.vocabulary:
             input_ids = input_ids.masked_fill(input_ids >= self.own, 0)
-        run: Any = self._twin.forward  # the base class declares none
         also = {"output_hidden_states": True} if features else {}
-        out = run(
+        out: Any = self._twin(
             input_ids=input_ids,
             position_ids=position_ids,
             use_cache=False,
@@ -200,16 +195,20 @@ class PackedModel(Loaded):
             kind: the kind of cache rows
             layout: the contents of the layers' caches, if they differ from the model's
         """
-        if isinstance(self.forward, Recorded):
-            self.forward.follow()
         usual = most_rows is None and layout is None
-        if usual and (idle := self._idle.take(kind, self.dtype, self.device)):
+        if usual and (idle := self._idle.take(kind)):
             idle.expect(rows)
             return idle
         arenas = self.arenas(rows, most_rows, kind, layout)
         if isinstance(self.forward, Graphs) and usual and arenas.simple:
             arenas.each[0].set_aside()
         return arenas
+
+    def forget(self) -> None:
+        super().forget()
+        self.bytes_read.forget()
+        if isinstance(self.forward, (Recorded, Graphs)):
+            self.forward.forget()
 
     def engine(self, rows: int = 0, most_rows: int | None = None) -> Passes:
         return PackedPasses(self, rows, most_rows)
@@ -228,9 +227,6 @@ class PackedModel(Loaded):
             return True
         usual = arenas.most is None and arenas.layout is self.layout
         return usual and device_of(self.device).on_host and self._idle.keep(arenas)
-
-    def _weights(self) -> list[torch.Tensor]:
-        return [parameters[name] for parameters, name in self._places]
 
     def _example(self, tokens: int, wanted: int) -> tuple:
         """A pass of one request whose last tokens want logits; no two have the same tokens."""

@@ -13,7 +13,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from decoders.engine.answers import Answer, Output, of_one_pass
 from decoders.engine.models.branches import Branches, Path, begins_rewindable, rewindable
-from decoders.engine.models.loaded import Loaded, undisturbed
+from decoders.engine.models.loaded import Loaded, in_eval_mode, undisturbed
 from decoders.engine.models.twin import twin
 from decoders.engine.protocols import Layers, Passes, Wants
 from decoders.engine.weights.linear import hasten
@@ -165,7 +165,7 @@ class PlainModel(Loaded):
             written = self._fed(path.tokens + tokens) != self._padding
             positions = written.cumsum(-1) * written + self._padding
             options["position_ids"] = positions[:, -len(tokens) :]
-        with undisturbed(self.device):
+        with undisturbed(self.device), in_eval_mode(self._twin):
             out = self._twin(input_ids=input_ids, **options)
         if self.following.cached:
             path.cache = out[self._cache_name]

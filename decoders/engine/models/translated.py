@@ -50,6 +50,9 @@ class Translated:
             self, self.inner.engine(rows, most_rows and most_rows * self.translation.longest)
         )
 
+    def follow(self) -> bool:
+        return self.inner.follow()
+
     def refuse_features(self, layers: Layers) -> None:
         raise InputError(
             f"The {self.inner.name} reads its own tokens, so it has no hidden states of the "

@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 from decoders.engine.attention.interface import Packing
 from decoders.engine.protocols import Layers
 from decoders.engine.recording.recorder import CannotRecord
-from decoders.engine.recording.replay import Pass, run_plainly, stamps_of
+from decoders.engine.recording.replay import Pass, run_plainly
 from decoders.errors import first_line
 
 # The sizes to which passes are filled up; larger passes run plainly.
@@ -144,7 +144,6 @@ class Graphs:
 
     Args:
         plain: the pass itself
-        weights: returns the current weights; graphs are made again when they change
         name: the model's name, for the warning if it cannot be recorded
         record: makes a graph of a function without arguments, and returns what replays it and its
             answers
@@ -156,13 +155,11 @@ class Graphs:
     def __init__(
         self,
         plain: Pass,
-        weights: Callable[[], Sequence[torch.Tensor]],
         name: str,
         record: Callable[[Run], tuple[Callable[[], None], tuple[torch.Tensor, ...]]] = cuda_graph,
     ):
-        self.plain, self.weights, self.name, self.record = plain, weights, name, record
+        self.plain, self.name, self.record = plain, name, record
         self._graphs: dict[tuple, Graph] = {}
-        self._stamps: tuple = ()
         self._running = threading.Lock()
         self.failed = False
 
@@ -176,6 +173,11 @@ class Graphs:
             self._graphs = {
                 k: g for k, g in self._graphs.items() if any(g.keys is keys for keys in arenas)
             }
+
+    def forget(self) -> None:
+        """Drop all graphs, which know where weights lie that have changed."""
+        with self._running:
+            self._graphs, self.failed = {}, False
 
     def __call__(
         self,
@@ -199,8 +201,6 @@ class Graphs:
         # An arena that grows has another list of keys.
         key = shape, features, id(packing.keys)
         with self._running:
-            if (stamps := stamps_of(self.weights())) != self._stamps:
-                self._graphs, self._stamps = {}, stamps
             if key in self._graphs:
                 return self._graphs[key].run(**inputs)
             expected = self.plain(**inputs, features=features)

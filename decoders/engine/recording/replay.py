@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ from decoders.errors import first_line
 
 LONGEST = 192  # tokens: longer prompts gain nothing
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
-VERSION = attrgetter("_version")
 # Takes INPUTS by name and `features`, Layers; returns logits (wanted, V) and for each layer hidden
 # states (tokens, H).
 Pass = Callable[..., tuple[torch.Tensor, ...]]
@@ -41,8 +39,6 @@ class Recorded:
         plain: the pass itself
         example: makes the INPUTS of a pass, given its number of tokens and how many of them want
             logits
-        weights: returns the current weights. A recording holds views and copies of them, so it is
-            made again if they change between runs.
         name: the model's name, for the warning if it cannot be recorded
         most: the most tokens that the model can see, or None
         lower: makes one call of kernels of a recording and its answers; raises CannotRecord if
@@ -58,20 +54,17 @@ class Recorded:
         self,
         plain: Pass,
         example: Callable[[int, int], Sequence],
-        weights: Callable[[], list[torch.Tensor]],
         name: str,
         most: int | None,
         lower: Callable[..., Pass],
         also: tuple[str, ...] = (),
     ):
-        self.plain, self.example, self.weights, self.name = plain, example, weights, name
+        self.plain, self.example, self.name = plain, example, name
         self.lower, self.inputs = lower, (*INPUTS, *also)
         edges = [min(edge, most or edge) + 1 for edge in (0, 1, LONGEST)]
         spans = [range(*ends) for ends in pairwise(edges)]
         self._spans = [span for span in spans if span and (span[0] == 1 or len(span) > 3)]
         self._passes: dict[tuple[range, Layers], Pass] = {}
-        self._weights: list[torch.Tensor] = []
-        self._stamps: tuple = ()
         self._recording = threading.Lock()
         self.failed, self.operators = False, ""
 
@@ -105,16 +98,10 @@ class Recorded:
         """Whether several threads share such a pass better than kernels do."""
         return not self.operators and tokens * torch.get_num_threads() > LONGEST
 
-    def follow(self) -> None:
-        """Forget the recordings if the weights have changed.
-
-        Call this when a run begins, since the comparison takes as long as ten operators.
-        """
-        weights = self.weights()
-        if (stamps := stamps_of(weights)) != self._stamps:
-            with self._recording:
-                self._passes, self._weights, self._stamps = {}, weights, stamps
-                self.failed, self.operators = False, ""
+    def forget(self) -> None:
+        """Forget the recordings, which hold views and copies of weights that have changed."""
+        with self._recording:
+            self._passes, self.failed, self.operators = {}, False, ""
 
     def _record(self, span: range, features: Layers) -> Pass:
         with self._recording:
@@ -194,22 +181,6 @@ def run_plainly(name: str, done: str, why: str) -> None:
     logging.getLogger("decoders").warning(
         "The passes of the %s are not %s (%s); they take longer.", name, done, why
     )
-
-
-def stamps_of(weights: Sequence[torch.Tensor]) -> tuple:
-    """A stamp that differs after any change of these weights.
-
-    While the weights are kept, no other tensor has their ids.
-
-    Args:
-        weights: the weights of a model
-    """
-    places = list(map(id, weights)), list(map(torch.Tensor.data_ptr, weights))
-    try:
-        return *places, sum(map(VERSION, weights))  # versions only grow
-    # Tensors made in inference mode have no version, and no copies that could be out of date.
-    except RuntimeError:
-        return places
 
 
 def agree(replayed: torch.Tensor, plain: torch.Tensor) -> None:

@@ -32,6 +32,7 @@ def copies_bytes(weight_bytes: int, device: torch.device) -> int:
     return min(weight_bytes, 2 * COPIED_BYTES) if device_of(device).on_host else 0
 
 
+LINEAR = torch.nn.modules.linear.__file__
 # The dtypes that oneDNN supports on this CPU.
 TYPES: tuple[torch.dtype, ...] = ()
 if torch.backends.mkldnn.is_available():
@@ -101,8 +102,8 @@ class PassLinear(torch.nn.Linear):
 
     The usual float32 product is MKL's, which takes twice as long on AMD. If weights are stored row
     by row, both MKL and oneDNN are far slower than the memory bus. So there is one copy of the
-    weights, which is made again when they change in place: in float16 if that is exact, for passes
-    of few tokens, which kernels multiply several times as fast; otherwise in oneDNN's blocks.
+    weights, made when it is first needed: in float16 if that is exact, for passes of few tokens,
+    which kernels multiply several times as fast; otherwise in oneDNN's blocks.
 
     Attributes:
         copies: whether the weights are copied
@@ -115,8 +116,7 @@ class PassLinear(torch.nn.Linear):
     shelf: Shelf
     number: int
     copied_bytes = 0
-    _stamp: tuple[int, int, int | None] | None = None
-    _copy: Halves | torch.Tensor
+    _copy: Halves | torch.Tensor | None = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x (..., in) -> (..., out)."""
@@ -143,23 +143,28 @@ class PassLinear(torch.nn.Linear):
 
     def copied(self) -> Halves | torch.Tensor:
         """The copy of the weights: for kernels, or in oneDNN's blocks."""
-        stamp = (
-            self.weight._version,
-            self.weight.data_ptr(),
-            None if self.bias is None else self.bias._version,
-        )
-        if stamp != self._stamp:
+        if (copy := self._copy) is None:
             half = half_of(self.weight) if kernels() else None
             if half is None:
-                self._copy = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
+                copy = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
                 self.copied_bytes = self.weight.nbytes
             else:
                 blocks = self.shelf.put(kernels().in_blocks(half[0]))
                 bias = None if self.bias is None else self.bias.detach().float().contiguous()
-                self._copy = Halves(blocks, half[1], bias)
+                copy = Halves(blocks, half[1], bias)
                 self.copied_bytes = blocks.nbytes
-            self._stamp = stamp
-        return self._copy
+            self._copy = copy
+        return copy
+
+
+def forget_copies(model: torch.nn.Module) -> None:
+    """Forget the copies of a model's weights, which have changed.
+
+    They are made anew when they are next needed.
+    """
+    for module in model.modules():
+        if isinstance(module, PassLinear):
+            module._copy, module.copied_bytes = None, 0
 
 
 def multiply(copy: Halves, x: int, out: int, tokens: int, size: int, width: int) -> None:
@@ -198,6 +203,10 @@ class BytesRead:
         self._model, self._dtype, self._whole = model, dtype, whole
         self._few: int | None = None
 
+    def forget(self) -> None:
+        """Ask anew what the copies take, which are made anew."""
+        self._few = None
+
     def __call__(self, tokens: int) -> int:
         """The bytes that a pass of so many tokens has read."""
         if self._dtype not in MANY or not few(tokens, self._dtype):
@@ -216,8 +225,12 @@ def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
         model: the model, whose weights stay where they are
         most_copied: the most bytes of weights that are copied as well
     """
+    if torch.nn.Linear.forward.__code__.co_filename != LINEAR:
+        return  # somebody has put another function in its place
     plain: list[Any] = [
-        m for m in model.modules() if type(m) is torch.nn.Linear and is_plain(m.weight)
+        m
+        for m in model.modules()
+        if type(m) is torch.nn.Linear and "weight" in m._parameters and is_plain(m.weight)
     ]
     size, shelf = sum(module.weight.nbytes for module in plain), Shelf()
     for module in plain:

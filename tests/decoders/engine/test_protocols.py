@@ -43,9 +43,6 @@ class Guess:
         self.passes.append(GuessPasses(self))
         return self.passes[-1]
 
-    def refuse_changes(self):
-        pass
-
     def refuse_features(self, layers):
         raise InputError("It has none.")
 

@@ -492,15 +492,9 @@ def test_the_pair_is_made_once_per_model_and_goes_with_it(monkeypatch):
             **given, max_new_tokens=3, custom_generate=decoders.hf("speculative", draft=draft)
         )
     assert len(made) == 1
-    # as adapters do
-    model.model.layers[0].mlp.up_proj = copy.deepcopy(model.model.layers[0].mlp.up_proj)
-    model.generate(
-        **given, max_new_tokens=3, custom_generate=decoders.hf("speculative", draft=draft)
-    )
-    assert len(made) == 2
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         other.generate(**given, max_new_tokens=3, custom_generate=decoders.hf("greedy"))
-    assert len(made) == 4
+    assert len(made) == 3
 
 
 def test_a_model_in_training_is_left_in_training():

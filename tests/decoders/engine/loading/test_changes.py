@@ -1,0 +1,788 @@
+"""A pair that is kept follows what its models' caller does to them between two calls.
+
+Each row of the table changes a module in a way that PyTorch, transformers or peft document. Every
+way of running a pass must then give what the module's own forward gives, and again once the change
+is taken back. At 00d05b0 most rows failed: calls went on with hooks that were gone, with old linear
+layers beside new norms, or ended in a raw KeyError.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import MethodType
+
+import peft
+import pytest
+import torch
+import torchao
+from torch import nn
+from torch.nn.modules import module as registry
+from torch.nn.utils import parametrizations, parametrize, prune
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.models.llama import modeling_llama as llama
+
+import decoders
+from decoders import InputError, ModelPair, generate
+from decoders.engine.loading import pair as pair_module
+from decoders.engine.loading.heads import load_head
+from tests import zoo
+from tests.decoders.engine.passes.test_graphs import with_kernels
+from tests.heads import save_small_head
+from tests.models import VOCABULARY, build, build_tokenizer
+
+PROMPT, LENGTH = [5, 9, 3, 7, 1, 8], 4
+Undo = Callable[[], object]
+
+
+def as_it_is(model: PreTrainedModel, length: int = LENGTH) -> tuple[list[int], list[float]]:
+    """The likeliest tokens by the model's own forward over whole texts, with their log p."""
+    text, values = list(PROMPT), list[float]()
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    with torch.inference_mode():
+        for _ in range(length):
+            row = model(torch.tensor([text]), use_cache=False).logits[0, -1].double()
+            values.append(row.log_softmax(-1).max().item())
+            text.append(int(row.argmax()))
+    for module, training in modes.items():
+        module.training = training
+    return text[len(PROMPT) :], values
+
+
+# The rows: each changes the model, and returns what takes that back, if anything does.
+
+
+def layer(model: PreTrainedModel) -> nn.Module:
+    return model.model.layers[0]
+
+
+def steps(kind: type[torch.optim.Optimizer], **options) -> Callable[[PreTrainedModel], None]:
+    """Three steps of an optimizer."""
+
+    def change(model: PreTrainedModel) -> None:
+        optimizer = kind(model.parameters(), lr=0.05, **options)
+        for _ in range(3):
+            model(torch.tensor([PROMPT]), labels=torch.tensor([PROMPT])).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return change
+
+
+def writes(write: Callable[[nn.Parameter], object], name: str = "") -> Callable:
+    """A write into each weight, or into one."""
+
+    def change(model: PreTrainedModel) -> None:
+        with torch.no_grad():
+            for weight in [model.get_parameter(name)] if name else list(model.parameters()):
+                write(weight)
+
+    return change
+
+
+def noise(weight: torch.Tensor) -> torch.Tensor:
+    return 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+
+
+def fill_data(weight):
+    weight.data = weight.data + noise(weight)
+
+
+def in_inference_mode(model):
+    with torch.inference_mode():
+        layer(model).mlp.up_proj.weight.mul_(1.5)
+
+
+def loads(**options) -> Callable:
+    def change(model):
+        model.load_state_dict(
+            build(dtype=torch.float32, seed=5, num_hidden_layers=1).state_dict(), **options
+        )
+
+    return change
+
+
+def new_parameter(model):
+    up = layer(model).mlp.up_proj
+    up.weight = nn.Parameter(2 * up.weight.detach())
+
+
+def swaps(model):
+    weight = layer(model).mlp.up_proj.weight
+    torch.utils.swap_tensors(weight, nn.Parameter(weight + noise(weight)))
+
+
+def hook(register: str, function: Callable, path: str = "model.layers.0.mlp", **options):
+    def change(model: PreTrainedModel) -> Undo:
+        return getattr(model.get_submodule(path), register)(function, **options).remove
+
+    return change
+
+
+def on_all(register: str, function: Callable, **options) -> Callable:
+    return lambda model: getattr(registry, register)(function, **options).remove
+
+
+def larger_logits(module, args, output):
+    output.logits = output.logits * torch.linspace(0, 2, output.logits.shape[-1])
+    return output
+
+
+def other_ids(module, args, kwargs):
+    """Ids given by place or by name."""
+    if args:
+        return ((args[0] + 1) % VOCABULARY, *args[1:]), kwargs
+    return args, kwargs | {"input_ids": (kwargs["input_ids"] + 1) % VOCABULARY}
+
+
+def only_of(kind: type, function: Callable) -> Callable:
+    """A hook on all modules that acts on one kind."""
+    return lambda module, *rest: function(module, *rest) if isinstance(module, kind) else None
+
+
+def with_a_post_hook(model):
+    """A hook of `load_state_dict` that changes what is loaded."""
+
+    def change(module, keys):
+        with torch.no_grad():
+            module.lm_head.weight.data.mul_(0.5)
+
+    model.register_load_state_dict_post_hook(change)
+    model.load_state_dict(model.state_dict())
+
+
+def patch_object(model) -> Undo:
+    mlp = layer(model).mlp
+    before = mlp.forward
+    mlp.forward = lambda x: 1.5 * before(x)
+    return lambda: vars(mlp).pop("forward")
+
+
+def patch_root(model) -> Undo:
+    before = model.forward
+
+    def forward(*args, **kwargs):
+        return larger_logits(model, args, before(*args, **kwargs))
+
+    model.forward = forward
+    return lambda: vars(model).pop("forward")
+
+
+def bind_method(model) -> Undo:
+    """As libraries of faster layers do."""
+    mlp = layer(model).mlp
+    mlp.forward = MethodType(lambda self, x: self.down_proj(self.up_proj(x)), mlp)
+    return lambda: vars(mlp).pop("forward")
+
+
+def patch_class(kind: type[nn.Module], make: Callable) -> Callable:
+    def change(model) -> Undo:
+        before = kind.forward
+        kind.forward = make(before)
+        return lambda: setattr(kind, "forward", before)
+
+    return change
+
+
+def attribute(path: str, name: str, value: object) -> Callable:
+    def change(model) -> Undo:
+        module = model.get_submodule(path)
+        before = getattr(module, name)
+        setattr(module, name, value)
+        return lambda: setattr(module, name, before)
+
+    return change
+
+
+def one_more_layer(model) -> None:
+    more = build(dtype=torch.float32, seed=7).model.layers[1]
+    more.self_attn.config = model.config
+    model.model.layers.append(more)
+    model.config.num_hidden_layers = 2
+
+
+def slower_turns(model) -> None:
+    model.model.rotary_emb.inv_freq.data.mul_(0.3)
+
+
+def other_turns(model) -> None:
+    rotary = model.model.rotary_emb
+    rotary.register_buffer("inv_freq", 0.3 * rotary.inv_freq, persistent=False)
+
+
+def resized(tokens: int) -> Callable:
+    def change(model) -> None:
+        model.resize_token_embeddings(tokens)
+
+    return change
+
+
+def in_float64(model) -> None:
+    """The dtype alone changes no number; the log p below is exact to 1e-9 then."""
+    model.double()
+
+
+def spectral_norm(model) -> None:
+    parametrizations.spectral_norm(layer(model).mlp.up_proj)
+
+
+def tie(model) -> None:
+    model.config.tie_word_embeddings = True
+    model.lm_head.weight = model.model.embed_tokens.weight
+
+
+class Larger(nn.Module):
+    def forward(self, weight):
+        return 1.5 * weight
+
+
+def parametrization(model) -> Undo:
+    up = layer(model).mlp.up_proj
+    parametrize.register_parametrization(up, "weight", Larger())
+    return lambda: parametrize.remove_parametrizations(up, "weight", leave_parametrized=False)
+
+
+def pruned(model) -> Undo:
+    prune.l1_unstructured(layer(model).mlp.up_proj, "weight", amount=0.5)
+    return lambda: prune.remove(layer(model).mlp.up_proj, "weight")
+
+
+def pruned_rows(model) -> None:
+    prune.ln_structured(layer(model).mlp.up_proj, "weight", amount=0.3, n=2, dim=0)
+
+
+def pruned_then_stepped(model) -> None:
+    pruned(model)
+    steps(torch.optim.AdamW, fused=True)(model)
+
+
+def pruned_everywhere(model) -> None:
+    several = [(m, "weight") for m in model.modules() if isinstance(m, nn.Linear)]
+    prune.global_unstructured(several, prune.RandomUnstructured, amount=0.3)
+
+
+def old_weight_norm(model) -> Undo:
+    up = layer(model).mlp.up_proj
+    nn.utils.weight_norm(up)
+    with torch.no_grad():
+        up.weight_g.mul_(1.5)
+    return lambda: nn.utils.remove_weight_norm(up)
+
+
+def lora(**options) -> peft.LoraConfig:
+    return peft.LoraConfig(
+        r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False, **options
+    )
+
+
+def adapter(config: peft.PeftConfig | None = None) -> Callable:
+    def change(model) -> Undo:
+        torch.manual_seed(0)
+        wrapped = peft.get_peft_model(model, config or lora())
+        with torch.no_grad():  # some kinds begin as the model itself
+            for weight in model.parameters():
+                if weight.requires_grad:
+                    weight.add_(noise(weight))
+        return wrapped.unload
+
+    return change
+
+
+def injected(model) -> None:
+    peft.inject_adapter_in_model(lora(), model)
+
+
+def two_adapters(model) -> Undo:
+    """One after the other."""
+    wrapped = peft.get_peft_model(model, lora())
+    wrapped.add_adapter("second", lora())
+    wrapped.set_adapter("second")
+    return lambda: wrapped.set_adapter("default")
+
+
+def adapter_off(model) -> Undo:
+    """On, then off."""
+    wrapped = peft.get_peft_model(model, lora())
+    return wrapped.base_model.disable_adapter_layers
+
+
+def merged(model) -> Undo:
+    wrapped = peft.get_peft_model(model, lora())
+    wrapped.merge_adapter()
+    return wrapped.unmerge_adapter
+
+
+def scaled(model) -> Undo:
+    wrapped = peft.get_peft_model(model, lora())
+    layers = [m for m in wrapped.modules() if isinstance(m, peft.tuners.lora.LoraLayer)]
+    for each in layers:
+        each.scale_layer(3.0)
+    return lambda: [each.unscale_layer(3.0) for each in layers]
+
+
+def quantised(model) -> None:
+    torchao.quantize_(model, torchao.quantization.Int8WeightOnlyConfig())
+
+
+CHANGES: dict[str, Callable[[PreTrainedModel], Undo | None]] = {
+    "AdamW": steps(torch.optim.AdamW, foreach=False, fused=False),
+    "AdamW foreach": steps(torch.optim.AdamW, foreach=True),
+    "AdamW fused": steps(torch.optim.AdamW, fused=True),
+    "SGD fused": steps(torch.optim.SGD, fused=True),
+    "Adagrad fused": steps(torch.optim.Adagrad, fused=True),
+    ".data =": writes(fill_data),
+    ".data.copy_": writes(lambda w: w.data.copy_(w + noise(w))),
+    ".data.add_": writes(lambda w: w.data.add_(noise(w))),
+    ".data.add_ of one norm": writes(lambda w: w.data.add_(noise(w)), "model.norm.weight"),
+    ".data of one token's row": writes(
+        lambda w: w.data[PROMPT[-1]].neg_(), "model.embed_tokens.weight"
+    ),
+    "set_": writes(lambda w: w.set_(w + noise(w))),
+    "copy_": writes(lambda w: w.copy_(w + noise(w))),
+    "in place, one number": writes(lambda w: w[3, PROMPT[-1]].add_(30), "lm_head.weight"),
+    "in inference mode": in_inference_mode,
+    "swap_tensors": swaps,
+    "init": writes(lambda w: nn.init.normal_(w, std=0.3)),
+    "load_state_dict": loads(),
+    "load_state_dict assign": loads(assign=True),
+    "a new Parameter": new_parameter,
+    "forward hook": hook("register_forward_hook", lambda m, a, out: 1.5 * out),
+    "forward hook with_kwargs": hook(
+        "register_forward_hook", lambda m, a, k, out: 1.5 * out, with_kwargs=True
+    ),
+    "forward hook always_call": hook(
+        "register_forward_hook", lambda m, a, out: 1.5 * out, always_call=True, prepend=True
+    ),
+    "forward pre-hook": hook("register_forward_pre_hook", lambda m, a: (1.5 * a[0],)),
+    "forward pre-hook with_kwargs": hook(
+        "register_forward_pre_hook", lambda m, a, k: ((1.5 * a[0],), k), with_kwargs=True
+    ),
+    "forward hook of a linear layer": hook(
+        "register_forward_hook", lambda m, a, out: 1.5 * out, "model.layers.0.mlp.up_proj"
+    ),
+    "forward hook of the model": hook("register_forward_hook", larger_logits, ""),
+    "forward pre-hook of the model": hook(
+        "register_forward_pre_hook", other_ids, "", with_kwargs=True
+    ),
+    "global forward hook": on_all(
+        "register_module_forward_hook", only_of(llama.LlamaMLP, lambda m, a, out: 1.5 * out)
+    ),
+    "global forward pre-hook": on_all(
+        "register_module_forward_pre_hook", only_of(llama.LlamaMLP, lambda m, a: (1.5 * a[0],))
+    ),
+    "post-hook of load_state_dict": with_a_post_hook,
+    "forward of an object": patch_object,
+    "forward of the model": patch_root,
+    "forward bound to an object": bind_method,
+    "forward of a class": patch_class(
+        llama.LlamaMLP, lambda before: lambda self, x: 1.5 * before(self, x)
+    ),
+    "forward of Linear": patch_class(
+        nn.Linear, lambda before: lambda self, x: 1.1 * before(self, x)
+    ),
+    "attention's scale": attribute("model.layers.0.self_attn", "scaling", 1.5),
+    "a norm's epsilon": attribute("model.norm", "variance_epsilon", 5.0),
+    "an activation": attribute("model.layers.0.mlp", "act_fn", nn.Tanh()),
+    "a layer replaced": attribute(
+        "model.layers.0", "mlp", build(dtype=torch.float32, seed=7).model.layers[0].mlp
+    ),
+    "a layer put around another": lambda model: setattr(
+        model.model, "norm", nn.Sequential(model.model.norm, nn.Tanh())
+    ),
+    "the head replaced": lambda model: setattr(
+        model, "lm_head", nn.Linear(32, VOCABULARY, bias=False)
+    ),
+    "one more layer": one_more_layer,
+    "a buffer written": slower_turns,
+    "a buffer replaced": other_turns,
+    "more tokens": resized(VOCABULARY + 5),
+    "fewer tokens": resized(VOCABULARY - 20),
+    "tied": tie,
+    "float64": in_float64,
+    "parametrization": parametrization,
+    "spectral norm": spectral_norm,
+    "weight norm": old_weight_norm,
+    "pruned": pruned,
+    "pruned by rows": pruned_rows,
+    "pruned, then trained": pruned_then_stepped,
+    "pruned everywhere": pruned_everywhere,
+    "LoRA": adapter(),
+    "DoRA": adapter(lora(use_dora=True)),
+    "IA3": adapter(
+        peft.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"])
+    ),
+    "trainable tokens": adapter(peft.TrainableTokensConfig(token_indices=[PROMPT[-1], 3])),
+    "norms tuned": adapter(peft.LNTuningConfig(target_modules=["norm"])),
+    "adapter switched": two_adapters,
+    "adapter off": adapter_off,
+    "adapter merged": merged,
+    "adapter scaled": scaled,
+    "adapter injected": injected,
+    "quantised": quantised,
+}
+
+# Rows that change no number.
+IDLE = {"float64"}
+
+
+class Door:
+    """A way in which a caller keeps a pair and runs passes of it."""
+
+    def __init__(self, model: PreTrainedModel, **options):
+        self.pair = ModelPair(model, None, **options)
+
+    def __call__(self, **options) -> tuple[list[int], list[float]]:
+        result = generate(self.pair, PROMPT, "greedy", max_new_tokens=LENGTH, **options)
+        return result.tokens, [trial.log_p for trial in result.trials]
+
+
+class Recorded(Door):
+    pass
+
+
+class Plain(Door):
+    def __init__(self, model: PreTrainedModel):
+        super().__init__(model, passes="plain")
+
+
+class Padded(Door):
+    def __call__(self):
+        return super().__call__(padding="both")
+
+
+class Graphs(Door):
+    """With the stand-in for CUDA graphs."""
+
+    def __init__(self, model: PreTrainedModel):
+        super().__init__(model, passes="graphs")
+
+
+class Custom(Door):
+    """The argument custom_generate of `generate`."""
+
+    def __init__(self, model: PreTrainedModel):
+        self.model, self.method = model, decoders.hf("greedy")
+
+    def __call__(self):
+        output = self.model.generate(
+            torch.tensor([PROMPT]), attention_mask=torch.ones(1, len(PROMPT)), do_sample=False,
+            max_new_tokens=LENGTH, custom_generate=self.method, return_dict_in_generate=True,
+        )  # fmt: skip
+        (result,) = output.results
+        return result.tokens, [trial.log_p for trial in result.trials]
+
+
+class Drafting(Door):
+    """As the draft, whose distributions are read."""
+
+    def __init__(self, model: PreTrainedModel):
+        self.model = model
+        self.pair = ModelPair(build(dtype=torch.float32, seed=9), model)
+
+    def __call__(self):
+        tokens, _ = as_it_is(self.model)
+        q = decoders.read(self.pair, PROMPT, tokens).q[:LENGTH].double()
+        return q.argmax(-1).tolist(), q.amax(-1).log().tolist()
+
+
+class OwnCache(Door):
+    """With the model's own cache."""
+
+    def __init__(self, model: PreTrainedModel):
+        model._supports_attention_backend = False
+        super().__init__(model)
+        assert self.pair.plain
+
+
+# One row of each kind for the other doors: what is followed does not depend on the door.
+SOME = (
+    "AdamW fused", ".data.add_ of one norm", "load_state_dict assign", "forward hook",
+    "forward pre-hook of the model", "global forward hook", "forward of an object",
+    "forward of a class", "attention's scale", "a layer replaced", "pruned", "adapter merged",
+    "float64",
+)  # fmt: skip
+ROWS = [
+    *((door, change) for door in (Custom, Recorded) for change in CHANGES),
+    *((door, change) for door in (Plain, Padded, Graphs, Drafting, OwnCache) for change in SOME),
+]
+
+
+@pytest.fixture
+def small():
+    """A small model whose weights float16 holds, so that the kernels multiply."""
+    model = build(dtype=torch.float32, num_hidden_layers=1)
+    for weight in model.parameters():
+        weight.data = weight.data.half().float()
+    return model
+
+
+@pytest.mark.parametrize(("door", "change"), ROWS, ids=lambda part: getattr(part, "__name__", part))
+def test_what_is_changed_after_the_first_call_is_followed(door, change, small, monkeypatch):
+    if door is Graphs:
+        with_kernels(monkeypatch)
+    run, before = door(small), as_it_is(small)
+    run()
+    undo = CHANGES[change](small)
+    try:
+        expected = as_it_is(small)
+        assert change in IDLE or expected[1] != pytest.approx(before[1], abs=1e-3)
+        found = run()
+        assert found[0] == expected[0]
+        assert found[1] == pytest.approx(expected[1], abs=1e-4)
+    finally:
+        undo() if callable(undo) else None
+    if undo is not None:
+        expected, found = as_it_is(small), run()
+        assert found[0] == expected[0]
+        assert found[1] == pytest.approx(expected[1], abs=1e-4)
+
+
+@pytest.fixture
+def prepared(monkeypatch):
+    """Notes what is prepared."""
+    found, prepare = [], pair_module.prepared
+    monkeypatch.setattr(
+        pair_module, "prepared", lambda model, *rest: found.append(model) or prepare(model, *rest)
+    )
+    return found
+
+
+def generates(model):
+    """Its own generation, which may change settings of the model."""
+    model.generate(torch.tensor([PROMPT]), max_new_tokens=2, do_sample=False, pad_token_id=0)
+
+
+def takes_gradients(model):
+    """What training with an adapter and checkpoints puts into a model."""
+    model.gradient_checkpointing_enable()
+    model.enable_input_require_grads()
+
+
+def other_defaults(model):
+    model.generation_config = GenerationConfig(max_new_tokens=3)
+
+
+def shows_states(model):
+    """transformers leaves hooks behind that collect hidden states."""
+    model(torch.tensor([PROMPT]), output_hidden_states=True)
+
+
+def with_backward_hooks(model):
+    layer(model).mlp.register_full_backward_hook(lambda m, given, found: None)
+    model.register_full_backward_pre_hook(lambda m, found: None)
+    model.lm_head.weight.register_hook(lambda gradient: 2 * gradient)
+
+
+def with_state_dict_hooks(model):
+    model.register_state_dict_post_hook(lambda *args: None)
+    model.register_state_dict_pre_hook(lambda *args: None)
+    model.register_load_state_dict_pre_hook(lambda *args: None)
+
+
+def compiles(model):
+    """Nothing is compiled before the first call."""
+    model.forward = torch.compile(model.forward)
+    layer(model).mlp.compile()
+
+
+IDLE_CHANGES = {
+    "none": lambda model: None,
+    "its own generation": generates,
+    "gradients": takes_gradients,
+    "hidden states": shows_states,
+    "other defaults": other_defaults,
+    "backward hooks": with_backward_hooks,
+    "state-dict hooks": with_state_dict_hooks,
+    "compiled": compiles,
+    "the mode": lambda model: model.train(),
+    "frozen": lambda model: model.requires_grad_(False),
+}
+
+
+@pytest.mark.parametrize("change", IDLE_CHANGES)
+def test_what_changes_no_pass_costs_nothing(change, small, prepared):
+    run, before = Recorded(small), as_it_is(small)
+    run()
+    prepared.clear()
+    IDLE_CHANGES[change](small)
+    found = run()
+    assert found[0] == before[0]
+    assert found[1] == pytest.approx(before[1], abs=1e-4)
+    assert not prepared
+    assert "replayed" in run.pair.packed["target"].engine_name
+    ModelPair(small, None)
+    assert "replayed" in run.pair.packed["target"].engine_name
+
+
+def test_weights_are_followed_without_a_new_check(small, prepared):
+    """Training changes them before each call."""
+    run = Recorded(small)
+    run()
+    prepared.clear()
+    steps(torch.optim.AdamW, fused=True)(small)
+    assert run()[0] == as_it_is(small)[0]
+    assert not prepared
+
+
+@pytest.mark.parametrize("family", ["mamba", "rwkv", "bloom", "gemma3_text"])
+def test_a_model_that_runs_with_its_own_cache_is_prepared_once(family, prepared):
+    """Passes of some models change their own attributes and weights."""
+    model = zoo.build_pair(family)[0].float()
+    pair = ModelPair(model, None)
+    for _ in range(2):
+        prepared.clear()
+        first = generate(pair, PROMPT, "greedy", max_new_tokens=3).tokens
+        model.train().eval()
+    assert not prepared
+    assert generate(pair, PROMPT, "greedy", max_new_tokens=3).tokens == first
+
+
+class Scale:
+    """A hook with a state."""
+
+    factor = 1.5
+
+    def __call__(self, module, args, output):
+        return self.factor * output
+
+    def method(self, x):
+        return self.factor * x
+
+
+@pytest.mark.parametrize("place", ["hook", "method for a hook", "forward"])
+def test_a_hook_may_change_its_mind(place, small):
+    """A recording would repeat what it did first; a copy of it would not hear of the change."""
+    scale, mlp = Scale(), layer(small).mlp
+    run = Recorded(small)
+    if place == "hook":
+        mlp.register_forward_hook(scale)
+    elif place == "forward":
+        mlp.act_fn.forward = scale.method
+    else:
+        mlp.register_forward_hook(scale.__call__)
+    seen = []
+    for factor in (1.5, 0.3):
+        scale.factor = factor
+        seen.append(run())
+        assert seen[-1][0] == as_it_is(small)[0]
+        assert seen[-1][1] == pytest.approx(as_it_is(small)[1], abs=1e-4)
+    assert seen[0][1] != pytest.approx(seen[1][1], abs=1e-3)
+
+
+def test_hooks_make_passes_plain_with_one_line_until_they_go(small, caplog):
+    run = Recorded(small)
+    run()
+    handle = layer(small).mlp.register_forward_hook(lambda m, a, out: 1.5 * out)
+    for _ in range(2):
+        run()
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
+        "The passes of the target model LlamaForCausalLM are not recorded (its module "
+        "model.layers.0.mlp has a hook); they take longer."
+    ]
+    assert run.pair.packed["target"].engine_name == "packed passes"
+    handle.remove()
+    run()
+    assert "replayed" in run.pair.packed["target"].engine_name
+
+
+@pytest.mark.parametrize("own_cache", [False, True])
+def test_a_model_back_in_training_is_read_in_eval_mode(own_cache):
+    """With its own cache, dropout took part in decoding. Each module keeps its mode."""
+    model = build("gpt2", dtype=torch.float32, resid_pdrop=0.5, embd_pdrop=0.5, attn_pdrop=0.5)
+    run = (OwnCache if own_cache else Recorded)(model)
+    expected = run()
+    model.train()
+    model.transformer.h[0].eval()
+    modes = [module.training for module in model.modules()]
+    assert run()[1] == pytest.approx(expected[1], abs=1e-4)
+    layer_norm = model.transformer.ln_f
+    layer_norm.register_forward_hook(lambda m, a, out: 1.5 * out)  # prepared anew
+    assert run()[1] == pytest.approx(as_it_is(model)[1], abs=1e-4)
+    assert [module.training for module in model.modules()] == modes
+
+
+def test_a_field_of_the_config_that_a_pass_reads(caplog):
+    model = build("gemma2", dtype=torch.float32, num_hidden_layers=2, final_logit_softcapping=3.0)
+    run = Recorded(model)
+    run()
+    model.config.final_logit_softcapping = 1.0
+    assert run()[1] == pytest.approx(as_it_is(model)[1], abs=1e-4)
+
+
+def test_what_no_pass_can_follow_is_refused_by_name_until_it_is_taken_back(small):
+    """A hook that treats the last token of a pass differently means another thing in each pass."""
+    run = Recorded(small)
+    before = run()
+
+    def last(module, args, output):
+        output = output.clone()
+        output[:, -1] *= -3
+        return output
+
+    handle = layer(small).mlp.register_forward_hook(last)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"target model .* be run: .*mlp has a hook"):
+            run()
+    handle.remove()
+    assert run() == before
+
+
+@pytest.mark.parametrize("door", [Custom, Recorded])
+def test_one_number_behind_the_back_of_autograd_needs_a_refresh(door, small):
+    """A call looks at a few numbers of each weight."""
+    run = door(small)
+    run()
+    small.lm_head.weight.data[as_it_is(small)[0][0], 1] += 3
+    expected = as_it_is(small)
+    run.method.refresh() if door is Custom else run.pair.refresh()
+    assert run()[1] == pytest.approx(expected[1], abs=1e-4)
+
+
+def test_a_refresh_of_hf_is_one_for_each_model(small, prepared):
+    other = build(dtype=torch.float32, seed=3)
+    runs, method = [Custom(small), Custom(other)], decoders.hf("greedy")
+    for run in runs:
+        run.method = method
+        run()
+    method.refresh()
+    prepared.clear()
+    for run in (*runs, *runs):
+        run()
+    assert prepared == [small, other]
+
+
+def test_heads_are_followed_too(tmp_path):
+    """Their weights are trained in place; some of them are the target's."""
+    target = build(dtype=torch.float32, num_hidden_layers=7)
+    head = load_head(str(save_small_head(tmp_path / "head", VOCABULARY, 32)), target)
+    pair = ModelPair(target, head)
+    before = decoders.read(pair, PROMPT, [3, 4]).q
+    for weight in head.parameters():
+        weight.data.mul_(0.7)
+    after = decoders.read(pair, PROMPT, [3, 4]).q
+    assert not torch.allclose(after, before)
+    torch.testing.assert_close(after, decoders.read(ModelPair(target, head), PROMPT, [3, 4]).q)
+
+
+def test_a_draft_with_another_tokenizer_is_followed():
+    words = build_tokenizer(("the", "cat")), build_tokenizer()
+    target, draft = build(dtype=torch.float32), build(dtype=torch.float32, seed=1)
+    pair = ModelPair(target, draft, *words)
+    before = decoders.read(pair, PROMPT, [3, 4]).q
+    steps(torch.optim.AdamW, fused=True)(draft)
+    layer(draft).mlp.register_forward_hook(lambda m, a, out: 2 * out)
+    after = decoders.read(pair, PROMPT, [3, 4]).q
+    assert not torch.allclose(after, before)
+    fresh = ModelPair(target, draft, *words)
+    torch.testing.assert_close(after, decoders.read(fresh, PROMPT, [3, 4]).q)
+
+
+def test_several_threads_follow_one_change(small):
+    run = Recorded(small)
+    run()
+    steps(torch.optim.AdamW, fused=True)(small)
+    handle = layer(small).mlp.register_forward_hook(lambda m, a, out: 1.5 * out)
+    expected = as_it_is(small)[0]
+    with ThreadPoolExecutor(4) as pool:
+        assert [found[0] for found in pool.map(lambda _: run(), range(8))] == [expected] * 8
+    handle.remove()
