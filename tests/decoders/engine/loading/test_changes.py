@@ -2,7 +2,7 @@
 
 Each row of the table changes a module in a way that PyTorch, transformers or peft document. Every
 way of running a pass must then give what the module's own forward gives, and again once the change
-is taken back. At 00d05b0 most rows failed: calls went on with hooks that were gone, with old linear
+is taken back. Before, calls went on with hooks that were gone, with old linear
 layers beside new norms, or ended in a raw KeyError.
 """
 
