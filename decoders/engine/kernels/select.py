@@ -54,9 +54,9 @@ def trim(row, masses, least, stay, lightest):
 def edge(row, masses, goal, whole):
     """Where a row is cut, if its largest numbers stay until their masses reach a goal.
 
-    Of equal numbers, which have equal masses, the first ones stay. Each step looks at what the step
-    before has left, mostly a fifth of it: so the time is in proportion to the row, be it peaked,
-    flat or full of equals.
+    Of equal numbers, which have equal masses, the first ones stay. Each step looks only
+    at what the step before left, usually a fifth of it. The time is therefore proportional to the
+    length of the row, whether it is peaked, flat or full of equal numbers.
 
     Args:
         row: numbers (V,)
