@@ -39,6 +39,11 @@ class Device:
         return torch.float32
 
     @property
+    def training_dtype(self) -> torch.dtype:
+        """The precision of passes of a training: bfloat16 where its products are quick."""
+        return torch.float32
+
+    @property
     def free_bytes(self) -> int | None:
         """Bytes of memory that it has left; None if it does not say."""
         return None
@@ -66,6 +71,12 @@ class Host(Device):
     on_host = True
     meter = "CPU"
 
+    @property
+    def training_dtype(self) -> torch.dtype:
+        # On processors that have no products in bfloat16, it takes seven times as long.
+        quick = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        return torch.bfloat16 if quick else torch.float32
+
 
 class Cuda(Device):
     """A GPU that torch drives by its CUDA interface, of whichever maker."""
@@ -85,6 +96,10 @@ class Cuda(Device):
     def default_dtype(self) -> torch.dtype:
         # On older GPUs bfloat16 is very slow.
         return torch.bfloat16 if self._modern else torch.float16
+
+    @property
+    def training_dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self._modern else torch.float32
 
     @property
     def free_bytes(self) -> int | None:

@@ -16,7 +16,8 @@ from torch.nn import functional as F
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from decoders.training.optimizers import Optimizers, pass_type
+from decoders.devices import device_of
+from decoders.training.optimizers import Optimizers
 from training.attention import NAME as BLOCK_ATTENTION
 from training.checkpoints import Checkpoints
 from training.recipe import Run, Shape
@@ -53,10 +54,10 @@ def in_half(model: PreTrainedModel, dtype: torch.dtype = torch.bfloat16) -> PreT
 
 
 def half_twin(model: PreTrainedModel) -> PreTrainedModel:
-    """The copy that makes the passes of training, in the precision of `pass_type`.
+    """The copy that makes the passes of training, in the precision of `Device.training_dtype`.
 
     On a CPU its attention is that of `block_attention`."""
-    twin = in_half(model, pass_type(model.device))
+    twin = in_half(model, device_of(model.device).training_dtype)
     if twin.device.type == "cpu":
         twin.set_attn_implementation(BLOCK_ATTENTION)
     return twin

@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from decoders.devices import device_of
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line
 from decoders.generate import generate
 from decoders.training import texts
-from decoders.training.optimizers import Optimizers, pass_type
+from decoders.training.optimizers import Optimizers
 from decoders.training.recipe import Acceptance, Progress, Recipe
 from decoders.training.students import DraftStudent, HeadStudent
 from decoders.training.texts import Batches, HeldOut, Text
@@ -296,7 +297,7 @@ class Training:
         return loss.item()
 
     def _passes(self) -> Any:
-        dtype = pass_type(self.device)
+        dtype = device_of(self.device).training_dtype
         return torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32)
 
     def _counted(self, prompts: np.ndarray, lengths: np.ndarray, longest: int) -> torch.Tensor:

@@ -8,14 +8,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-
-def pass_type(device: torch.device) -> torch.dtype:
-    """The precision of passes: float32 on processors that have no products in bfloat16.
-
-    There, bfloat16 takes seven times as long.
-    """
-    slow = device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return torch.float32 if slow else torch.bfloat16
+from decoders.devices import device_of
 
 
 class InFloat32(TorchFunctionMode):
@@ -60,7 +53,7 @@ class Optimizers:
         for one in self.each:
             for group in one.param_groups:
                 group["lr"] = group["peak"] * factor
-            exact = pass_type(self._device) == torch.float32
+            exact = device_of(self._device).training_dtype == torch.float32
             with InFloat32() if exact else nullcontext():
                 one.step()
             one.zero_grad()
