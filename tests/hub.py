@@ -26,7 +26,6 @@ class Hub:
         address: where it answers
         accounts: the account of each token
         files: by path in the repository, of each dataset that was made
-        titles: of the commit that wrote each of these files
         models: by path in the repository, the files of each model
         gated: which accounts may read a model, if not everybody may
         private: whether each was made private
@@ -37,7 +36,6 @@ class Hub:
     address: str = ""
     accounts: dict[str, str] = field(default_factory=lambda: {TOKEN: "me"})
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    titles: dict[str, str] = field(default_factory=dict)
     models: dict[str, dict[str, bytes]] = field(default_factory=dict)
     gated: dict[str, set[str]] = field(default_factory=dict)
     private: dict[str, bool] = field(default_factory=dict)
@@ -103,31 +101,9 @@ def standing_in() -> Iterator[Hub]:
                 tag = f'"{sha1(content).hexdigest()}"'
                 self.answer(200, content, ETag=tag, X_Repo_Commit=COMMIT)
 
-        def tree(self) -> None:
-            name, _, folder = self.path.partition("?")[0].partition("/tree/main/")
-            name = name.removeprefix("/api/datasets/")
-            if name not in hub.files:
-                return self.answer(404, {}, X_Error_Code="RepoNotFound")
-            self.answer(
-                200,
-                [
-                    {
-                        "type": "file", "path": path, "oid": COMMIT, "size": len(content),
-                        "lastCommit": {
-                            "id": COMMIT, "title": hub.titles[path],
-                            "date": "2026-11-25T10:00:00.000Z",
-                        },
-                    }
-                    for path, content in hub.files[name].items()
-                    if path.startswith(folder)
-                ],
-            )  # fmt: skip
-
         def do_GET(self) -> None:
             if self.model() or self.refused():
                 return
-            if "/tree/main/" in self.path:
-                return self.tree()
             name, _, path = self.path.removeprefix("/datasets/").partition("/resolve/main/")
             if name not in hub.files:
                 return self.answer(404, {}, X_Error_Code="RepoNotFound")
@@ -157,13 +133,9 @@ def standing_in() -> Iterator[Hub]:
                     for f in json.loads(body)["files"]
                 ]
                 return self.answer(200, {"files": files})
-            title = ""
             for line in map(json.loads, body.splitlines()):
                 value = line["value"]
-                if line["key"] == "header":
-                    title = value["summary"]
-                elif line["key"] == "file":
-                    hub.titles[value["path"]] = title
+                if line["key"] == "file":
                     hub.files[name][value["path"]] = base64.b64decode(value["content"])
                 elif line["key"] == "deletedFile":
                     if value["path"] not in hub.files[name]:

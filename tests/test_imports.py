@@ -68,7 +68,7 @@ DECODERS = {
     | {"catalog", "engine", "inputs", "options", "penalties", "prompts", "settings"},
     "generate": REQUEST
     | {"engine", "inputs", "loop", "options", "prompts", "result", "settings", "task", "turn"},
-    "training": PLAIN | {"engine", "generate", "prompts", "warp"},
+    "training": PLAIN | {"devices", "engine", "generate", "prompts", "warp"},
     "places": REQUEST | {"engine", "inputs", "options", "penalties", "prompts", "task"},
     "greedy": REQUEST | {"engine", "inputs", "options", "places", "prompts", "task"},
     "integrations": REQUEST

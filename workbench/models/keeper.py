@@ -4,9 +4,11 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
-from huggingface_hub.errors import GatedRepoError
+from huggingface_hub.errors import GatedRepoError, HFValidationError
+from huggingface_hub.utils import validate_repo_id
 
 from decoders import (
     InputError,
@@ -20,7 +22,6 @@ from decoders.devices import all_devices
 from decoders.errors import quoted
 from workbench.models import memory
 from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice, PairPreset
-from workbench.models.rights import Rights
 
 # Otherwise transformers asks a service of the hub to convert pickled weights, and loads the result
 # instead of the named files.
@@ -31,16 +32,17 @@ QUANTISED_BYTES = {"int8": 1.25, "int4": 0.75}
 DOES_NOT_FIT = "does not fit"  # in the label of a preset that does not; it is shown grey
 
 
-def load(choice: PairChoice, custom_allowed: bool = True, token: str | None = None) -> ModelPair:
+def load(choice: PairChoice, custom_allowed: bool = True, public: bool = False) -> ModelPair:
     """The pair of a choice.
 
     A model's own code is never run, and a pair that is not a preset is read from safetensors only,
-    or from GGUF files of this machine.
+    or from GGUF files of this machine. Strangers read what everybody may read on the hub, and no
+    files of this machine.
 
     Args:
         choice: the choice
         custom_allowed: whether the pair may be other than a preset
-        token: of the hub, by default the machine's own
+        public: whether strangers share this device
 
     Raises:
         InputError: in one sentence, if the pair is not a preset and `custom_allowed` is false, if
@@ -52,6 +54,11 @@ def load(choice: PairChoice, custom_allowed: bool = True, token: str | None = No
             "Only the listed model pairs may be loaded on this Space; its owner can set "
             "ALLOW_CUSTOM_MODELS=1."
         )
+    token: bool | None = None  # the machine's own
+    if public and choice.preset is None:
+        token = False
+        for name in filter(None, (choice.target, choice.draft)):
+            _must_be_of_the_hub(name)
     device = default_device() if choice.device == "auto" else _device(choice.device)
     dtype = default_dtype(device) if choice.dtype == "auto" else choice.dtype
     kind = getattr(torch, str(dtype).removeprefix("torch."), None)
@@ -75,6 +82,11 @@ def load(choice: PairChoice, custom_allowed: bool = True, token: str | None = No
     except InputError as error:
         if not _is_gated(error):
             raise
+        if token is False:
+            raise InputError(
+                f"{choice.title} is gated, and this Space loads what everybody may read; duplicate "
+                "the Space, or run the workbench on a machine of your own."
+            ) from error
         raise InputError(
             f"{choice.title} is gated: accept its licence on its page at huggingface.co, and give "
             "the token of your account with `hf auth login` or in the variable HF_TOKEN (on a "
@@ -83,7 +95,7 @@ def load(choice: PairChoice, custom_allowed: bool = True, token: str | None = No
 
 
 def _must_fit(
-    choice: PairChoice, device: torch.device, dtype: torch.dtype, token: str | None
+    choice: PairChoice, device: torch.device, dtype: torch.dtype, token: bool | None
 ) -> None:
     if choice.preset:
         size = choice.preset.weight_bytes(dtype)
@@ -91,6 +103,19 @@ def _must_fit(
         size = parameters(choice.target, choice.draft, token) * dtype.itemsize
     quantised = QUANTISED_BYTES.get(choice.quantization or "", dtype.itemsize)
     memory.must_fit(choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype)
+
+
+def _must_be_of_the_hub(name: str) -> None:
+    id = name.partition("@")[0]
+    try:
+        validate_repo_id(id)
+    except HFValidationError:
+        raise InputError(
+            f"{quoted(name)} is no model of the hub; take a name such as organisation/model."
+        ) from None
+    if Path(id).exists():
+        kind = "folder" if Path(id).is_dir() else "file"
+        raise InputError(f"{quoted(name)} is a {kind}; name a model of the hub here.")
 
 
 def _device(name: str) -> torch.device:
@@ -117,14 +142,13 @@ class PairKeeper:
 
     Args:
         custom_allowed: whether pairs outside the presets may be loaded
-        rights: says who may read a gated model, where visitors can sign in
+        public: whether strangers share the device: they read what everybody may read
     """
 
-    def __init__(self, custom_allowed: bool = True, rights: Rights | None = None) -> None:
-        self._custom_allowed, self._rights = custom_allowed, rights
+    def __init__(self, custom_allowed: bool = True, public: bool = False) -> None:
+        self._custom_allowed, self._public = custom_allowed, public
         self._loading = threading.Lock()
         self._loaded: tuple[PairChoice, ModelPair] | None = None
-        self._borrowed = False  # whether it was loaded with a visitor's right
 
     def get(self, choice: PairChoice) -> ModelPair:
         """The chosen pair, loaded if another is in memory.
@@ -133,11 +157,8 @@ class PairKeeper:
             PairError: with the reason, if it cannot be used; the one in memory then stays
         """
         with self._loading:
-            another = self._loaded is None or self._loaded[0] != choice
-            token = self._token(choice) if another or self._borrowed else None
-            if another:
-                before, self._loaded = self._loaded, (choice, self._load(choice, token))
-                self._borrowed = token is not None
+            if self._loaded is None or self._loaded[0] != choice:
+                before, self._loaded = self._loaded, (choice, self._load(choice))
                 # Its memory is freed now, not when Python next looks for rings of references.
                 if before:
                     del before
@@ -145,18 +166,9 @@ class PairKeeper:
             assert self._loaded is not None
             return self._loaded[1]
 
-    def _token(self, choice: PairChoice) -> str | None:
-        """The token that reads the models of a choice; None if the machine's own does."""
-        if self._rights is None:
-            return None
+    def _load(self, choice: PairChoice) -> ModelPair:
         try:
-            return self._rights.token(choice.target, choice.draft, choice.account)
-        except InputError as error:
-            raise PairError(str(error)) from error
-
-    def _load(self, choice: PairChoice, token: str | None) -> ModelPair:
-        try:
-            return load(choice, self._custom_allowed, token)
+            return load(choice, self._custom_allowed, self._public)
         except InputError as error:
             raise PairError(str(error)) from error
 

@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from decoders import InputError
 from decoders.errors import quoted
 from decoders.settings import nearest
-from workbench.models.rights import Account
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,6 @@ class PairChoice:
         device: "auto" or a name
         dtype: "auto" or a name
         quantization: as in `decoders.load_pair`
-        account: the visitor who chose it, for models that not everybody may read
     """
 
     target: str | None = None
@@ -53,7 +51,6 @@ class PairChoice:
     device: str = "auto"
     dtype: str = "auto"
     quantization: str | None = None
-    account: Account | None = field(default=None, compare=False, repr=False)
 
     @property
     def title(self) -> str:

@@ -9,19 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decoders import InputError, ModelPair
-from decoders.errors import quoted
 from decoders.prompts import Encoded, specials
-from workbench.kinds import imports
 from workbench.measuring.device import Device
 from workbench.measuring.work import admit, encode_prompt
 from workbench.models import presets
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.models.rights import Account, Rights
-from workbench.page import signin
 from workbench.runs.estimates import label
 from workbench.runs.events import Ended, Event, Finished, onto
-from workbench.runs.own import OwnRuns
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.studies.chats import Chat
@@ -49,7 +44,6 @@ class Host:
         pairs: loads the pairs; by default one that follows the limits
         fault: the reason why the first pair is missing, if it is
         first: the pair that the page begins with
-        sign_in: whether visitors can sign in with Hugging Face
     """
 
     limits: Limits = field(default_factory=Limits.from_environment)
@@ -57,11 +51,9 @@ class Host:
     pairs: PairKeeper | None = None
     fault: str | None = None
     first: PairChoice = field(default_factory=presets.first)
-    sign_in: bool = field(default_factory=signin.offered)
 
     def __post_init__(self) -> None:
-        rights = Rights() if self.sign_in else None
-        self.pairs = self.pairs or PairKeeper(self.limits.custom_models, rights)
+        self.pairs = self.pairs or PairKeeper(self.limits.custom_models, self.limits.public)
         self.device = Device(self.pairs)
         self._stops: dict[Hashable, threading.Event] = {}
 
@@ -163,23 +155,6 @@ class Host:
             why = f"This run could not be kept ({type(error).__name__})"
             return replace(event, unkept=f"{why}; the server's log says more.")
         return event
-
-    def find(self, id: str, account: Account | None = None) -> Run:
-        """A past run, or one of a visitor's own, which then is on this machine again.
-
-        Raises:
-            InputError: if there is no such run, or if it cannot be shown
-        """
-        try:
-            return self.store.get(id)
-        except InputError:
-            own = OwnRuns(account.name, account.token).find(id) if account else None
-            if own is None:
-                raise
-        run = imports.read(own)  # its owner can have written anything
-        if run.id != id:
-            raise InputError(f"The file of the run {quoted(id)} holds another run; import it.")
-        return self.store.add(run, here_alone=True)  # its files are made from there
 
     def loaded(self, choice: PairChoice) -> ModelPair:
         """The pair in memory.

@@ -11,7 +11,6 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds import links, registry
-from workbench.page import signin
 from workbench.page.first_paint import nothing_asked
 from workbench.page.host import Host
 from workbench.page.parts import words
@@ -145,7 +144,7 @@ class _Visits:
                 updates |= (
                     self.beforehand(known)
                     if known
-                    else self.runs.show(host.find(query["run"], signin.account(request)))
+                    else self.runs.show(host.store.get(query["run"]))
                 )
             elif nothing_asked(query):
                 updates |= {**self.beforehand(recordings()[0]), **self.first.unasked}

@@ -96,7 +96,7 @@ class RunStore(Database):
         if self.dataset:
             self.dataset.keep(run)
 
-    def add(self, run: Run, here_alone: bool = False) -> Run:
+    def add(self, run: Run) -> Run:
         """Keep a run that comes from outside.
 
         It never replaces another: if there is a run with its id, or a recorded one, it gets a new
@@ -104,7 +104,6 @@ class RunStore(Database):
 
         Args:
             run: the run
-            here_alone: whether it is left out of the dataset
         """
         if recorded(run.id) is not None:
             run = replace(run, id=new_id())
@@ -112,7 +111,7 @@ class RunStore(Database):
             if db.execute(f"INSERT OR IGNORE {INTO_RUNS}", _row(run)).rowcount == 0:
                 run = replace(run, id=new_id())
                 db.execute(f"INSERT {INTO_RUNS}", _row(run))
-        if self.dataset and not here_alone:
+        if self.dataset:
             self.dataset.keep(run)
         return run
 

@@ -31,7 +31,7 @@ PICKLED, INDEX = "pytorch_model.bin", "model.safetensors.index.json"
 UNUSED = re.compile(r"^t2d$|rotary_emb\.|^verifier_")
 
 
-def described(name: str, token: str | None = None) -> dict[str, Any]:
+def described(name: str, token: str | bool | None = None) -> dict[str, Any]:
     """The config.json of a folder or hub model; {} if it has none that can be read."""
     file = _file(name, "config.json", token)
     try:
@@ -41,7 +41,7 @@ def described(name: str, token: str | None = None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def is_head(name: str, safetensors: bool | None = True, token: str | None = None) -> bool:
+def is_head(name: str, safetensors: bool | None = True, token: str | bool | None = None) -> bool:
     """Whether a folder or hub model is a head.
 
     Configs of EAGLE often say only that it is a Llama of one layer; then its weights tell.
@@ -73,7 +73,7 @@ def spelled(name: str) -> str:
 
 
 def shapes_of(
-    name: str, safetensors: bool | None = True, token: str | None = None
+    name: str, safetensors: bool | None = True, token: str | bool | None = None
 ) -> dict[str, tuple[int, ...]]:
     """The shape of each weight as it stands in the files; {} if there is none that is read."""
     if files := _tensor_files(name, token):
@@ -87,7 +87,7 @@ def shapes_of(
     return {key: tuple(tensor.shape) for key, tensor in weights_of(name, None, token).items()}
 
 
-def weights_of(name: str, safetensors: bool | None, token: str | None = None) -> Weights:
+def weights_of(name: str, safetensors: bool | None, token: str | bool | None = None) -> Weights:
     """The weights as they stand in the files; those not in safetensors as plain tensors."""
     if files := _tensor_files(name, token):
         weights: Weights = {}
@@ -107,7 +107,7 @@ def weights_of(name: str, safetensors: bool | None, token: str | None = None) ->
     )
 
 
-def _tensor_files(name: str, token: str | None) -> list[Path]:
+def _tensor_files(name: str, token: str | bool | None) -> list[Path]:
     """The files of safetensors: one, or those that an index names; [] if there are none."""
     if (whole := _file(name, "model.safetensors", token)) is not None:
         return [whole]
@@ -132,7 +132,7 @@ def architectures(config: Mapping[str, Any]) -> list[str]:
     return found if isinstance(found, list) else []
 
 
-def _file(name: str, file: str, token: str | None) -> Path | None:
+def _file(name: str, file: str, token: str | bool | None) -> Path | None:
     name, where = located(name)
     with said_in_one_sentence(name):
         found = cached_file(

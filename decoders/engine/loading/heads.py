@@ -36,7 +36,7 @@ def load_head(
     target: PreTrainedModel,
     safetensors: bool | None = None,
     passes: str = "recorded",
-    token: str | None = None,
+    token: str | bool | None = None,
 ) -> Head:
     """Load a head that was made for a target.
 
@@ -107,7 +107,7 @@ def read_head(
     name: str,
     target: PreTrainedModel,
     safetensors: bool | None = None,
-    token: str | None = None,
+    token: str | bool | None = None,
 ) -> tuple[HeadSpec, Weights]:
     """Read a head.
 

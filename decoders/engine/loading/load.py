@@ -52,7 +52,7 @@ def load_pair(
     passes: str = "recorded",
     safetensors: bool | None = None,
     quantization: str | None = None,
-    token: str | None = None,
+    token: str | bool | None = None,
 ) -> ModelPair:
     """Load a pair of models.
 
@@ -90,7 +90,8 @@ def load_pair(
         quantization: "int8" or, on CUDA, "int4": weights of linear layers are stored in this form
             (torchao), and products are computed in `dtype`. Quantised checkpoints are loaded by
             transformers without it.
-        token: a token of the hub, for gated and private models; by default the machine's own
+        token: a token of the hub, for gated and private models; by default the machine's own;
+            False for none
 
     Raises:
         InputError: if a model is missing or cannot be used; before weights are loaded if that is
@@ -127,7 +128,7 @@ def _load(
     passes: str,
     safetensors: bool | None,
     quantization: str | None,
-    token: str | None,
+    token: str | bool | None,
 ) -> ModelPair:
     """See `load_pair`; the target's name for people is `title` where its folder's is none."""
     places = placed(device, draft_device, device_map)
@@ -191,7 +192,7 @@ def _embedded() -> Path:
 
 
 def _described(
-    names: list[str], bases: list[str], token: str | None
+    names: list[str], bases: list[str], token: str | bool | None
 ) -> tuple[list[Any], list[Any]]:
     configs = [fetch(AutoConfig, base, token=token) for base in bases]
     refuse(
@@ -212,7 +213,7 @@ def _described(
     return configs, tokenizers
 
 
-def _tokenizer(name: str, base: str, config: Any, token: str | None) -> Any:
+def _tokenizer(name: str, base: str, config: Any, token: str | bool | None) -> Any:
     """An adapter's own tokenizer, or its base's with the adapter's chat template if it has one."""
     if name != base and _has_tokenizer(name):
         return fetch(AutoTokenizer, name, config=config, token=token)
@@ -246,7 +247,7 @@ def _read(
     places: list[tuple[torch.device, dict[str, Any]]],
     quantization: str | None,
     weights: dict[str, Any],
-    token: str | None,
+    token: str | bool | None,
 ) -> list[PreTrainedModel]:
     """The models; a base that both share is in memory once."""
     schemes = [

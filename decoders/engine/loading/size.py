@@ -14,7 +14,7 @@ from decoders.engine.loading.sources import base_of, fetch, model_names
 
 
 def parameters(
-    target: str | Path | None, draft: str | Path | None = None, token: str | None = None
+    target: str | Path | None, draft: str | Path | None = None, token: str | bool | None = None
 ) -> int:
     """Count the parameters of the models with these names, without loading weights.
 

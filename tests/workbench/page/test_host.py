@@ -12,10 +12,8 @@ from tests.workbench.page.conftest import a_host
 from workbench.kinds.comparison.study import Comparison
 from workbench.models import keeper
 from workbench.models.presets import PairChoice
-from workbench.models.rights import Account
 from workbench.page.host import Host
 from workbench.runs.events import Ended, Finished
-from workbench.runs.own import OwnRuns
 from workbench.runs.store import RunStore
 from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings
@@ -59,24 +57,6 @@ def test_a_decoder_that_needs_a_head_is_refused_where_there_is_none(host):
     asked = study(decoders=["greedy", "speculative"], speculative={"draft": "head"})
     with pytest.raises(InputError, match="has no head: choose another draft for Speculative, or"):
         host.check(asked, PairChoice())
-
-
-def test_a_visitors_own_file_is_checked_as_an_import_is(host, run, monkeypatch):
-    """It was kept as it came, whatever its owner had written into it."""
-    anna, files = Account("anna", "hf_anna"), {}
-    monkeypatch.setattr(OwnRuns, "find", lambda self, id: files.get(id))
-    with pytest.raises(InputError, match="There is no run 'a1'"):
-        host.find("a1", anna)
-    files |= {"a1": b"{}", "a2": run.dumps().encode(), run.id: run.dumps().encode()}
-    with pytest.raises(InputError):
-        host.find("a1", anna)
-    with pytest.raises(InputError, match="The file of the run 'a2' holds another run; import it"):
-        host.find("a2", anna)
-    with pytest.raises(InputError, match="There is no run"):
-        host.find(run.id)  # nobody's account
-    assert host.store.list() == []
-    assert host.find(run.id, anna) == run
-    assert host.store.get(run.id) == run  # its files are made from there
 
 
 def test_a_run_that_was_stopped_before_its_first_result_is_not_kept(host):

@@ -1,7 +1,6 @@
 """The choice of decoders, with a box for each in families, and that of a pair of models."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -10,7 +9,6 @@ from decoders import InputError, catalog
 from decoders.devices import all_devices
 from workbench.models.keeper import offered
 from workbench.models.presets import PAIRS, PairChoice
-from workbench.page import signin
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE, Updates, Values
@@ -23,10 +21,6 @@ from workbench.studies.presets import placed
 WORDS = {2: "two", 5: "five", 15: "fifteen", 16: "sixteen"}
 OWN = "own models"
 AS_STORED = "as stored"
-SIGNED_IN = (
-    "For gated models that your account may read. Runs that end while you are signed in are also "
-    "kept in a private dataset of yours, decoding-workbench-runs."
-)
 
 
 class DecoderChoice:
@@ -140,7 +134,9 @@ class PairPicker:
                 info="quantised while loading; int4 needs CUDA",
             )  # fmt: skip
         with gr.Row(visible=False) as self.own:
-            hint = "a hub id (safetensors), a folder or a GGUF file"
+            hint = "a hub id (safetensors)"
+            if not host.limits.public:
+                hint += ", a folder or a GGUF file"
             self.target = gr.Textbox(label="Target", info=hint, elem_id="own-target", max_lines=1)
             self.draft = gr.Textbox(
                 label="Draft", info=f"{hint}; empty for none", elem_id="own-draft", max_lines=1
@@ -148,13 +144,6 @@ class PairPicker:
         with gr.Row():
             self.load = gr.Button("Load", elem_id="load-pair", scale=0, min_width=160)
             self.note = gr.HTML(elem_id="pair-note", elem_classes="wb-note")
-        if host.sign_in:
-            with gr.Row():
-                gr.LoginButton(
-                    logout_value="Sign out {}", size="sm", scale=0, min_width=240,
-                    elem_id="sign-in",
-                )  # fmt: skip
-                gr.HTML(words.note(SIGNED_IN), elem_classes="wb-note")
         self.preset.change(
             lambda name: gr.update(visible=name == OWN), self.preset, self.own,
             queue=False, api_visibility="private",
@@ -174,15 +163,12 @@ class PairPicker:
         device: str,
         dtype: str,
         weights: str,
-        request: gr.Request,
     ) -> tuple[Any, str]:
         try:
             choice = self._chosen(
                 preset, (target or "").strip(), (draft or "").strip(), device, dtype,
                 None if weights == AS_STORED else weights,
             )  # fmt: skip
-            if self.host.sign_in:
-                choice = replace(choice, account=signin.account(request))
             pair = self.host.device.pair(choice)
         except InputError as error:
             return current, words.note(f"{error} In use: {current.title}.", "alert")

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -16,14 +16,12 @@ from decoders.devices import device_of
 from workbench.measuring.job import OUT_OF_MEMORY
 from workbench.models.keeper import PairError
 from workbench.models.presets import PairChoice
-from workbench.page import signin
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.results import Follower
 from workbench.page.widgets.handlers import DEVICE, QUIET, Faults, Updates
 from workbench.runs.estimates import rows, unsteady
 from workbench.runs.events import Ended, Event, Finished, Started
-from workbench.runs.own import OwnRuns
 from workbench.runs.record import Run
 from workbench.studies.study import Study
 
@@ -79,9 +77,6 @@ class Runner:
         )
         # The ticket stays on the server; its number, new at each click, starts the run.
         self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
-        self._mine = gr.State("")  # the id of the run that this visitor has just made
-        if self.host.sign_in:
-            self._own = gr.HTML(elem_id=f"{self.prefix}own", elem_classes="wb-note")
         self.outputs: list[Any] = [self.progress, self.run, self.stop, self.leave, self.again]
         # What a study changes when it begins.
         self.starting = [self._ticket, self._number, *self.outputs]
@@ -101,13 +96,11 @@ class Runner:
         # Input that `_ask` rejects gives no ticket, so it neither queues nor runs.
         started = self._number.change(
             self._run, [self._ticket, *tab.looked_at],
-            [*self.outputs, self._mine, *tab.results.outputs],
+            [*self.outputs, *tab.results.outputs],
             show_progress="minimal", show_progress_on=self.progress,
             js=f"WorkbenchPage.began('{self.prefix}')", **DEVICE,
         )  # fmt: skip
-        idle = started.then(self.idle, None, self.outputs, **QUIET)  # however `_run` ended
-        if self.host.sign_in:
-            idle.then(self._keep, self._mine, self._own, **QUIET)
+        started.then(self.idle, None, self.outputs, **QUIET)  # however `_run` ended
         self.stop.click(self._stop, None, None, **QUIET)
         self.again.click(self._queued, None, [self._number, *self.outputs], **QUIET)
         self.leave.click(self._left, None, self.outputs, cancels=[started], **QUIET)
@@ -158,17 +151,13 @@ class Runner:
             # An earlier run stays in view if the study adds to it.
             yield {
                 **(follower.begin() if ticket.renew is None else {}),
-                self._mine: "",
                 **self._visible(self.stop),
                 self.progress: words.note("Preparing the models."),
             }
-            choice = ticket.choice
-            if self.host.sign_in:  # perhaps again since the pair was loaded
-                choice = replace(choice, account=signin.account(request))
             try:
                 # A run may have grown while this waited; now no other visitor adds to it.
                 study, earlier = ticket.renew() if ticket.renew else (ticket.study, None)
-                with closing(self.host.run(study, choice, stopped, earlier)) as events:
+                with closing(self.host.run(study, ticket.choice, stopped, earlier)) as events:
                     yield from self._followed(ticket, events, follower, shared, *looked_at)
             except Exception as error:
                 yield {self.progress: words.note(sentence(error), "alert")}
@@ -189,7 +178,6 @@ class Runner:
                 yield {
                     **updates,
                     self.progress: words.ended(event),
-                    self._mine: run.id if run.results and not unkept else "",
                     # What was added to a run would be added a second time.
                     self.again: gr.update(
                         visible=not ticket.renew and any(map(unsteady, rows(run.results)))
@@ -208,17 +196,6 @@ class Runner:
                 )
                 time.sleep(PANEL_SECONDS if updates and whole else DRAWING_SECONDS)
         yield {self.progress: words.note("Stopped.")}
-
-    def _keep(self, mine: str, request: gr.Request) -> str:
-        """Keep the run in the visitor's own dataset, if there is a run and an account."""
-        if not mine or (account := signin.account(request)) is None:
-            return ""
-        own = OwnRuns(account.name, account.token)
-        try:
-            own.keep(self.host.store.get(mine))
-        except InputError as error:
-            return words.note(str(error), "alert")
-        return words.note(f"Kept in your dataset {own.name}.")
 
     def _stop(self, request: gr.Request) -> None:
         self.host.stop((request.session_hash, self.name))

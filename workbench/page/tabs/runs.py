@@ -9,15 +9,12 @@ from decoders import InputError
 from decoders.errors import quoted
 from workbench.kinds import imports
 from workbench.kinds.divergence.form import Divergence
-from workbench.models.rights import Account
-from workbench.page import signin
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
 from workbench.page.widgets.components import Given, GivenButton, RunTable
 from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.estimates import label
-from workbench.runs.own import OwnRuns
 from workbench.runs.ranking import Fastest
 from workbench.runs.record import Run
 from workbench.show import differences, quantities, spread, view
@@ -29,8 +26,6 @@ NONE = (
     "here when it is done."
 )
 PUBLIC = "On a shared machine, runs are not listed; open each one by its link."
-SIGN_IN = "Sign in under Models, in the Compare tab, to keep your runs and to see them here."
-NONE_OF_YOURS = "Your dataset {} has no runs yet; those that you make now are kept there."
 
 
 class RunsTab:
@@ -54,8 +49,7 @@ class RunsTab:
 
     def _lay_out(self) -> None:
         public = self.host.limits.public
-        listed = self.host.sign_in or not public
-        if not listed:
+        if public:
             gr.Markdown(PUBLIC)
         with gr.Row(visible=not public):
             self.search = gr.Textbox(
@@ -69,12 +63,12 @@ class RunsTab:
                 [EVERY, *self.shown_in], value=EVERY, label="Kind", elem_id="kind-of-runs",
                 min_width=140,
             )  # fmt: skip
-        self.chosen = RunTable(elem_id="past-runs", visible=listed)
+        self.chosen = RunTable(elem_id="past-runs", visible=not public)
         # Filled in the browser, if the visitor agrees to delete.
         self.condemned = gr.JSON(visible="hidden")
         with gr.Row():
-            self.open = gr.Button("Open", variant="primary", elem_id="open-run", visible=listed)
-            self.both = gr.Button("Compare two", elem_id="compare-two", visible=listed)
+            self.open = gr.Button("Open", variant="primary", elem_id="open-run", visible=not public)
+            self.both = gr.Button("Compare two", elem_id="compare-two", visible=not public)
             self.delete = gr.Button(
                 "Delete", variant="stop", elem_id="delete-run", visible=not public
             )
@@ -114,10 +108,8 @@ class RunsTab:
 
     # ---- handlers
 
-    def _asked(self, search: str, kind: str, request: gr.Request) -> Any:
-        if self.host.limits.public:
-            return _theirs(signin.account(request)) if self.host.sign_in else gr.skip()
-        return self._list(search, kind)
+    def _asked(self, search: str, kind: str) -> Any:
+        return gr.skip() if self.host.limits.public else self._list(search, kind)
 
     def _list(self, search: str, kind: str) -> Any:
         """The matching runs, newest first; the browser sorts them otherwise and keeps the ticks."""
@@ -142,11 +134,11 @@ class RunsTab:
         found_none = "No run matches these words and this kind."
         return {"rows": lines, "empty": found_none if search or kind != EVERY else NONE}
 
-    def _open(self, table: dict[str, Any] | None, request: gr.Request) -> Updates:
+    def _open(self, table: dict[str, Any] | None) -> Updates:
         ids = chosen(table)
         if len(ids) != 1:
             return {self.note: words.note("Tick one run to open it.", "alert")}
-        return self._shown(lambda: self.host.find(ids[0], signin.account(request)))
+        return self._shown(lambda: self.host.store.get(ids[0]))
 
     def _import(self, file: Given | None) -> Updates:
         if file is None:
@@ -170,13 +162,13 @@ class RunsTab:
         tab = self.shown_in[run.kind]
         return {**tab.show(run), self._tabs: gr.update(selected=tab.id)}
 
-    def _both(self, table: dict[str, Any] | None, request: gr.Request) -> tuple[str, str]:
+    def _both(self, table: dict[str, Any] | None) -> tuple[str, str]:
         """The text below the list, and two runs compared; the first one ticked is A."""
         ids = chosen(table)
         if len(ids) != 2:
             return words.note("Tick two runs to compare them.", "alert"), ""
         try:
-            a, b = (self.host.find(id, signin.account(request)) for id in ids)
+            a, b = (self.host.store.get(id) for id in ids)
         except InputError as error:
             return words.note(str(error), "alert"), ""
         if a.kind != b.kind:
@@ -217,29 +209,6 @@ def best(found: Fastest | None) -> str:
         found.stopped and "stopped",
     ]
     return " · ".join(part for part in parts if part)
-
-
-def _theirs(account: Account | None) -> dict[str, Any]:
-    """The runs of a visitor's own, as rows of the table; a file says no more than its title."""
-    if account is None:
-        return {"rows": [], "empty": SIGN_IN}
-    own = OwnRuns(account.name, account.token)
-    try:
-        runs = own.list()
-    except InputError as error:
-        return {"rows": [], "empty": str(error)}
-    rows = [
-        {
-            "id": run.id,
-            "when": words.when(run.created.isoformat()) if run.created else "",
-            "kind": run.kind,
-            "title": run.title,
-            **dict.fromkeys(("models", "decoders", "best", "asked"), ""),
-            "speed": None,
-        }
-        for run in runs
-    ]
-    return {"rows": rows, "empty": NONE_OF_YOURS.format(own.name)}
 
 
 def chosen(table: Any) -> list[str]:
