@@ -201,3 +201,11 @@ def folder_of_three(folder: Path) -> Path:
         build_tokenizer().save_pretrained(folder / name)
     heads.save_small_head(folder / "head", VOCABULARY, target.config.hidden_size)
     return folder
+
+
+def halved(model):
+    """The model with weights that float16 holds, as published ones are."""
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(p.bfloat16())
+    return model

@@ -160,15 +160,15 @@ ENGINE: dict[str, set[str]] = {
     "protocols": {"answers"},
     "pages": set(),
     "kernels": set(),
-    "recording": {"protocols"},
-    "weights": {"recording", "kernels", "pages"},
-    "attention": {"recording"},
-    "lowering": {"recording", "kernels", "weights", "attention", "memory"},
+    "recorder": set(),
+    "weights": {"recorder", "kernels", "pages"},
+    "attention": {"recorder"},
+    "lowering": SAID | {"recorder", "kernels", "weights", "attention", "memory"},
     "memory": {"attention", "pages"},
-    "passes": SAID | {"recording", "attention", "memory", "lowering"},
-    "models": SAID | {"recording", "weights", "attention", "memory", "passes", "lowering"},
-    "heads": SAID | {"recording", "weights", "attention", "memory", "models", "lowering"},
-    "loading": SAID | {"recording", "weights", "memory", "models", "passes", "heads"},
+    "passes": SAID | {"recorder", "attention", "memory", "lowering"},
+    "models": SAID | {"recorder", "weights", "attention", "memory", "passes", "lowering"},
+    "heads": SAID | {"recorder", "weights", "attention", "memory", "models", "lowering"},
+    "loading": SAID | {"recorder", "weights", "memory", "models", "passes", "heads"},
 }
 # Libraries that only some rooms may import.
 LIBRARIES = {

@@ -17,14 +17,13 @@ def test_passes(capsys):
     assert "the same tokens" in capsys.readouterr().out
 
 
-def test_passes_that_are_not_recorded_are_found(monkeypatch, capsys):
-    """Where nothing is recorded, as on a GPU, plain passes were compared with themselves."""
+def test_passes_that_are_no_programs_are_found(monkeypatch, capsys):
+    """Where there is no program, as on a GPU, plain passes were compared with themselves."""
     monkeypatch.setattr(models, "catalog", ["greedy"])
-    monkeypatch.setattr(models, "recorded", lambda: ("plain", torch.float64))
+    monkeypatch.setattr(models, "PASSES", ("plain", "plain"))
     assert not selftest.run("passes")
-    assert (
-        "WRONG: the passes are not recorded, they run as packed passes." in capsys.readouterr().out
-    )
+    says = "WRONG: the passes are no programs, they run as packed passes, module by module."
+    assert says in capsys.readouterr().out
 
 
 def test_a_whole_model_in_each_number_type(capsys):

@@ -89,7 +89,7 @@ LOADING = {
     "draft_device": "None  'cpu'",
     "device_map": "None",
     "dtype": "'auto'  torch.float64  'bfloat16'",
-    "passes": "'recorded'  'plain'",
+    "passes": "'program'  'plain'",
     "safetensors": "None  True",
     "quantization": "None",
 }

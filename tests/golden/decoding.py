@@ -116,7 +116,7 @@ def pair(dtype: str) -> decoders.ModelPair:
     """The embedded pair by its folders, on the CPU."""
     return decoders.load_pair(
         STORIES / "target", STORIES / "draft", head=STORIES / "head", device="cpu",
-        dtype=getattr(torch, dtype), passes="plain" if dtype == "float64" else "recorded",
+        dtype=getattr(torch, dtype), passes="plain" if dtype == "float64" else "program",
     )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def whole_texts(name: str, rate: float) -> None:
     ms per target pass and share of the floor."""
     target = random_llama(**SIZES[LLAMA[name]])
     draft = random_llama(**{**SIZES[LLAMA[name]], "num_hidden_layers": 2})
-    for passes in ("plain", "graphs"):
+    for passes in ("plain", "program"):
         pair = ModelPair(target, draft, passes=passes)
         for decoder in DECODERS:
 

@@ -1,9 +1,9 @@
 """The engine's speed on a random Llama of 28M parameters.
 
-Against `transformers`, in batches, compiled, and against the memory bus.
+Against `transformers`, in batches, and against the memory bus.
 
     python -m tests.speed.engine [--dtypes float32 bfloat16] [--prompt 64] [--tokens 64]
-                                 [--rounds 5] [--uncompiled]
+                                 [--rounds 5]
 
 All that is compared runs interleaved in one process; a figure is the median over rounds, a ratio
 the median of the rounds' ratios with the least and the most. Prints Markdown.
@@ -96,9 +96,7 @@ def without_annotations(run: Callable[[], object]) -> Callable[[], object]:
     return stubbed
 
 
-def report(
-    dtype: torch.dtype, prompt: int, tokens: int, rounds: int, uncompiled: bool
-) -> list[tuple[str, str, str]]:
+def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int) -> list[tuple[str, str, str]]:
     """(what, figure, aim) lines for one dtype."""
     llama = model(dtype)
     pair = decoders.ModelPair(llama, llama)
@@ -132,13 +130,6 @@ def report(
         "beams": ours("beam_search", beams=BEAMS), "beams, transformers": theirs(num_beams=BEAMS),
         "batch of 8": ours("greedy", prompts), "no trace": without_annotations(ours("greedy")),
     }  # fmt: skip
-    if not uncompiled:
-        fast = decoders.ModelPair(llama, None, passes="compiled")
-        runs |= {
-            "greedy, compiled": ours("greedy", pair=fast),
-            "beams, compiled": ours("beam_search", pair=fast, beams=BEAMS),
-        }
-        runs["batch of 8, compiled"] = ours("greedy", prompts, pair=fast)
     took = interleaved(runs, rounds)
     speed = {
         name: (8 if "batch" in name else 1) * tokens / statistics.median(times)
@@ -146,7 +137,7 @@ def report(
     }
     lines = [(f"{name}, tokens/s", f"{value:.1f}", "") for name, value in speed.items()]
     lines += [
-        ("greedy, recorded over plain", times_as_fast(took, "greedy", "greedy, plain"), ""),
+        ("greedy, program over plain", times_as_fast(took, "greedy", "greedy, plain"), ""),
         (
             "greedy over transformers",
             times_as_fast(took, "greedy", "greedy, transformers"),
@@ -160,18 +151,9 @@ def report(
         ("batch of 8 over one", times_as_fast(took, "batch of 8", "greedy", 8), "4"),
         ("greedy with its trace over without", times_as_fast(took, "greedy", "no trace"), "0.95"),
     ]
-    for name in ("greedy", "beams", "batch of 8"):
-        if not uncompiled:
-            lines.append(
-                (
-                    f"{name}, compiled over recorded",
-                    times_as_fast(took, f"{name}, compiled", name),
-                    "",
-                )
-            )
 
     bus = bandwidth(rounds)
-    for name in [n for n in ("greedy", "greedy, plain", "greedy, compiled") if n in runs]:
+    for name in ("greedy", "greedy, plain"):
         floor = runs[name]().metrics.bytes_read / bus
         share = floor / statistics.median(took[name])
         aim = AIMS[dtype][2] if name == "greedy" else ""
@@ -219,7 +201,6 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=64, help="tokens of the prompt")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--uncompiled", action="store_true", help="leave the compiled passes out")
     args = parser.parse_args()
     print(
         (
@@ -230,7 +211,7 @@ def main() -> None:
     )
     print(f"; load average {os.getloadavg()[0]:.1f} before")
     for name in args.dtypes:
-        lines = report(getattr(torch, name), args.prompt, args.tokens, args.rounds, args.uncompiled)
+        lines = report(getattr(torch, name), args.prompt, args.tokens, args.rounds)
         print(f"\n| {name} | figure: median (least to most) | aim |\n|---|---|---|")
         print(
             "\n".join(f"| {what} | {figure} | {aim} |" for what, figure, aim in lines), flush=True

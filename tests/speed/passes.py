@@ -1,4 +1,4 @@
-"""Passes of the embedded pair, plain and recorded, and whole texts beside `generate`.
+"""Passes of the embedded pair, plain and as a program, and whole texts beside `generate`.
 
     python -m tests.speed.passes [threads]
 
@@ -45,19 +45,19 @@ def a_pass(
 def main(threads: int) -> None:
     torch.set_num_threads(threads)
     pairs = {}
-    for passes in ("plain", "recorded"):
+    for passes in ("plain", "program"):
         began = time.process_time()
         pairs[passes] = load_pair(passes=passes)
         print(
             f"{passes}: loaded in {time.process_time() - began:.2f} s of CPU time, {threads} "
             "threads"
         )
-    print("\n| model | tokens | plain ms | recorded ms | packing ms |\n|---|--:|--:|--:|--:|")
+    print("\n| model | tokens | plain ms | program ms | packing ms |\n|---|--:|--:|--:|--:|")
     for role in ("draft", "target"):
         for tokens in (1, 2, 5, 9, 17, 33, 65):
             plain, _ = a_pass(pairs["plain"], role, tokens)
-            recorded, pack = a_pass(pairs["recorded"], role, tokens)
-            took = interleaved({"plain": plain, "recorded": recorded, "pack": pack}, REPEATS)
+            program, pack = a_pass(pairs["program"], role, tokens)
+            took = interleaved({"plain": plain, "program": program, "pack": pack}, REPEATS)
             cells = " | ".join(
                 f"{1e3 * statistics.median(seconds):.3f}" for seconds in took.values()
             )

@@ -13,8 +13,8 @@ import torch
 from transformers import AttentionInterface
 
 from decoders.engine.attention.one_by_one import attend_request
-from decoders.engine.attention.operator import attend, attend_op
-from decoders.engine.recording.recorder import as_one_step
+from decoders.engine.attention.operator import attend
+from decoders.engine.recorder import as_one_step
 from decoders.errors import NotPackedError
 
 NAME = "decoders_packed"
@@ -89,7 +89,7 @@ class Packing:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """What all layers share in attention request by request; compiled passes do not need it."""
+        """What all layers share in attention request by request."""
         assert self.divide is not None
         return self.divide()
 
@@ -164,10 +164,6 @@ def packed_attention(
     only_known({**others, "a mask": attention_mask})
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer, softcap = module.layer_idx, softcap or 0.0
-    if torch.compiler.is_compiling():
-        return attend_layer(
-            query, key, value, packing, layer, scale, softcap, s_aux, attend_op
-        ), None
     run = attend_parts if of_layer(packing, layer)[0].divide else attend_layer
     return as_one_step(run, query, key, value, packing, layer, scale, softcap, s_aux), None
 
@@ -181,13 +177,12 @@ def attend_layer(
     scale: float,
     softcap: float,
     sinks: torch.Tensor | None = None,
-    run: Callable[..., torch.Tensor] = attend,
 ) -> torch.Tensor:
     """`attend` in one layer: q (1, H, tokens, D), k, v (1, K, tokens, D) -> (1, tokens, H, D)."""
     packing, layer = of_layer(packing, layer)
     tables = packing.rows, packing.segments, packing.table, packing.masks, packing.biases
     cached = packing.keys[layer], packing.values[layer]
-    return run(q[0], k[0], v[0], *cached, *tables, scale, softcap, packing.window, sinks)[None]
+    return attend(q[0], k[0], v[0], *cached, *tables, scale, softcap, packing.window, sinks)[None]
 
 
 def attend_parts(

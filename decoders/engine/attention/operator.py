@@ -1,7 +1,4 @@
-"""Attention of packed tokens over unpadded caches.
-
-It is one operator over plain tensors, so that a compiled pass has no graph break.
-"""
+"""Attention of packed tokens over unpadded caches."""
 
 import inspect
 import logging
@@ -165,11 +162,3 @@ def attend_with_triton(*arguments: Any) -> torch.Tensor:
     from decoders.engine.attention.launch import attend_packed
 
     return attend_packed(*arguments)
-
-
-attend_op = torch.library.custom_op("decoders::attend", attend, mutates_args=("keys", "values"))
-
-
-@attend_op.register_fake
-def _(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *others: object) -> torch.Tensor:
-    return q.new_empty(q.shape[1], q.shape[0], v.shape[-1])

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -13,14 +12,13 @@ from decoders.devices import device_of
 from decoders.engine.attention import operator
 from decoders.engine.heads.passes import HeadPasses
 from decoders.engine.heads.rows import HeadRows
-from decoders.engine.lowering.passes import Lowered
+from decoders.engine.lowering.program import Pass, Programs
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import Layout
 from decoders.engine.models.fingerprint import Fingerprint
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.protocols import Layers, Passes
-from decoders.engine.recording.replay import Pass, Recorded
 from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, PassLinear, forget_copies
 from decoders.errors import InputError
 from decoders.tree import TokenTree
@@ -58,7 +56,7 @@ class Head:
         module: its layers, on the target's device and in its dtype
         target: the model whose states it reads
         ids: the target's token of each token that it proposes; None if they are all of them
-        passes: "recorded", where small heads on a CPU run recorded passes; others run plain ones
+        passes: "program", which small heads on a CPU have, or "plain"
 
     Attributes:
         forward: a pass: `plain`, or whatever gives the same in less time
@@ -79,7 +77,7 @@ class Head:
         module: HeadLayers,
         target: PreTrainedModel,
         ids: torch.Tensor | None = None,
-        passes: str = "recorded",
+        passes: str = "program",
     ):
         self.source, self.name = name, f"draft head {name}"
         self.kind, self.reads, self.positions = module.kind, module.reads, module.positions
@@ -106,11 +104,10 @@ class Head:
         self._examples = 0
         self.forward: Pass = self.plain
         small = device_of(self._device).on_host and self.weight_bytes <= COPIED_BYTES
-        if passes == "recorded" and small:
-            lower = partial(Lowered, given={"states": module.width})
-            self.forward = Recorded(
-                self.plain, self._example, self.name, self.positions, lower, ("states",),
-            )  # fmt: skip
+        if passes == "program" and small:
+            self.forward = Programs(
+                self.plain, self._example, self.name, self.positions, {"states": module.width}
+            )
 
     def parameters(self) -> Iterator[torch.Tensor]:
         """Its own weights, without those that are the target's."""
@@ -122,8 +119,10 @@ class Head:
     @property
     def engine_name(self) -> str:
         run = self.forward
-        replayed = isinstance(run, Recorded) and not run.failed
-        return "packed passes" + ", replayed from recorded operations" * replayed
+        if isinstance(run, Programs) and not run.why:
+            return "packed passes, as a program of kernels"
+        why = f" ({run.why})" if isinstance(run, Programs) else ""
+        return f"packed passes, module by module{why}"
 
     @property
     def copied_bytes(self) -> int:
@@ -215,7 +214,7 @@ class Head:
         """Forget copies and recordings of weights, which are made anew when next needed."""
         forget_copies(self.module)
         self.bytes_read.forget()
-        if isinstance(self.forward, Recorded):
+        if isinstance(self.forward, Programs):
             self.forward.forget()
 
     def refuse_features(self, layers: Layers) -> None:

@@ -35,7 +35,7 @@ def load_head(
     name: str,
     target: PreTrainedModel,
     safetensors: bool | None = None,
-    passes: str = "recorded",
+    passes: str = "program",
     token: str | bool | None = None,
 ) -> Head:
     """Load a head that was made for a target.

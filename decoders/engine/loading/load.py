@@ -49,7 +49,7 @@ def load_pair(
     draft_device: str | torch.device | None = None,
     device_map: str | None = None,
     dtype: str | torch.dtype = "auto",
-    passes: str = "recorded",
+    passes: str = "program",
     safetensors: bool | None = None,
     quantization: str | None = None,
     token: str | bool | None = None,
@@ -82,9 +82,8 @@ def load_pair(
         device_map: "auto" spreads models over all GPUs as the package accelerate does, except for a
             draft that has its `draft_device`
         dtype: a torch dtype or its name; "auto" is `default_dtype(device)`
-        passes: "recorded", on CUDA from CUDA graphs; "plain", which runs the models' own modules;
-            "compiled", which takes about a minute and is announced; or "graphs", which says so if
-            there can be no CUDA graphs
+        passes: "program", which is one call of compiled kernels on a CPU and a CUDA graph on a GPU
+            where a model can be run so; or "plain", which runs the models' own modules
         safetensors: True refuses weights in any other format but GGUF. By default other formats are
             read, as plain tensors only, if there are no safetensors.
         quantization: "int8" or, on CUDA, "int4": weights of linear layers are stored in this form
@@ -100,7 +99,7 @@ def load_pair(
     allowed("safetensors", safetensors, choices=(None, True, False))
     allowed("passes", passes, choices=PASSES)
     if smollm2.is_smollm2(target):
-        if smollm2.HEAD.is_dir() and draft in (None, "head") and passes != "compiled":
+        if smollm2.HEAD.is_dir() and draft in (None, "head"):
             draft = smollm2.HEAD
         with smollm2.source() as found:
             return _load(
@@ -136,7 +135,7 @@ def _load(
     own = draft == MTP
     names = model_names(source, draft)
     drafting = names.pop() if len(names) == 2 and is_head(names[1], safetensors, token) else None
-    beside = head_name(source, draft, head) if head is not None or passes != "compiled" else None
+    beside = head_name(source, draft, head)
     refuse(
         (
             is_head(names[0], safetensors, token),
@@ -154,10 +153,6 @@ def _load(
         (
             (drafting or own) and draft_device is not None,
             "A head runs where its target's states are; leave draft_device out.",
-        ),
-        (
-            (drafting or own or head) and passes == "compiled",
-            "Compiled passes give no hidden states, which a head reads; take passes='recorded'.",
         ),
     )
     bases = [base_of(name) for name in names]

@@ -59,7 +59,7 @@ class ModelPair:
         draft_tokenizer: Any = None,
         *,
         head: Head | None = None,
-        passes: str = "recorded",
+        passes: str = "program",
     ):
         allowed("passes", passes, choices=PASSES)
         if not isinstance(head, Head | None):

@@ -1,1 +1,1 @@
-"""Recorded passes rewritten for the compiled kernels: patterns of operators become instructions."""
+"""Programs: the operators of a model's pass, noted once, become instructions of the kernels."""

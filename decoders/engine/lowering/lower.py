@@ -11,7 +11,7 @@ from decoders.engine.kernels.codes import Code
 from decoders.engine.lowering import patterns
 from decoders.engine.lowering.patterns import Call, aten, matched
 from decoders.engine.lowering.rows import TOKENS, WANTED, Instruction, Rows
-from decoders.engine.recording.recorder import CannotRecord, Constant, Step, Value
+from decoders.engine.recorder import CannotRecord, Constant, Step, Value
 from decoders.engine.weights.linear import Halves, PassLinear
 
 

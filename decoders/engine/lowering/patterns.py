@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from decoders.engine.recording.recorder import Step, Value
+from decoders.engine.recorder import Step, Value
 
 aten = torch.ops.aten
 END = 2**63 - 1  # the end of a slice without one

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from decoders.engine.recording.recorder import Size
+from decoders.engine.recorder import Size
 
 TOKENS, WANTED = Size(1, 0, 0), Size(0, 1, 0)
 

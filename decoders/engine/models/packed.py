@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from decoders.devices import device_of
 from decoders.engine.answers import Output
 from decoders.engine.attention import interface, operator
-from decoders.engine.lowering.passes import Lowered
+from decoders.engine.lowering.program import Pass, Program, Programs, runs_plainly
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.idle import Idle
@@ -21,16 +21,14 @@ from decoders.engine.models.twin import twin
 from decoders.engine.passes.graphs import Graphs
 from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.protocols import Layers, Passes
-from decoders.engine.recording.replay import Pass, Recorded, run_plainly
 from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
 
 IDLE_BYTES = 2**26  # of arenas that a model keeps between two runs on a CPU
-# How passes run: replayed from recordings (of small models on a CPU, and from CUDA graphs on a GPU;
-# others plainly), module by module, compiled by Inductor, or from CUDA graphs, with a warning where
-# there can be none.
-PASSES = "recorded", "plain", "compiled", "graphs"
+# How passes run: as programs (of the kernels on a CPU, CUDA graphs on a GPU) where there can be
+# some, else plainly; or always plainly, module by module.
+PASSES = "program", "plain"
 
 
 class PackedModel(Loaded):
@@ -67,7 +65,7 @@ class PackedModel(Loaded):
         model: PreTrainedModel,
         role: str,
         vocabulary: int | None = None,
-        passes: str = "recorded",
+        passes: str = "program",
     ):
         super().__init__(model, role, vocabulary)
         if not getattr(model, "_supports_attention_backend", False):
@@ -77,29 +75,28 @@ class PackedModel(Loaded):
         self._twin = twin(model, interface.NAME)
         hasten(self._twin)
         self.bytes_read = BytesRead(self._twin, self.dtype, self.weight_bytes)
-        self.by_request = passes != "compiled" and not operator.takes_kernels(
-            self.device, self.dtype
-        )
+        self.by_request = not operator.takes_kernels(self.device, self.dtype)
         self._examples = 0
         self.row_bytes = sum(self.arenas().row_bytes)
-        self.forward: Pass = self._replayed(passes)
+        self.forward, self._why = self._ways(passes)
         self._idle = Idle(None if isinstance(self.forward, Graphs) else IDLE_BYTES)
 
-    def _replayed(self, passes: str) -> Pass:
-        """What replays `plain`, if passes are to be replayed and can be; else `plain`."""
-        if passes != "plain" and (why := patched(self.model)):
-            run_plainly(self.name, "recorded", why)
-            return self.plain
-        one = self.arenas().simple and not self.spread
-        if passes in ("recorded", "graphs") and one and not self.by_request:
-            return Graphs(self.plain, self.name)
-        small = device_of(self.device).on_host and self.weight_bytes <= COPIED_BYTES
-        if passes == "recorded" and small:
-            return Recorded(self.plain, self._example, self.name, self.positions, Lowered)
-        if passes == "graphs":
-            reason = "its attention has no kernel here" if one else "its layers have several caches"
-            run_plainly(self.name, "recorded", reason)
-        return self.plain
+    def _ways(self, passes: str) -> tuple[Pass, str]:
+        """The passes, and why they are plain if they are, though programs were asked for."""
+        if passes == "plain":
+            return self.plain, ""
+        if why := patched(self.model):
+            runs_plainly(self.name, why)
+            return self.plain, why
+        if not self.by_request:
+            if self.arenas().simple and not self.spread:
+                return Graphs(self.plain, self.name), ""
+            return self.plain, "its layers have several caches"
+        if not device_of(self.device).on_host:
+            return self.plain, "its attention has no kernel here"
+        if self.weight_bytes > COPIED_BYTES:
+            return self.plain, "it is too large for copies of its weights"
+        return Programs(self.plain, self._example, self.name, self.positions), ""
 
     def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output:
         """Run one pass.
@@ -151,20 +148,18 @@ class PackedModel(Loaded):
 
     @property
     def engine_name(self) -> str:
-        """How its passes run now, for people.
-
-        They run plainly if the way that was chosen does not serve this model or has failed.
-        """
+        """How its passes run now, for people, and why they run plainly if they do."""
         run = self.forward
-        if isinstance(run, (Recorded, Graphs)):
-            kind = "recorded operations" if isinstance(run, Recorded) else "CUDA graphs"
-            return "packed passes" if run.failed else f"packed passes, replayed from {kind}"
-        return "packed passes" if run == self.plain else "packed passes, compiled"
+        kind, why = "module by module", self._why
+        if isinstance(run, (Programs, Graphs)):
+            kind = "as a program of kernels" if isinstance(run, Programs) else "from CUDA graphs"
+            kind, why = ("module by module", run.why) if run.why else (kind, "")
+        return f"packed passes, {kind}" + (f" ({why})" if why else "")
 
-    def lowered(self, tokens: int) -> Lowered | None:
-        """The kernels' call for a pass of so many tokens, if there is one for logits alone."""
-        run = self.forward.made(tokens) if isinstance(self.forward, Recorded) else None
-        return run if isinstance(run, Lowered) and run.logits_alone else None
+    def program(self, tokens: int) -> Program | None:
+        """The kernels' program for a pass of so many tokens, if there is one for logits alone."""
+        run = self.forward.serving(tokens) if isinstance(self.forward, Programs) else None
+        return run if run is not None and run.logits_alone else None
 
     @property
     def reaches(self) -> tuple[Reach | None, ...]:
@@ -207,7 +202,7 @@ class PackedModel(Loaded):
     def forget(self) -> None:
         super().forget()
         self.bytes_read.forget()
-        if isinstance(self.forward, (Recorded, Graphs)):
+        if isinstance(self.forward, (Programs, Graphs)):
             self.forward.forget()
 
     def engine(self, rows: int = 0, most_rows: int | None = None) -> Passes:

@@ -13,7 +13,7 @@ import torch
 
 from decoders.engine.answers import Answer
 from decoders.engine.attention.interface import Packing
-from decoders.engine.lowering.passes import Lowered
+from decoders.engine.lowering.program import Program
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.protocols import Chain
 from decoders.scan import MANY, Found
@@ -56,7 +56,7 @@ class Call:
 
 
 def call(
-    lowered: Lowered,
+    program: Program,
     weight_bytes: int,
     feeds: Sequence[Feed],
     inputs: PackedInputs,
@@ -66,7 +66,7 @@ def call(
     """Make a pass, and draw as many tokens of each chain as one call takes.
 
     Args:
-        lowered: the program of the model
+        program: the program of the model
         weight_bytes: bytes of its weights
         feeds: what the requests feed
         inputs: the tensors of the pass
@@ -77,9 +77,9 @@ def call(
     steps = length(weight_bytes, feeds, inputs, chains) if chains else 0
     rows, most = (
         count + max(0, steps - 1) * requests,
-        min(sought if sought <= MANY else 1, lowered.size),
+        min(sought if sought <= MANY else 1, program.size),
     )
-    logits, sums = np.empty((rows, lowered.size), np.float32), np.empty(rows)
+    logits, sums = np.empty((rows, program.size), np.float32), np.empty(rows)
     tops, ids = np.empty((rows, most), np.float32), np.empty((rows, most), np.int64)
     plan = NOTHING
     if steps:
@@ -90,7 +90,7 @@ def call(
             np.array(numbers).T.copy(),
             np.array([*{end for chain in chains for end in chain.ends}], dtype=np.int64),
         )
-    made = lowered.passes(inputs, logits, (tops, ids, sums), *plan)
+    made = program.passes(inputs, logits, (tops, ids, sums), *plan)
     if made:
         rows = made * requests
     found = Found(tops[:rows], ids[:rows], {1.0: sums[:rows]})

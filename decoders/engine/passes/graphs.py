@@ -15,9 +15,9 @@ import torch
 from torch.nn.functional import pad
 
 from decoders.engine.attention.interface import Packing
+from decoders.engine.lowering.program import Pass, runs_plainly
 from decoders.engine.protocols import Layers
-from decoders.engine.recording.recorder import CannotRecord
-from decoders.engine.recording.replay import Pass, run_plainly
+from decoders.engine.recorder import CannotRecord
 from decoders.errors import first_line
 
 # The sizes to which passes are filled up; larger passes run plainly.
@@ -138,9 +138,8 @@ def check(replayed: torch.Tensor, plain: torch.Tensor) -> None:
 class Graphs:
     """Replays passes from CUDA graphs.
 
-    `decoders.engine.recording.replay.Recorded` replays them from lists of operators instead. A
-    shape's first pass over an arena makes its graph, and is compared with the plain pass. Only one
-    pass at a time uses the buffers.
+    A shape's first pass over an arena makes its graph, and is compared with the plain pass. Only
+    one pass at a time uses the buffers.
 
     Args:
         plain: the pass itself
@@ -149,7 +148,7 @@ class Graphs:
             answers
 
     Attributes:
-        failed: whether recording has failed, so that all passes run plainly
+        why: why all passes run plainly, since a capture has failed; else ""
     """
 
     def __init__(
@@ -161,7 +160,7 @@ class Graphs:
         self.plain, self.name, self.record = plain, name, record
         self._graphs: dict[tuple, Graph] = {}
         self._running = threading.Lock()
-        self.failed = False
+        self.why = ""
 
     def keep(self, arenas: Sequence[list[torch.Tensor]]) -> None:
         """Drop all graphs but those over arenas with these keys, since nobody uses their memory.
@@ -177,7 +176,7 @@ class Graphs:
     def forget(self) -> None:
         """Drop all graphs, which know where weights lie that have changed."""
         with self._running:
-            self._graphs, self.failed = {}, False
+            self._graphs, self.why = {}, ""
 
     def __call__(
         self,
@@ -194,7 +193,7 @@ class Graphs:
             "packing": packing,
         }
         # Passes with windows in only some layers are not recorded.
-        recorded = isinstance(packing, Packing) and not self.failed
+        recorded = isinstance(packing, Packing) and not self.why
         shape = Shape.of(input_ids, packing) if recorded else None
         if shape is None or len(wanted) > shape.tokens:
             return self.plain(**inputs, features=features)
@@ -209,8 +208,8 @@ class Graphs:
                 for ours, plain in zip(graph.run(**inputs), expected, strict=True):
                     check(ours, plain)
             except Exception as error:  # from a driver, or from code that a capture refuses
-                self.failed, self._graphs = True, {}
-                run_plainly(self.name, "recorded", first_line(error))
+                self.why, self._graphs = first_line(error), {}
+                runs_plainly(self.name, self.why)
                 return expected
             self._graphs[key] = graph
             return expected

@@ -98,16 +98,16 @@ class PackedPasses(Passes):
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)
         tokens = inputs.input_ids.shape[1]
-        lowered = self.model.lowered(tokens) if sought else None
+        program = self.model.program(tokens) if sought else None
         called, output = None, None
-        if lowered is None:
+        if program is None:
             output = self.model(inputs, features)
             rows = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
         else:
             # A part of a prompt draws nothing.
             whole = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
             called = call(
-                lowered, self.model.weight_bytes, feeds, inputs, sought, chains if whole else ()
+                program, self.model.weight_bytes, feeds, inputs, sought, chains if whole else ()
             )
             rows = called.rows
         passes = called.passes if called else 1

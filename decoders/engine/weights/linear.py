@@ -3,10 +3,8 @@
 Weights that float16 holds exactly are multiplied by this engine's kernels, others by oneDNN.
 """
 
-import itertools
 import math
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import torch
 from torch.nn.functional import linear
@@ -14,8 +12,7 @@ from torch.nn.functional import linear
 from decoders.devices import device_of
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.pages import Shelf
-from decoders.engine.recording.recorder import as_one_step
-from decoders.engine.recording.replay import LONGEST
+from decoders.engine.recorder import LONGEST, as_one_step
 from decoders.engine.weights.quantization import is_plain
 
 # The weights of larger models are not copied: there memory matters more than time.
@@ -108,13 +105,11 @@ class PassLinear(torch.nn.Linear):
     Attributes:
         copies: whether the weights are copied
         shelf: where the model's copies for kernels are
-        number: the layer's number for the operator of compiled passes
         copied_bytes: bytes of the copy that exists now
     """
 
     copies: bool
     shelf: Shelf
-    number: int
     copied_bytes = 0
     _copy: Halves | torch.Tensor | None = None
 
@@ -122,8 +117,6 @@ class PassLinear(torch.nn.Linear):
         """x (..., in) -> (..., out)."""
         if not device_of(x.device).on_host or x.dtype not in TYPES:
             return linear(x, self.weight, self.bias)
-        if torch.compiler.is_compiling():
-            return torch.ops.decoders.product(x, self.number, self.out_features)
         return as_one_step(self.product, x)
 
     def product(self, x: torch.Tensor) -> torch.Tensor:
@@ -173,23 +166,6 @@ def multiply(copy: Halves, x: int, out: int, tokens: int, size: int, width: int)
     kernels().multiply(x, tokens, weights, size, width, out, bias, copy.factor)
 
 
-# An operator, so that a compiled pass has no graph break. It cannot take a module or a copy in
-# blocks, so it takes the layer's number.
-_layers: WeakValueDictionary[int, PassLinear] = WeakValueDictionary()
-_numbers = itertools.count()
-torch.library.define("decoders::product", "(Tensor x, int layer, SymInt size) -> Tensor")
-
-
-@torch.library.impl("decoders::product", "cpu")
-def _(x: torch.Tensor, layer: int, size: int) -> torch.Tensor:
-    return _layers[layer].product(x)
-
-
-@torch.library.register_fake("decoders::product")
-def _fake(x: torch.Tensor, layer: int, size: int) -> torch.Tensor:
-    return x.new_empty(*x.shape[:-1], size)
-
-
 class BytesRead:
     """Bytes of the weights that passes of a model read: of few tokens, copies in float16.
 
@@ -236,7 +212,5 @@ def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
     for module in plain:
         module.__class__ = PassLinear
         module.shelf = shelf
-        module.number = next(_numbers)
-        _layers[module.number] = module
         # A change of weights made in inference mode would go unnoticed.
         module.copies = size <= most_copied and not any(m.weight.is_inference() for m in plain)

@@ -86,10 +86,10 @@ def test_they_are_those_of_transformers(family, dtype):
     for chunk in (None, 7):
         features_agree(ours.engine(60), model, tolerance, chunk)
     if isinstance(ours, PackedModel):
-        assert not ours.forward.failed
+        assert ours.program(1) or "(" in ours.engine_name
 
 
-@pytest.mark.parametrize("passes", ["plain", "graphs"])
+@pytest.mark.parametrize("passes", ["plain", "program"])
 def test_in_plain_passes_and_in_graphs(passes, kernels):  # noqa: F811
     model = build()
     features_agree(PackedModel(model, "target", passes=passes).engine(60), model, 1e-9)
@@ -101,8 +101,8 @@ def test_in_padded_batches(padding):
     features_agree(PaddedPasses(PackedModel(model, "target"), padding, 60), model, 1e-9)
 
 
-def test_passes_without_them_are_recorded_by_themselves():
-    """A request for hidden states makes its own recordings and leaves those of other passes
+def test_passes_without_them_have_a_program_of_their_own():
+    """A request for hidden states makes its own program and leaves that of other passes
     alone."""
     model = PackedModel(build(), "target")
     engine, tree = model.engine(60), TokenTree([1, 2, 3])

@@ -2,11 +2,9 @@
 
 import torch
 
-from decoders import ModelPair, load_pair
-from decoders.engine.recording.recorder import CannotRecord
-from decoders.engine.recording.replay import Recorded
+from decoders import ModelPair, generate, load_pair
 from tests import zoo
-from tests.models import build, build_tokenizer
+from tests.models import build, build_tokenizer, halved
 from workbench.models.environment import environment
 
 
@@ -26,22 +24,23 @@ def test_the_engine_of_each_model_and_its_reason_are_facts():
         facts["target"]["engine"]
         == "with its own cache, one request at a time, because it has its own attention"
     )
-    assert facts["draft"]["engine"] == "packed passes, replayed from recorded operations"
+    assert facts["draft"]["engine"].startswith("packed passes, module by module (")
     assert "draft_knows" not in facts
 
 
-def test_passes_that_are_not_recorded_are_not_called_recorded(monkeypatch):
-    """The card gave the setting, "recorded", also where a recording had failed."""
-
-    def refuse(*_):
-        raise CannotRecord("it reads values back")
-
-    plain = ModelPair(build(), build(seed=1), passes="plain")
-    monkeypatch.setattr(Recorded, "_made", refuse)
-    for pair in (plain, ModelPair(build(), build(seed=1))):
-        assert {environment(pair)[role]["engine"] for role in ("target", "draft")} == {
-            "packed passes"
-        }
+def test_the_card_says_how_passes_run_and_why():
+    """It gave the setting, "recorded", also where a recording had failed."""
+    model = halved(build(dtype=torch.float32))
+    for pair, says in (
+        (ModelPair(model, None), "packed passes, as a program of kernels"),
+        (ModelPair(model, None, passes="plain"), "packed passes, module by module"),
+        (
+            ModelPair(build(), None),
+            "packed passes, module by module (a weight is not in float32)",
+        ),
+    ):
+        generate(pair, [1, 2], "greedy", max_new_tokens=2)
+        assert environment(pair)["target"]["engine"] == says
 
 
 def test_how_much_of_the_targets_tokens_a_draft_knows_is_a_fact():

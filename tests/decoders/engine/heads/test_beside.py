@@ -143,8 +143,6 @@ def test_a_head_that_is_not_there(pair, folder, tmp_path):
         load_pair(folder, head=str(tmp_path / "nowhere"))
     with pytest.raises(InputError, match="head is a head that load_pair"):
         ModelPair(pair.target, pair.draft, head=pair.draft)
-    with pytest.raises(InputError, match="Compiled passes give no hidden states"):
-        load_pair(folder, head="head", passes="compiled")
     with pytest.raises(InputError, match="there is no draft 'haed'"):
         catalog["speculative"](draft="haed")
     with pytest.raises(InputError, match=r"needs a head of the target, as load_pair"):

@@ -37,7 +37,7 @@ def test_one_sentence_and_the_same_tokens(reason, fresh, monkeypatch, caplog):
         generate(
             ModelPair(model, None, passes=passes), [5, 6, 7], "greedy", max_new_tokens=8
         ).tokens
-        for passes in ("recorded", "plain")
+        for passes in ("program", "plain")
     ]
     assert loading.kernels() is None
     assert found[0] == found[1]

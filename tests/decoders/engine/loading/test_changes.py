@@ -436,7 +436,7 @@ class Door:
         return result.tokens, [trial.log_p for trial in result.trials]
 
 
-class Recorded(Door):
+class Programs(Door):
     pass
 
 
@@ -454,7 +454,7 @@ class Graphs(Door):
     """With the stand-in for CUDA graphs."""
 
     def __init__(self, model: PreTrainedModel):
-        super().__init__(model, passes="graphs")
+        super().__init__(model, passes="program")
 
 
 class Custom(Door):
@@ -502,7 +502,7 @@ SOME = (
     "float64",
 )  # fmt: skip
 ROWS = [
-    *((door, change) for door in (Custom, Recorded) for change in CHANGES),
+    *((door, change) for door in (Custom, Programs) for change in CHANGES),
     *((door, change) for door in (Plain, Padded, Graphs, Drafting, OwnCache) for change in SOME),
 ]
 
@@ -601,7 +601,7 @@ IDLE_CHANGES = {
 
 @pytest.mark.parametrize("change", IDLE_CHANGES)
 def test_what_changes_no_pass_costs_nothing(change, small, prepared):
-    run, before = Recorded(small), as_it_is(small)
+    run, before = Programs(small), as_it_is(small)
     run()
     prepared.clear()
     IDLE_CHANGES[change](small)
@@ -609,14 +609,14 @@ def test_what_changes_no_pass_costs_nothing(change, small, prepared):
     assert found[0] == before[0]
     assert found[1] == pytest.approx(before[1], abs=1e-4)
     assert not prepared
-    assert "replayed" in run.pair.packed["target"].engine_name
+    assert "as a program" in run.pair.packed["target"].engine_name
     ModelPair(small, None)
-    assert "replayed" in run.pair.packed["target"].engine_name
+    assert "as a program" in run.pair.packed["target"].engine_name
 
 
 def test_weights_are_followed_without_a_new_check(small, prepared):
     """Training changes them before each call."""
-    run = Recorded(small)
+    run = Programs(small)
     run()
     prepared.clear()
     steps(torch.optim.AdamW, fused=True)(small)
@@ -653,7 +653,7 @@ class Scale:
 def test_a_hook_may_change_its_mind(place, small):
     """A recording would repeat what it did first; a copy of it would not hear of the change."""
     scale, mlp = Scale(), layer(small).mlp
-    run = Recorded(small)
+    run = Programs(small)
     if place == "hook":
         mlp.register_forward_hook(scale)
     elif place == "forward":
@@ -670,26 +670,26 @@ def test_a_hook_may_change_its_mind(place, small):
 
 
 def test_hooks_make_passes_plain_with_one_line_until_they_go(small, caplog):
-    run = Recorded(small)
+    run = Programs(small)
     run()
     handle = layer(small).mlp.register_forward_hook(lambda m, a, out: 1.5 * out)
     for _ in range(2):
         run()
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
-        "The passes of the target model LlamaForCausalLM are not recorded (its module "
-        "model.layers.0.mlp has a hook); they take longer."
+        "The passes of the target model LlamaForCausalLM run module by module, which takes longer "
+        "(its module model.layers.0.mlp has a hook)."
     ]
-    assert run.pair.packed["target"].engine_name == "packed passes"
+    assert "module by module (its module" in run.pair.packed["target"].engine_name
     handle.remove()
     run()
-    assert "replayed" in run.pair.packed["target"].engine_name
+    assert "as a program" in run.pair.packed["target"].engine_name
 
 
 @pytest.mark.parametrize("own_cache", [False, True])
 def test_a_model_back_in_training_is_read_in_eval_mode(own_cache):
     """With its own cache, dropout took part in decoding. Each module keeps its mode."""
     model = build("gpt2", dtype=torch.float32, resid_pdrop=0.5, embd_pdrop=0.5, attn_pdrop=0.5)
-    run = (OwnCache if own_cache else Recorded)(model)
+    run = (OwnCache if own_cache else Programs)(model)
     expected = run()
     model.train()
     model.transformer.h[0].eval()
@@ -703,7 +703,7 @@ def test_a_model_back_in_training_is_read_in_eval_mode(own_cache):
 
 def test_a_field_of_the_config_that_a_pass_reads(caplog):
     model = build("gemma2", dtype=torch.float32, num_hidden_layers=2, final_logit_softcapping=3.0)
-    run = Recorded(model)
+    run = Programs(model)
     run()
     model.config.final_logit_softcapping = 1.0
     assert run()[1] == pytest.approx(as_it_is(model)[1], abs=1e-4)
@@ -711,7 +711,7 @@ def test_a_field_of_the_config_that_a_pass_reads(caplog):
 
 def test_what_no_pass_can_follow_is_refused_by_name_until_it_is_taken_back(small):
     """A hook that treats the last token of a pass differently means another thing in each pass."""
-    run = Recorded(small)
+    run = Programs(small)
     before = run()
 
     def last(module, args, output):
@@ -727,7 +727,7 @@ def test_what_no_pass_can_follow_is_refused_by_name_until_it_is_taken_back(small
     assert run() == before
 
 
-@pytest.mark.parametrize("door", [Custom, Recorded])
+@pytest.mark.parametrize("door", [Custom, Programs])
 def test_one_number_behind_the_back_of_autograd_needs_a_refresh(door, small):
     """A call looks at a few numbers of each weight."""
     run = door(small)
@@ -778,7 +778,7 @@ def test_a_draft_with_another_tokenizer_is_followed():
 
 
 def test_several_threads_follow_one_change(small):
-    run = Recorded(small)
+    run = Programs(small)
     run()
     steps(torch.optim.AdamW, fused=True)(small)
     handle = layer(small).mlp.register_forward_hook(lambda m, a, out: 1.5 * out)

@@ -269,7 +269,7 @@ def test_what_cannot_name_a_model(tmp_path, name):
     [
         (
             {"passes": np.ones(2)},
-            r"passes must be 'recorded', 'plain', 'compiled' or 'graphs', not array\(\[1., 1.\]\)",
+            r"passes must be 'program' or 'plain', not array\(\[1., 1.\]\)",
         ),
         ({"safetensors": "yes"}, "safetensors must be None, True or False, not 'yes'"),
         ({"device_map": np.ones(2)}, "device_map must be 'auto' or None, not array"),

@@ -7,25 +7,17 @@ import torch
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine.lowering.passes import Lowered
+from decoders.engine.lowering.program import Program
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.recording.replay import LONGEST
+from decoders.engine.recorder import LONGEST
 from decoders.tree import TokenTree
 from tests import zoo
-from tests.models import FAMILIES, build, build_tokenizer
+from tests.models import FAMILIES, build, build_tokenizer, halved
 
 pytest.importorskip("numba")
 KNOWN = "llama", "qwen3", "qwen2", "mistral", "olmo2", "mixed"
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
-
-
-def halved(model):
-    """The model with weights that float16 holds, as published ones are."""
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(p.bfloat16())
-    return model
 
 
 def model_of(family):
@@ -42,14 +34,13 @@ def pass_of(model):
     engine, tree = packed.engine(), TokenTree([1, 2, 3])
     engine.admit(tree, 3)
     engine.run([(tree, tree.trunk[-1:])])
-    assert not packed.forward.failed
-    return next(iter(packed.forward._passes.values())), packed.forward.operators
+    return packed.program(1), packed.forward.why
 
 
 @pytest.mark.parametrize("family", KNOWN)
 def test_these_are_one_call(family):
     run, why = pass_of(model_of(family))
-    assert isinstance(run, Lowered)
+    assert isinstance(run, Program)
     assert not why
 
 
@@ -69,22 +60,22 @@ def test_angles_that_are_a_product_of_matrices(monkeypatch):
     monkeypatch.setattr(LlamaRotaryEmbedding, "forward", torch.no_grad()(angles))
     model = model_of("llama")
     run, why = pass_of(model)
-    assert isinstance(run, Lowered)
+    assert isinstance(run, Program)
     assert not why
     for found, plain in both_ways(PackedModel(model, "target")):
         torch.testing.assert_close(found, plain, rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("family", ["opt", "gpt2", "gpt_neox", "gemma", "gemma2"])
-def test_others_are_replayed_operator_by_operator(family):
+def test_others_run_module_by_module(family):
     run, why = pass_of(model_of(family))
-    assert not isinstance(run, Lowered)
+    assert run is None
     assert why
 
 
 def test_weights_that_float16_does_not_hold():
     run, why = pass_of(build(dtype=torch.float32))
-    assert not isinstance(run, Lowered)
+    assert run is None
     assert "float16" in why
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from decoders.engine.lowering.rows import TOKENS, WANTED, Instruction, Rows, placed
-from decoders.engine.recording.recorder import Size
+from decoders.engine.recorder import Size
 
 
 def test_no_two_living_results_overlap():

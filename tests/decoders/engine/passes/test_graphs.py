@@ -19,7 +19,7 @@ from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import graphs
 from decoders.engine.passes.graphs import Graphs, Shape
 from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.recording.recorder import refuse_reading
+from decoders.engine.recorder import refuse_reading
 from decoders.tree import TokenTree
 from tests import zoo
 from tests.models import build
@@ -120,7 +120,7 @@ def pairs():
     with pytest.MonkeyPatch.context() as patch:
         with_kernels(patch)
         made = models()
-        return [ModelPair(*made, passes=passes) for passes in ("plain", "recorded")]
+        return [ModelPair(*made, passes=passes) for passes in ("plain", "program")]
 
 
 def tokens(pair, decoder="greedy", prompts=PROMPTS, **options):
@@ -131,7 +131,7 @@ def warnings(caplog):
     return [
         r.getMessage()
         for r in caplog.records
-        if r.name == "decoders" and "not recorded" in r.getMessage()
+        if r.name == "decoders" and "module by module" in r.getMessage()
     ]
 
 
@@ -171,7 +171,7 @@ def test_padded_passes_are_replayed_too(kernels, pairs, padding, monkeypatch):
 
 
 def test_a_limit_on_memory_leaves_no_room_for_a_row_of_graphs(kernels):
-    pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("graphs", "plain"))
+    pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("program", "plain"))
     options = {"max_cache_bytes": 60 * pair.packed["target"].row_bytes}
     assert tokens(pair, **options) == tokens(plain, **options)
 
@@ -184,7 +184,7 @@ def test_passes_share_few_graphs(kernels, monkeypatch):
     monkeypatch.setattr(
         Graphs.__init__, "__defaults__", (lambda run: (made.append(1), stand_in(run))[1],)
     )
-    pair = ModelPair(*models(), passes="graphs")
+    pair = ModelPair(*models(), passes="program")
     tokens(pair, "specinfer", PROMPTS * 2, max_new_tokens=20)
     first = len(made)
     tokens(pair, "specinfer", PROMPTS * 2, max_new_tokens=20)
@@ -201,7 +201,7 @@ def engine_of(model, prompts):
 
 def test_answers_stay_as_they_are(kernels):
     """Readings look at the logits of a pass later: other passes must not write there."""
-    engine, trees = engine_of(PackedModel(build(), "target", passes="graphs"), PROMPTS[:2])
+    engine, trees = engine_of(PackedModel(build(), "target", passes="program"), PROMPTS[:2])
     answers, copies = [], []
     for token in range(5):
         answer = engine.run(
@@ -217,7 +217,7 @@ def test_answers_stay_as_they_are(kernels):
 
 def test_an_arena_that_grows_gets_graphs_of_its_own(kernels, monkeypatch):
     """And the memory that it had before is not kept by the graphs over it."""
-    pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("graphs", "plain"))
+    pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("program", "plain"))
     lent, lend = [], PackedModel.lend
     monkeypatch.setattr(PackedModel, "lend", lambda *args: lent.append(lend(*args)) or lent[-1])
     for prompts, count in ((PROMPTS[:1], 4), (PROMPTS, 60), (PROMPTS[:1], 4)):
@@ -235,7 +235,7 @@ def test_windows(kernels, name):
     They were called replayed from graphs."""
     model, _ = zoo.build_pair(name, sliding_window=6)
     model.double()
-    pairs = [ModelPair(model, None, passes=passes) for passes in ("graphs", "plain")]
+    pairs = [ModelPair(model, None, passes=passes) for passes in ("program", "plain")]
     ours, plain = (tokens(pair, prompts=PROMPTS[:3], max_new_tokens=30) for pair in pairs)
     assert ours == plain
     graphs = "CUDA graphs" in pairs[0].packed["target"].engine_name
@@ -244,7 +244,7 @@ def test_windows(kernels, name):
 
 def test_changes_of_weights_are_followed(kernels):
     model = build()
-    pair = ModelPair(model, None, passes="graphs")
+    pair = ModelPair(model, None, passes="program")
     tokens(pair)
     model.lm_head.weight = torch.nn.Parameter(2 * build(seed=5).lm_head.weight)
     assert tokens(pair) == tokens(ModelPair(model, None, passes="plain"))
@@ -277,19 +277,9 @@ def test_what_cannot_be_recorded_runs_as_it_is(kernels, monkeypatch, caplog, rec
     model = build()
     expected = tokens(ModelPair(model, None, passes="plain"))
     monkeypatch.setattr(Graphs.__init__, "__defaults__", (record,))
-    assert tokens(ModelPair(model, None, passes="graphs")) == expected
+    assert tokens(ModelPair(model, None, passes="program")) == expected
     (message,) = warnings(caplog)
     assert why in message
-
-
-def test_without_a_kernel_there_are_no_graphs(caplog):
-    """As on a CPU: one warning, and the same tokens."""
-    model = build()
-    assert tokens(ModelPair(model, None, passes="graphs")) == tokens(
-        ModelPair(model, None, passes="plain")
-    )
-    assert "no kernel here" in warnings(caplog)[0]
-    assert len(warnings(caplog)) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,13 @@ from torch.utils._python_dispatch import (
     _get_current_dispatch_mode,
 )
 
+LONGEST = 192  # tokens of a program's passes: longer ones gain nothing
 READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 Sizes = tuple[int, int]  # the tokens of a pass, and those of them that want logits
 
 
 class CannotRecord(Exception):
-    """A pass does something that a replay could not repeat."""
+    """A pass does something that a program could not repeat."""
 
 
 class Step(NamedTuple):
@@ -125,10 +126,10 @@ def as_one_step(function: Callable, *arguments: Any) -> Any:
     """Call a function; a recording notes this call alone, not what happens inside it.
 
     Args:
-        function: what a replay calls again
+        function: what the program calls
         arguments: its arguments
     """
-    recorder = None if torch.compiler.is_compiling() else _get_current_dispatch_mode()
+    recorder = _get_current_dispatch_mode()
     if not isinstance(recorder, Recorder):
         return function(*arguments)
     with _disable_current_modes():

@@ -1,0 +1,310 @@
+"""The passes of one model as programs of the kernels (Program, Programs).
+
+A program is made when it is first needed. A plain pass takes the place of one that the kernels do
+not know.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from decoders.engine.attention.interface import Layered, Packing
+from decoders.engine.kernels.codes import INTEGERS, PLACES
+from decoders.engine.kernels.loading import kernels
+from decoders.engine.lowering.lower import CannotLower, Lowering
+from decoders.engine.lowering.rows import TOKENS, placed
+from decoders.engine.memory.feeds import PackedInputs
+from decoders.engine.protocols import Layers
+from decoders.engine.recorder import (
+    LONGEST,
+    CannotRecord,
+    Recorder,
+    Step,
+    Value,
+    in_general,
+)
+from decoders.errors import first_line
+
+INPUTS = "input_ids", "position_ids", "wanted", "packing"
+# Tokens, and those of them that want logits, of the passes that a program is made from.
+SIZES = (3, 2), (5, 2), (5, 3)
+NO_INPUTS: Mapping[str, int] = MappingProxyType({})
+Keys = tuple[Sequence[torch.Tensor], ...]
+# Takes INPUTS by name and `features`, Layers; returns logits (wanted, V) and for each layer hidden
+# states (tokens, H).
+Pass = Callable[..., tuple[torch.Tensor, ...]]
+
+
+class Cached(Protocol):
+    """What has the keys and the values of each layer."""
+
+    @property
+    def keys(self) -> Sequence[torch.Tensor]: ...
+
+    @property
+    def values(self) -> Sequence[torch.Tensor]: ...
+
+
+class Program:
+    """A pass that the kernels carry out in one call.
+
+    Args:
+        steps: the recording, for passes of any size
+        answers: what it returns
+        given: further inputs of the pass by name, each with how many numbers a token has in it
+
+    Attributes:
+        logits_alone: whether it returns logits and nothing else
+        size: V
+
+    Raises:
+        CannotLower: if the kernels do not do all of it, or cannot be had
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        answers: Sequence[Value],
+        given: Mapping[str, int] = NO_INPUTS,
+    ):
+        found = kernels()
+        if found is None:
+            raise CannotLower("there are no kernels")
+        self._run, self._passes = found.run, found.passes
+        lowering = Lowering(steps, answers, given)
+        self._kept = lowering.kept
+        results = list(dict.fromkeys(rows.number for rows in lowering.answers))
+        # Inputs lie where their tensors are, as answers do.
+        outside = [*results, *lowering.given]
+        layout = placed(lowering.instructions, lowering.widths, outside)
+        self._lines = np.zeros((len(lowering.instructions), 1 + PLACES + INTEGERS), np.int64)
+        self._reals = np.zeros((len(lowering.instructions), 2))
+        for line, reals, one in zip(self._lines, self._reals, lowering.instructions, strict=True):
+            places = [layout.places[number] for number in one.operands]
+            line[0], line[1 : 1 + len(places)] = one.code, places
+            if one.second is not None:
+                line[PLACES - 1] = layout.places[one.second]
+            line[PLACES] = layout.places[one.result]
+            line[1 + PLACES : 1 + PLACES + len(one.integers)] = one.integers
+            reals[: len(one.reals)] = one.reals
+        self._width = layout.width
+        every = {rows.number: rows for rows in lowering.answers}
+        self._sizes = [(every[n].count == TOKENS, lowering.widths[n]) for n in results]
+        self._order = [results.index(rows.number) for rows in lowering.answers]
+        self._caches: tuple[Keys, np.ndarray] = (), np.empty((0, 3), np.int64)
+        self.logits_alone = [each for each, _ in self._sizes] == [False] and not given
+        self.size = self._sizes[0][1]
+
+    def __call__(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
+        packing: Packing | Layered,
+        *more: Any,
+    ) -> tuple[torch.Tensor, ...]:
+        *given, tokens, n_wanted = more
+        packings = packing.packings if isinstance(packing, Layered) else (packing,)
+        work = torch.empty(self._width * max(tokens, n_wanted))
+        answers = [torch.empty(tokens if each else n_wanted, w) for each, w in self._sizes]
+        self._run(
+            self._lines,
+            self._reals,
+            work.data_ptr(),
+            np.array([tensor.data_ptr() for tensor in (*answers, *given)]),
+            input_ids.data_ptr(),
+            position_ids.data_ptr(),
+            wanted.data_ptr(),
+            tokens,
+            n_wanted,
+            self._addresses(packing, packings),
+            lines_of(packings),
+        )
+        return tuple(answers[i] for i in self._order)
+
+    def passes(
+        self,
+        inputs: PackedInputs,
+        logits: np.ndarray,
+        found: tuple[np.ndarray, ...],
+        tokens: np.ndarray,
+        warpings: np.ndarray,
+        numbers: np.ndarray,
+        ends: np.ndarray,
+    ) -> int:
+        """Make a pass and those of chains after it, see `decoders.engine.kernels.passes`."""
+        ids, positions, wanted, packing = inputs
+        packings = packing.packings if isinstance(packing, Layered) else (packing,)
+        n, n_wanted = ids.shape[1], len(wanted)
+        work = np.empty(self._width * max(n, n_wanted), np.float32)
+        return self._passes(
+            self._lines, self._reals, work.ctypes.data, ids.data_ptr(), positions.data_ptr(),
+            wanted.data_ptr(), n, n_wanted, logits, found, tokens,
+            self._addresses(packing, packings), lines_of(packings), warpings, numbers, ends,
+        )  # fmt: skip
+
+    def _addresses(self, cached: Cached | Layered, packings: Sequence[Cached]) -> np.ndarray:
+        """For each layer its keys' and values' addresses and its packing, (layers, 3)."""
+        keys, found = self._caches
+        if len(keys) == len(packings) and all(
+            k is p.keys for k, p in zip(keys, packings, strict=True)
+        ):
+            return found
+        places = (
+            cached.places
+            if isinstance(cached, Layered)
+            else [(0, layer) for layer in range(len(cached.keys))]
+        )
+        found = np.array(
+            [
+                (packings[p].keys[i].data_ptr(), packings[p].values[i].data_ptr(), p)
+                for p, i in places
+            ]
+        )
+        self._caches = tuple(p.keys for p in packings), found
+        return found
+
+
+def lines_of(packings: Sequence[Packing]) -> np.ndarray:
+    """For each packing the addresses and numbers that attention needs, (packings, 5)."""
+    return np.array(
+        [
+            (
+                p.rows.data_ptr(),
+                p.segments.data_ptr(),
+                len(p.segments),
+                p.masks.data_ptr(),
+                p.window,
+            )
+            for p in packings
+        ]
+    )
+
+
+class Programs:
+    """The passes of one model: programs of the kernels, and plain passes where there is none.
+
+    Several threads share a long pass better than the kernels do. So those of more than 192 tokens,
+    divided by the number of threads, are plain ones too.
+
+    Args:
+        plain: the pass itself
+        example: makes the INPUTS of a pass, given its number of tokens and how many of them want
+            logits
+        name: the model's name, for the log
+        most: the most tokens that the model can see, or None
+        given: further inputs of a pass by name, which follow the INPUTS in an example, each with
+            how many numbers a token has in it
+
+    Attributes:
+        why: why there is no program, so that all passes are plain; "" while there is one
+    """
+
+    def __init__(
+        self,
+        plain: Pass,
+        example: Callable[[int, int], Sequence],
+        name: str,
+        most: int | None,
+        given: Mapping[str, int] = NO_INPUTS,
+    ):
+        self.plain, self.example, self.name, self.given = plain, example, name, given
+        self.inputs = (*INPUTS, *given)
+        self._most = LONGEST if most is None else min(most, LONGEST)
+        self._made: dict[Layers, Program | None] = {}
+        self._making = threading.Lock()
+        self.why = ""
+
+    def __call__(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
+        packing: Packing | Layered,
+        features: Layers = (),
+        **given: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        inputs: tuple[Any, ...] = (input_ids, position_ids, wanted, packing, *given.values())
+        program = self.serving(input_ids.shape[1], features)
+        if program is None:
+            return self._as_it_is(features, *inputs)
+        return program(*inputs, input_ids.shape[1], len(wanted))
+
+    def serving(self, tokens: int, features: Layers = ()) -> Program | None:
+        """The program that carries out a pass of so many tokens, if one does."""
+        if tokens > self._most or tokens * torch.get_num_threads() > LONGEST:
+            return None
+        if features not in self._made:
+            with self._making:
+                if features not in self._made:
+                    self._made[features] = self._make(features)
+        return self._made[features]
+
+    def forget(self) -> None:
+        """Forget the programs, which hold views and copies of weights that have changed."""
+        with self._making:
+            self._made, self.why = {}, ""
+
+    def _as_it_is(self, features: Layers, *inputs: Any) -> tuple[torch.Tensor, ...]:
+        return self.plain(**dict(zip(self.inputs, inputs, strict=True)), features=features)
+
+    def _make(self, features: Layers) -> Program | None:
+        try:
+            if self._most < SIZES[-1][0]:
+                raise CannotLower("it sees too few tokens")
+            # Preparations that a model or a layer makes in its first pass are not recorded.
+            self._as_it_is(features, *self.example(3, 1))
+            program = Program(*self._recording(features), self.given)
+            for tokens in (1, 2, self._most):
+                self._must_agree(program, tokens, features)
+            return program
+        except CannotLower as error:  # as of many architectures
+            why, level = str(error), logging.INFO
+        except Exception as error:  # a model's code can do anything that a recorder does not expect
+            why, level = first_line(error), logging.WARNING
+        runs_plainly(self.name, why, level)
+        if not features:
+            self.why = why
+        return None
+
+    def _recording(self, features: Layers) -> tuple[list[Step], tuple[Value, ...]]:
+        """A recording for passes of any size, and what it returns."""
+        notes = [self._noted(size, features) for size in SIZES]
+        return in_general([steps for steps, _ in notes], SIZES), notes[0][1]
+
+    def _noted(
+        self, size: tuple[int, int], features: Layers
+    ) -> tuple[list[Step], tuple[Value, ...]]:
+        inputs = dict(zip(self.inputs, self.example(*size), strict=True))
+        with Recorder(inputs) as recorder:
+            outputs = self.plain(**inputs, features=features)
+        return recorder.steps, tuple(map(recorder.value_of, outputs))
+
+    def _must_agree(self, program: Program, tokens: int, features: Layers) -> None:
+        """Raise CannotRecord unless a plain pass gives the same, apart from the order of sums."""
+        wanted = 1 + tokens // 3
+        inputs = self.example(tokens, wanted)
+        for ours, plain in zip(
+            program(*inputs, tokens, wanted), self._as_it_is(features, *inputs), strict=True
+        ):
+            allowed = 100 * torch.finfo(plain.dtype).eps * plain[plain.isfinite()].abs().max()
+            if not torch.allclose(ours, plain, rtol=0, atol=float(allowed), equal_nan=True):
+                raise CannotRecord("its program gave other numbers")
+
+
+def runs_plainly(name: str, why: str, level: int = logging.WARNING) -> None:
+    """Say in the log that passes run module by module.
+
+    Args:
+        name: the model's name
+        why: the reason
+        level: of the record
+    """
+    logging.getLogger("decoders").log(
+        level, "The passes of the %s run module by module, which takes longer (%s).", name, why
+    )

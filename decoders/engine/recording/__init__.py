@@ -1,1 +1,0 @@
-"""Recorded passes: the operators of a model, noted once and replayed."""
