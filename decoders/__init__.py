@@ -12,6 +12,7 @@ __version__ = "0.2.0"
 
 from importlib import import_module
 
+from decoders.divergence import Divergence, compare_greedy
 from decoders.quiet import quietly
 
 # Transformers imports torchao if it is installed, needed or not. On every start, torchao logs
@@ -28,7 +29,6 @@ from decoders.engine.loading.size import parameters
 from decoders.engine.weights.linear import copies_bytes
 from decoders.errors import InputError, ModelError
 from decoders.generate import check, generate, stream
-from decoders.greedy import Divergence, compare_greedy
 from decoders.inputs import read_reference
 from decoders.integrations.custom_generate import hf
 from decoders.judge import judge

@@ -70,7 +70,7 @@ DECODERS = {
     | {"engine", "inputs", "loop", "options", "prompts", "result", "settings", "task", "turn"},
     "training": PLAIN | {"devices", "engine", "generate", "prompts", "warp"},
     "places": REQUEST | {"engine", "inputs", "options", "penalties", "prompts", "task"},
-    "greedy": REQUEST | {"engine", "inputs", "options", "places", "prompts", "task"},
+    "divergence": REQUEST | {"engine", "inputs", "options", "places", "prompts", "task"},
     "integrations": REQUEST
     | {
         "catalog",
@@ -89,9 +89,9 @@ DECODERS = {
     | {
         "catalog",
         "devices",
+        "divergence",
         "engine",
         "generate",
-        "greedy",
         "inputs",
         "judge",
         "judgement",
@@ -139,7 +139,7 @@ KIND_FILES = {
     "printed": "kinds.terminal",
 }
 OFFERED = {
-    "__init__", "assets", "catalog", "devices", "distribution", "errors", "greedy", "heap",
+    "__init__", "assets", "catalog", "devices", "distribution", "divergence", "errors", "heap",
     "inputs", "judge", "prompts", "settings", "testing", "trace", "training", "theory", "warp",
 }  # fmt: skip
 ROOMS = {

@@ -78,6 +78,11 @@ def message(event: Any) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in words[:300]).split())
 
 
+def is_completion(event: Event) -> bool:
+    """Whether an event is the completions API's; the one that counts tokens may have no choice."""
+    return "choices" in event or "usage" in event
+
+
 def completions(
     events: Iterable[Event], speculation: Callable[[Event], Speculation | None] = lambda _: None
 ) -> Iterator[Chunk]:
@@ -89,7 +94,7 @@ def completions(
     """
     for event in events:
         refused(event)
-        answer = shaped(Completion, event)
+        answer = shaped(Completion, {"choices": [], **event} if event.get("usage") else event)
         choice = answer.choices[0] if answer.choices else CompletionChoice()
         yield Chunk(
             choice.text,

@@ -22,8 +22,8 @@ import torch
 
 import decoders
 from decoders import Divergence, InputError, ModelPair
+from decoders.divergence import DTYPES
 from decoders.errors import allowed, quoted, refuse, whole
-from decoders.greedy import DTYPES
 from decoders.inputs import as_seed
 from decoders.prompts import encode
 from workbench.engines.client import Client

@@ -54,7 +54,7 @@ class Counter:
             risen = read() - before
             if risen < 0:
                 if wrap is None:
-                    raise Unmeasurable("not measured: the counter was reset in between")
+                    raise Unmeasurable("not measured: the counter wrapped or was reset in between")
                 risen += wrap
             joules += risen
         return _resolved(joules, self.source, seconds, self.shortest, self.note)

@@ -135,18 +135,14 @@ def _gpu_gauge(device: torch.device, nvml: Any) -> Gauge:
 
 
 def _cpu_gauge(powercap: Path) -> Gauge:
-    """RAPL's packages; they contain their parts (cores, memory), which are not counted again."""
-    packages = [
-        p
-        for p in sorted(powercap.glob("intel-rapl:*"))
-        if p.name.count(":") == 1 and _is_package(p)
-    ]
+    """RAPL's packages and their memory, which is the only part that a package does not contain."""
+    packages = [p for p in _zones(powercap, 1) if _label(p).startswith("package")]
     if not packages:
         raise Unmeasurable("not measured: this machine shows no RAPL energy counter")
+    memory = [p for p in _zones(powercap, 2) if _label(p) == "dram"]
     try:
         parts: list[tuple[Callable[[], float], float | None]] = [
-            (partial(_microjoules, p / "energy_uj"), _microjoules(p / "max_energy_range_uj"))
-            for p in packages
+            (partial(_microjoules, p / "energy_uj"), _wrap(p)) for p in (*packages, *memory)
         ]
         for read, _ in parts:
             read()
@@ -154,20 +150,34 @@ def _cpu_gauge(powercap: Path) -> Gauge:
         raise Unmeasurable(
             f"not measured: {error.filename} may be read by root only (chmod a+r makes it readable)"
         ) from error
+    counted = "package and memory" if memory else "package"
+    without = "" if memory else "; memory has no counter here"
     return Counter(
-        "CPU package (RAPL)",
+        f"CPU {counted} (RAPL)",
         parts,
         SHORTEST_CPU_SECONDS,
-        "the whole package, other programs included",
+        f"the whole {counted}, other programs included{without}",
     )
+
+
+def _zones(powercap: Path, depth: int) -> list[Path]:
+    return [p for p in sorted(powercap.glob("intel-rapl:*")) if p.name.count(":") == depth]
+
+
+def _wrap(zone: Path) -> float | None:
+    """The joules at which a counter wraps; None if that is not told, as in some machines."""
+    try:
+        return _microjoules(zone / "max_energy_range_uj") or None
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _label(zone: Path) -> str:
+    try:
+        return (zone / "name").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _microjoules(file: Path) -> float:
     return int(file.read_text()) / 1e6
-
-
-def _is_package(folder: Path) -> bool:
-    try:
-        return (folder / "name").read_text().startswith("package")
-    except OSError:
-        return False

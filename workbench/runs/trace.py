@@ -177,7 +177,8 @@ class Energy:
     Attributes:
         joules: None if not measured, never 0
         source: "measured: GPU energy counter", "integrated from N power samples", "CPU package
-            (RAPL)", "below resolution", "not measured: reason" or "not attributable: reason"
+            (RAPL)", "CPU package and memory (RAPL)", "below resolution", "not measured:
+            reason" or "not attributable: reason"
         detail: more that a reader needs to judge the figure, such as the length of the window
     """
 

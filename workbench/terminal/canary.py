@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from decoders.divergence import DTYPES
 from decoders.errors import InputError, quoted
-from decoders.greedy import DTYPES
 from workbench.engines.addresses import FILE, LISTED, named
 from workbench.engines.canary import LEVEL, SOUGHT, CanaryReport, Watch, watch
 from workbench.engines.client import Client

@@ -21,7 +21,9 @@ from tests.workbench.engines.served import (
 )
 from workbench.engines.addresses import Engine
 from workbench.engines.client import Client
+from workbench.engines.dialects.llama_cpp import LLAMA_CPP
 from workbench.engines.dialects.other import OTHER
+from workbench.engines.dialects.sglang import SGLANG
 from workbench.engines.dialects.vllm import VLLM
 from workbench.engines.probe import connect
 from workbench.engines.record import Query, plain
@@ -81,6 +83,18 @@ def test_without_ids_only_the_text_and_the_count_are_known():
     told = [chunk("a b"), chunk("", finish_reason="stop"), usage(2)]
     record = asked(a_stream(told), Query("x", 4), dialect=OTHER)
     assert (record.text, record.tokens, record.times, record.count) == ("a b", None, None, 2)
+
+
+@pytest.mark.parametrize("dialect", [OTHER, VLLM, SGLANG, LLAMA_CPP], ids=lambda each: each.kind)
+def test_the_chunk_that_counts_tokens_may_have_no_choices(dialect):
+    """The number was lost, and with two dialects the answer with it."""
+    last = usage(2)
+    del last["choices"]
+    told = [chunk("a b"), chunk("", finish_reason="stop"), last]
+    record = asked(
+        a_stream(told), Query("x", 4), dialect=dataclasses.replace(dialect, path=OTHER.path)
+    )
+    assert (record.text, record.count, record.note) == ("a b", 2, "")
 
 
 def test_ids_that_are_fewer_than_the_tokens_are_not_given():

@@ -30,7 +30,7 @@ def test_a_wrapped_counter_goes_on_from_nothing():
 
 def test_a_counter_that_was_reset_gives_no_figure():
     gauge = counter(500.0, 3.0)
-    with pytest.raises(Unmeasurable, match="not measured: the counter was reset"):
+    with pytest.raises(Unmeasurable, match="not measured: the counter wrapped or was reset"):
         gauge.stop(gauge.start(), 5.0)
 
 

@@ -117,7 +117,7 @@ def test_a_counter_that_fell_was_reset(gpu, monkeypatch):
         open_meter("cuda", NVML(board(7, energy=steps(0, 9_000, 10)))), monkeypatch, 2.0
     )
     assert energy.joules is None
-    assert energy.source == "not measured: the counter was reset in between"
+    assert energy.source == "not measured: the counter wrapped or was reset in between"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,37 @@ def test_the_packages_of_the_cpu_are_counted_once_and_wrap(tmp_path, monkeypatch
         (tmp_path / "intel-rapl:1/energy_uj").write_text("500000")
         (tmp_path / "intel-rapl:2/energy_uj").write_text("9000000")
     assert (window.energy.joules, window.energy.source) == (4.0, "CPU package (RAPL)")
-    assert "other programs included" in window.energy.detail
+    assert window.energy.detail.endswith("other programs included; memory has no counter here")
+
+
+def test_memory_is_added_where_it_has_a_counter(tmp_path):
+    """A package's counter does not hold it, yet the figure was called that of the whole package."""
+    rapl(
+        tmp_path,
+        rapl_0=("package-0", 1_000_000, 10_000_000),
+        rapl_0_0=("core", 1_000_000, 10_000_000),
+        rapl_0_1=("dram", 4_000_000, 5_000_000),
+    )
+    with open_meter("cpu", powercap=tmp_path).window() as window:
+        time.sleep(0.06)
+        (tmp_path / "intel-rapl:0/energy_uj").write_text("3500000")
+        (tmp_path / "intel-rapl:0:1/energy_uj").write_text("250000")
+    assert (window.energy.joules, window.energy.source) == (3.75, "CPU package and memory (RAPL)")
+    assert window.energy.detail.endswith("the whole package and memory, other programs included")
+
+
+@pytest.mark.parametrize("most", ["", None, 0])
+def test_a_counter_that_does_not_tell_where_it_wraps_counts_until_it_does(tmp_path, most):
+    """Nothing at all was measured."""
+    rapl(tmp_path, rapl_0=("package-0", 1_000_000, most))
+    if most is None:
+        (tmp_path / "intel-rapl:0/max_energy_range_uj").unlink()
+    for after, joules in (("3500000", 2.5), ("500000", None)):
+        with open_meter("cpu", powercap=tmp_path).window() as window:
+            time.sleep(0.06)
+            (tmp_path / "intel-rapl:0/energy_uj").write_text(after)
+        assert window.energy.joules == joules
+    assert window.energy.source == "not measured: the counter wrapped or was reset in between"
 
 
 def test_a_cpu_without_rapl_and_one_that_keeps_it_from_us_say_so(tmp_path, monkeypatch):

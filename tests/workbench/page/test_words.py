@@ -35,6 +35,17 @@ def test_one_result_is_not_called_results(run):
     assert "s of computing" in words.outcome(one)
 
 
+def test_what_was_stopped_before_its_first_token_is_no_result(run):
+    """It once said "Stopped · 5 results" when one had none."""
+    first, *others = run.results
+    empty = replace(first.alone, tokens=[], text="", finished="cancelled")
+    begun = replace(first.alone, finished="cancelled")
+    for sample, count in ((empty, len(others)), (begun, len(run.results))):
+        stopped = [*others, replace(first, samples=[sample])]
+        shown = words.outcome(replace(run, results=stopped, cancelled=True))
+        assert f"Stopped · {count} results ·" in shown
+
+
 def test_what_took_so_long_is_said():
     """A run of 17 s ended with "0.7 s of computing" and no word of its ten timings."""
     run = recordings()[0].run

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from workbench.kinds.comparison.command import text
 from workbench.runs.events import At, Ended, Finished, Progress, Started
+from workbench.runs.store import RunSummary
 from workbench.runs.trace import Energy, TokenRecord
 from workbench.terminal import show
 
@@ -71,6 +72,18 @@ def test_measured_energy_of_a_batch_is_shown(batch_run):
     shown = drawn(show.run(run), width=200)
     assert "J/token" in shown
     assert "energy not measured" not in shown
+
+
+def test_the_id_of_a_run_is_whole_in_80_columns():
+    """It was split in two, so that nobody could copy it."""
+    line = RunSummary(
+        "3f2a9c01d4e5", "2026-11-28T09:05:53", "comparison", "Once upon a time, there was a girl",
+        ["greedy", "speculative", "mtad"], "Llama-Stories 7.5M + draft 0.6M, float32, CPU",
+        asked="temperature 0.7, top-p 0.9, seed 0",
+    )  # fmt: skip
+    shown = drawn(show.summaries([line]), width=80)
+    assert "3f2a9c01d4e5 " in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_an_error_is_shown_in_place_of_the_text(run):

@@ -15,7 +15,16 @@ Source:
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from workbench.engines.answers import Count, Event, Ids, Shape, completions, refused, shaped
+from workbench.engines.answers import (
+    Count,
+    Event,
+    Ids,
+    Shape,
+    completions,
+    is_completion,
+    refused,
+    shaped,
+)  # fmt: skip
 from workbench.engines.dialects.dialect import Dialect, neutral
 from workbench.engines.record import Chunk, Query, Speculation
 
@@ -64,7 +73,7 @@ def speculation(event: Event) -> Speculation | None:
 
 def chunks(events: Iterable[Event]) -> Iterator[Chunk]:
     for event in events:
-        if "choices" in event:
+        if is_completion(event):
             yield from completions([event], speculation)
             continue
         refused(event)

@@ -20,7 +20,16 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from workbench.engines.answers import Count, Event, Ids, Shape, completions, refused, shaped
+from workbench.engines.answers import (
+    Count,
+    Event,
+    Ids,
+    Shape,
+    completions,
+    is_completion,
+    refused,
+    shaped,
+)  # fmt: skip
 from workbench.engines.dialects.dialect import Dialect
 from workbench.engines.record import Chunk, Query, Speculation
 
@@ -103,7 +112,7 @@ def chunks(events: Iterable[Event]) -> Iterator[Chunk]:
     """
     text, seen = "", 0
     for event in events:
-        if "choices" in event:
+        if is_completion(event):
             yield from completions([event], of_extension)
             continue
         refused(event)

@@ -107,7 +107,8 @@ def timing(run: Run) -> str:
 
 def outcome(run: Run) -> str:
     seconds = sum(number(r, "seconds") or 0 for r in run.results)
-    words = [counted(len(run.results), "result"), f"{seconds:.1f} s of computing"]
+    some = [r for r in run.results if any(s.tokens or s.finished != "cancelled" for s in r.samples)]
+    words = [counted(len(some), "result"), f"{seconds:.1f} s of computing"]
     if (timings := max((len(r.laps) for r in run.results), default=0)) > 1:
         words[-1] += f", timed {timings} times"
     if failed := dict.fromkeys(label(r.decoder) for r in run.results if r.errors):

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from decoders import InputError, ModelPair, compare_greedy, generate
+from decoders import InputError, ModelPair, compare_greedy, generate, load_pair
 from tests.models import build, build_tokenizer, plain_logits
 
 PROMPT = [5, 9, 3, 7]
@@ -15,6 +15,11 @@ END = 0
 @pytest.fixture(scope="module")
 def pair():
     return paired(build(dtype=torch.float32))
+
+
+@pytest.fixture(scope="module")
+def stories():
+    return load_pair()
 
 
 def paired(model) -> ModelPair:
@@ -128,6 +133,22 @@ def test_pasted_texts_may_have_been_written_in_other_tokens():
     assert "give token ids" in both.says
     by_ids = compare_greedy(pair, prompt, *(tokenizer(t).input_ids for t in ("the c", "the d")))
     assert by_ids.verdict == "fault"
+
+
+@pytest.mark.parametrize("change", [str.strip, "\n{}".format, "{} \n".format])
+def test_outer_white_space_of_a_pasted_text_is_no_fault(stories, change):
+    """A text without the space that it began with, or with a line break at its end, was called a
+    fault, as far below as 11.7."""
+    prompt = "Once upon a time, there was"
+    text = generate(stories, prompt, "greedy", max_new_tokens=8).text
+    assert text != text.strip()
+    found = compare_greedy(stories, prompt, text, change(text))
+    assert (found.verdict, found.at_fault) == ("cannot tell", ())
+    assert "outer white space alone" in found.says
+    other = compare_greedy(stories, prompt, text, change("zebra" + text))
+    assert (other.verdict, other.at_fault) == ("fault", ("second",))
+    inside = compare_greedy(stories, prompt, text, text[0] + text[1:].replace(" ", "\n"))
+    assert inside.verdict == "fault"
 
 
 def test_float64_is_float64_in_norms_and_rotations_too():

@@ -166,6 +166,11 @@ VERDICTS: dict[str, tuple[Verdict, str]] = {
         "Cannot tell {at}: as tokenised here, {texts}, but its letters agree with the likeliest "
         "token, so it may have been written in other tokens; give token ids.",
     ),
+    "outer": (
+        "cannot tell",
+        "Cannot tell {at}: {texts}, and parts in outer white space alone, which pasting adds and "
+        "takes away; give token ids.",
+    ),
     "unclear": (
         "cannot tell",
         "Cannot tell {at}: {texts}; {rounding} in the passes measured, and up to {sure} times as "
@@ -212,7 +217,7 @@ def _judged(
             "greedy" if behind[-1] <= bound
             else "cut" if len(text) == place
             else "unclear" if behind[-1] <= SURE * bound
-            else "retold" if retold and _agrees(pair, text, place, int(here.argmax()))
+            else _excuse(pair, text, place, int(here.argmax())) if retold
             else "fault"
         )  # fmt: skip
     gap32, gap64 = (
@@ -244,10 +249,21 @@ def _quoted(pair: ModelPair, token: TokenId | None) -> str:
     return f"“{pair.tokenizer.decode([token])}”" if pair.tokenizer else f"token {token}"
 
 
-def _agrees(pair: ModelPair, text: list[TokenId], place: int, token: TokenId) -> bool:
-    """Whether the letters of a text after a place may be those of a token."""
+def _excuse(pair: ModelPair, text: list[TokenId], place: int, token: TokenId) -> str:
+    """Why a text that was tokenised here may have another token there than the likeliest one.
+
+    "retold" if its letters may be those of the likeliest, "outer" if they may be but for white
+    space around the whole text; else "fault"."""
     whole, before, after = (
         decoded(pair.tokenizer, tokens) for tokens in (text, text[:place], [*text[:place], token])
     )
     after = after.rstrip("\ufffd")  # a token may end within a character
-    return len(after) > len(before) and (whole.startswith(after) or after.startswith(whole))
+    if len(after) > len(before) and _begins(whole, after):
+        return "retold"
+    first = not before.strip() and _begins(whole.lstrip(), after.lstrip())
+    return "outer" if first or not whole[len(before) :].strip() else "fault"
+
+
+def _begins(first: str, second: str) -> bool:
+    """Whether one text is the beginning of the other."""
+    return first.startswith(second) or second.startswith(first)
