@@ -62,6 +62,7 @@ class Panel:
         rule: the rule by which drafts are kept, for the card of a token
         head: of a draft that reads the target's states, which layers it `reads`, of how many
             `layers`; {} for other drafts
+        source: where its drafts come from, see `panels.source`
         parts: what a chat template wrote of the prompt and what not; () if that is not known
     """
 
@@ -81,6 +82,7 @@ class Panel:
     fellows: Sequence[str] = ()
     rule: Rule = dataclasses.field(default_factory=dict)
     head: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    source: str = ""
     parts: Sequence[PromptPart] = ()
 
     @staticmethod
@@ -155,6 +157,7 @@ class Panel:
             "provisional": self.provisional,
             "rule": self.rule,
             "head": self.head,
+            "source": self.source,
             "numbers": self._figures(),
             "others": [{"seed": r.seed, "text": r.alone.text} for r in results[1:] if not r.error],
             "badge": badge(first.agreement) if first and first.agreement else None,

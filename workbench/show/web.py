@@ -29,6 +29,7 @@ STYLES = (
     "steps.css",
     "orderings.css",
     "terms.css",
+    "picture.css",
 )
 SCRIPTS = (
     "strip.js",
@@ -46,6 +47,9 @@ SCRIPTS = (
     "branch.js",
     "race.js",
     "lanes.js",
+    "film.js",
+    "lane.js",
+    "picture.js",
 )
 
 

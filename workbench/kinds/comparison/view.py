@@ -5,74 +5,16 @@
 
 import dataclasses
 import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from workbench.runs import laps
-from workbench.runs.estimates import Row, rows
-from workbench.runs.ranking import finishes
+from workbench.runs.estimates import rows
 from workbench.runs.record import Result, Run
-from workbench.show import comparison, differences, laws, tables, web
-from workbench.show.headline import headline, marks, why_not
-from workbench.show.panel import Panel
+from workbench.show import comparison, differences, tables, web
+from workbench.show.headline import headline
+from workbench.show.panels import run_panels
 from workbench.show.view import Body, Line, View
-from workbench.studies.methods import method_of
-from workbench.studies.text import ordinal
-
-
-def run_panels(run: Run) -> list[str]:
-    """The panels of a finished comparison, one JSON text each; [] for runs of other kinds."""
-    return row_panels(rows(run.results), run)
-
-
-def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
-    rows = list(rows)
-    won = marks(rows, run.settings)
-    fellows = {
-        d: [f for f in group if f != d]
-        for group in laws.by_chance(run.settings, run.decoders)
-        for d in group
-    }
-    places = finished_in([row for row in rows if row.first.error is None])
-    panels = []
-    for row in rows:
-        method = method_of(row.decoder, run.settings.get(row.decoder, {}))
-        panel = Panel.finished(
-            row,
-            run.title,
-            laws.claim_in(run.settings, row.decoder),
-            won[row.decoder],
-            fellows.get(row.decoder, []),
-        )
-        panels.append(
-            dataclasses.replace(
-                panel,
-                place=places.get(row.decoder, panel.place),
-                rule=laws.rule(method),
-                head=laws.head(run.environment, method),
-            ).to_json()
-        )
-    return panels
-
-
-def finished_in(found: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """The place in which each decoder finished, in words, and why it is shared or unknown.
-
-    If all places of a race are shared, nobody has one.
-    """
-    places, why = finishes(found), why_not([row.once for row in found])
-    several = len(set(places)) > 1
-    return {
-        row.decoder: (
-            ""
-            if not several
-            else f"shared {ordinal(place)}"
-            if places.count(place) > 1
-            else ordinal(place),
-            why,
-        )
-        for row, place in zip(found, places, strict=True)
-    }
 
 
 def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:

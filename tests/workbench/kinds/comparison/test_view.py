@@ -11,6 +11,7 @@ from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.runs.estimates import rows
 from workbench.runs.events import Ended, Finished, Progress
+from workbench.show import panels
 
 
 def panels_of(run):
@@ -60,7 +61,7 @@ def test_a_failure_is_shown_in_its_panel_alone(run):
 
 def test_rows_of_two_runs_have_their_own_titles(run):
     found = [row.named("A") for row in rows(run.results)]
-    assert json.loads(strip.row_panels(found, run)[0])["title"] == "Greedy A"
+    assert json.loads(panels.row_panels(found, run)[0])["title"] == "Greedy A"
 
 
 @pytest.fixture(scope="module")

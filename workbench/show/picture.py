@@ -1,0 +1,44 @@
+"""The one picture of a comparison: its data, which `workbench/web/picture.js` draws."""
+
+import html
+import json
+from collections.abc import Sequence
+
+from workbench.runs.record import Run
+from workbench.show.panels import run_panels
+
+CUTS = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")
+
+
+def picture(run: Run, panels: Sequence[str] | None = None, state: str = "") -> str:
+    """The element in which a browser draws the rounds of a comparison, recorded or not.
+
+    It draws itself wherever it is put into a page that has `web.head()`; without scripts it shows
+    the texts.
+
+    Args:
+        run: the run
+        panels: what `run_panels` gives for it, if that is at hand
+        state: what it shows first: "" for one plain decoder and one that guesses, "all" for all
+            decoders on the clock, or the name of the decoder that guesses
+
+    Returns:
+        HTML of one element with the id "picture"; "" for runs of other kinds or without a text
+    """
+    panels = run_panels(run) if panels is None else panels
+    if not panels:
+        return ""
+    asked = {name: run.settings.get(name) for name in CUTS}
+    data = (
+        f'{{"run":{json.dumps(run.id)},"settings":{json.dumps(asked)},"state":{json.dumps(state)},'
+        f'"panels":[{",".join(panels)}]}}'
+    )
+    texts = "".join(
+        f"<p>{html.escape(r.decoder)}: {html.escape(r.alone.text)}</p>"
+        for r in run.results
+        if r.repeat == 0
+    )
+    # In single quotes: the many double ones of JSON stay as short as they are.
+    kept = data.replace("&", "&amp;").replace("<", "&lt;").replace("'", "&#39;")
+    plain = f"<noscript>{texts}</noscript>"
+    return f'<wb-picture id="picture" class="wb" data-shown=\'{kept}\'>{plain}</wb-picture>'

@@ -1,0 +1,97 @@
+// A lane of the picture: one decoder's text, round by round, and the number of its passes.
+"use strict";
+
+(() => {
+  const { make, number } = Workbench;
+  const BEATS = { read: 0.4, done: 0.75 }; // of a round on the clock of passes: guessed until here, read until there
+
+  /** The end of a prompt, six words, after a button that unfolds the whole. */
+  function lead(panel) {
+    const said = panel.parts && panel.parts.length ? panel.parts.filter(([, template]) => !template).map(([text]) => text).join(" ") : panel.prompt;
+    const words = said.trimEnd().split(/(?<=\s)(?=\S)/), span = make("span.prompt", { dir: "auto" });
+    if (words.length <= 6) return Workbench.fillPrompt(span, panel);
+    const more = make("button.unfold", { type: "button", "aria-label": "show the whole prompt" }, "…");
+    more.addEventListener("click", () => Workbench.fillPrompt(span, panel));
+    span.append(more, ` ${words.slice(-6).join("")}`);
+    return span;
+  }
+
+  class Lane {
+    constructor(film, clock) {
+      Object.assign(this, { film, panel: film.panel, clock, at: null, state: "" });
+      this.text = make("div.wb-text", { dir: "auto" });
+      this.words = make("div.words", { dir: "auto" }, lead(this.panel), this.text);
+      this.number = make("b.number");
+      this.unit = make("span.unit");
+      this.box = make("div.lane", { "data-decoder": this.panel.decoder }, make("div.count", {}, this.number, this.unit), this.words);
+      this.groups = film.provisional ? [] : film.rounds.map((_, at) => this.group(at));
+      this.text.append(...this.groups);
+    }
+
+    /** When each round is over on the clock: after so many passes, or so many seconds. */
+    get ends() { return this.clock === "seconds" ? this.film.seconds : this.film.passes; }
+    get end() { return this.ends.at(-1) || 0; }
+
+    word(token, at, phase) {
+      const span = Workbench.tokenSpan(token), place = this.film.places.get(token.node);
+      span.place = { panel: this.panel, round: this.panel.rounds[at], at: this.panel.tokens[place] === token ? place : null };
+      if (token.fate === "rejected" || token.fate === "discarded") span.classList.add("struck");
+      span.style.setProperty("--i", phase);
+      return span;
+    }
+
+    group(at) {
+      const { words, others } = this.film.words(at), group = make("span.round", { "data-round": at });
+      words.forEach((token, i) => group.append(this.word(token, at, i)));
+      if (others) group.insertBefore(make("span.others", { title: "guesses on other branches" }, `+${others}`), [...group.children].find((span) => span.token.fate !== "accepted") || null);
+      return group;
+    }
+
+    /** The round at a moment, and how far it is: "guess", "read" or "done"; -1 before the first. */
+    moment(time) {
+      const { ends } = this, over = ends.findIndex((end) => end > time + 1e-9);
+      if (over < 0) return { at: ends.length - 1, phase: "done" };
+      const start = over ? ends[over - 1] : 0, part = (time - start) / (ends[over] - start), { read, done } = this.parts(over);
+      if (part <= 1e-9) return { at: over - 1, phase: "done" };
+      return { at: over, phase: part < read ? "guess" : part < done ? "read" : "done" };
+    }
+
+    parts(at) { return this.clock === "seconds" ? { read: this.film.share(at), done: 1 } : BEATS; }
+
+    /** The next moment after `time` at which something changes; undefined after the last. */
+    next(time) {
+      const { ends } = this, at = ends.findIndex((end) => end > time + 1e-9);
+      if (at < 0) return undefined;
+      const start = at ? ends[at - 1] : 0, { read, done } = this.parts(at);
+      return [1e-6, read, done, 1].map((part) => start + part * (ends[at] - start)).find((moment) => moment > time + 1e-9);
+    }
+
+    show(time) {
+      const { at, phase } = this.moment(time), state = `${at}/${phase}`;
+      if (state === this.state) return false;
+      this.state = state;
+      this.at = at;
+      if (this.film.provisional) this.fill(phase === "done" ? at : at - 1);
+      else this.groups.forEach((group, i) => { group.dataset.phase = i < at ? "done" : i === at ? phase : ""; });
+      const passes = phase === "done" ? this.film.passes[at] || 0 : this.film.passes[at - 1] || 0;
+      this.number.textContent = passes;
+      this.unit.textContent = `${this.film.told ? "pass" : "piece"}${passes === 1 ? "" : this.film.told ? "es" : "s"}`;
+      this.box.classList.toggle("over", time >= this.end);
+      return true;
+    }
+
+    /** The text of a beam decoder after a round: its best beam then, of which a later round may take words back. */
+    fill(at) {
+      const nodes = at < 0 ? [] : this.film.after[at], fresh = new Set(at < 0 ? [] : this.film.rounds[at].nodes), last = at === this.film.rounds.length - 1;
+      if (last) this.text.style.minHeight = "";
+      else if (!this.text.style.minHeight) this.text.style.minHeight = `${this.text.offsetHeight}px`;
+      this.text.replaceChildren(...nodes.map((node) => {
+        const span = this.word(this.film.token(node), this.film.rounds.indexOf(this.film.made.get(node)), 0);
+        span.classList.toggle("fresh", fresh.has(node) && !last);
+        return span;
+      }));
+    }
+  }
+
+  Object.assign(Workbench, { lead, lane: (film, clock) => new Lane(film, clock) });
+})();
