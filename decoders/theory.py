@@ -57,28 +57,35 @@ def kseq_division(p: Distribution, q: Distribution, k: int) -> float:
     It is rounded up by at most k 2^-40. Any rho from rho* to k gives the target's law; below rho*
     the residual would be negative.
     """
-    low, high = 1.0, float(k)
     if k == 1:
-        return high
-    shared = dict(minimum(p, q).items())
-    p_x, q_x = (np.array(list(x.within(shared).mass.values())) for x in (p, q))
-    order = (p_x / q_x).argsort()
-    p_x, q_x = p_x[order], q_x[order]
-    # Where p / q < rho the minimum is p / rho, elsewhere q: two sums, by the number of the former.
-    ratios, of_p, of_q = (
-        (p_x / q_x).tolist(),
-        [0.0, *p_x.cumsum().tolist()],
-        [*q_x[::-1].cumsum()[::-1].tolist(), 0.0],
-    )
+        return 1.0
+    p_x, q_x = _side_by_side(p, q)
+    ratio = np.divide(p_x, q_x, out=np.full(len(p_x), np.inf), where=q_x > 0)
+    order = ratio.argsort()
+    p_x, q_x, ratios = p_x[order], q_x[order], ratio[order].tolist()
+    # (1-beta)^k and 1 - rho beta as what p / rho leaves of q and rho q of p: taken from 1, which p
+    # sums to but for rounding, a rest of 1e-16 would be the k-th power of 0.1 at k = 16.
+    p_below, q_below = ([0.0, *x.cumsum().tolist()] for x in (p_x, q_x))
+    p_above, q_above = ([*x[::-1].cumsum()[::-1].tolist(), 0.0] for x in (p_x, q_x))
+    low, high = 1.0, min(float(k), max(1.0, ratios[-1]))  # above all ratios nothing is left of p
     for _ in range(40):
         rho = (low + high) / 2
         place = bisect_left(ratios, rho)
-        beta = of_p[place] / rho + of_q[place]
-        if 1 - (1 - beta) ** k > rho * beta:
+        of_q = max(0.0, q_below[place] - p_below[place] / rho)
+        if of_q**k < p_above[place] - rho * q_above[place]:
             low = rho
         else:
             high = rho
     return high
+
+
+def _side_by_side(p: Distribution, q: Distribution) -> tuple[np.ndarray, np.ndarray]:
+    """The masses of both, in float64, of all tokens that have any."""
+    ids = sorted({x for each in (p, q) for x, _ in each.items()})
+    p_x, q_x = (
+        np.array(list(map(each.within(ids).mass.get, ids, [0.0] * len(ids)))) for each in (p, q)
+    )
+    return p_x, q_x
 
 
 # ---- DSBD (Qin et al. 2024, arXiv 2409.16560, section 3.2)

@@ -80,6 +80,22 @@ def test_the_division_is_a_root_rounded_up(seed, k):
     assert rho == 1 or excess(rho - 1e-9) >= 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("change", [0.0, 1e-6, 1e-3])
+def test_where_p_is_nearly_q_sure_tokens_are_kept(dtype, change):
+    """Rounding of the sum of p was taken for a rest.
+
+    At k = 16 the division was 1.115 for p = q, and up to 1.6 in float32, so that a draft was refused
+    with a chance of 0.1 to 0.4."""
+    draw = torch.Generator().manual_seed(3)
+    q = torch.rand(50, generator=draw, dtype=torch.float64).softmax(-1)
+    p = q * (1 + change * torch.linspace(-1, 1, 50))
+    p, q = (each.div(each.sum()).to(dtype) for each in (p, q))
+    highest = (p.double() / q.double()).max().item()
+    for form in (small, Whole):
+        assert 1 <= kseq_division(form(p), form(q), 16) <= max(1.0, highest) + 1e-15
+
+
 def test_drafts_that_the_target_never_writes_leave_the_target_whole():
     p, q = torch.tensor([[0.6, 0.4, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.float64)
     pick = KSeqRule().pick(Node(small(p), small(q), [2, 3], reading(p)), Source())
