@@ -41,15 +41,16 @@ class Counterexample:
 
     def __str__(self) -> str:
         depth = len(self.shape)
+        gap = _decimals(abs(self.found - self.expected))
         draft = f"a draft of {depth}" if set(self.shape) == {1} else f"a tree {self.shape}"
         return "\n".join(
             [
                 f"{draft}, {self.table.V} tokens",
                 f"target p = {_numbers(self.table.p, self.table.V, depth + 1)}",
                 f"draft  q = {_numbers(self.table.q, self.table.V, depth)}",
-                f"a text begins with {_ids(self.text)} with probability {self.found:.6f}; "
-                f"the target's is {self.expected:.6f}",
-                f"total variation {self.distance:.6f}",
+                f"a text begins with {_ids(self.text)} with probability {self.found:.{gap}f}; "
+                f"the target's is {self.expected:.{gap}f}",
+                f"total variation {self.distance:.{_decimals(self.distance)}f}",
             ]
         )
 
@@ -187,6 +188,11 @@ def compared(table: Table, shape: Shape, law: dict[Path, float]) -> Counterexamp
         if abs(out - wanted) > EXACT / 2 or length > len(shape):
             break
     return Counterexample(table, shape, text, out, wanted, distance)
+
+
+def _decimals(size: float) -> int:
+    """The decimals that show a difference of this size, six or more."""
+    return max(6, 1 - math.floor(math.log10(size))) if size else 6
 
 
 def _ids(path: Path) -> str:

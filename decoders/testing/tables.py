@@ -13,6 +13,7 @@ from decoders.testing.situations import Path
 Row = tuple[Fraction, ...]
 FIXED = 16  # most drafts of a shape with fixed rows
 PARTS = range(2, 12)  # denominators of drawn rows
+SCARCE = Fraction(1, 1000)
 
 
 @dataclass(frozen=True)
@@ -42,24 +43,37 @@ class Everywhere:
 
 @dataclass(frozen=True)
 class Counted:
-    """Rows drawn at random in equal parts, different after every text."""
+    """Rows drawn at random in equal parts, different after every text.
+
+    Attributes:
+        V: vocabulary size
+        parts: number of parts
+        seed: another one gives other rows
+        scarce: the probability of one token, drawn too, beside which the parts are of the rest
+    """
 
     V: int
     parts: int
     seed: int
+    scarce: Fraction | None = None
 
     @lru_cache(maxsize=4096)  # noqa: B019 - of a value
     def __call__(self, path: Path) -> Row:
         draw = np.random.default_rng([self.seed, self.parts, len(path), *path])
-        counts = draw.multinomial(self.parts, [1 / self.V] * self.V)
-        return tuple(Fraction(int(count), self.parts) for count in counts)
+        V = self.V - (self.scarce is not None)
+        counts = draw.multinomial(self.parts, [1 / V] * V)
+        row = [Fraction(int(count), self.parts) for count in counts]
+        if self.scarce is not None:
+            row = [(1 - self.scarce) * x for x in row]
+            row.insert(int(draw.integers(self.V)), self.scarce)
+        return tuple(row)
 
 
 def tables(V: int, nodes: int) -> Iterator[Table]:
     """The tables to try for drafts of this many tokens, by rising denominators.
 
     First all pairs of simple rows that hold after every text, then drawn ones, whose rows depend on
-    the text and have zeros in some places.
+    the text and have zeros in some places, and last those with a token of 1/1000 in p, q or both.
     """
     if V**nodes <= FIXED:
         rows = {
@@ -72,6 +86,9 @@ def tables(V: int, nodes: int) -> Iterator[Table]:
             yield Table(V, Everywhere(p), Everywhere(q))
     for parts in PARTS:
         yield Table(V, Counted(V, parts, 0), Counted(V, parts, 1))
+    for of_p, of_q in ((None, SCARCE), (SCARCE, None), (SCARCE, SCARCE)) if V > 1 else ():
+        for parts in PARTS[:3]:
+            yield Table(V, Counted(V, parts, 0, of_p), Counted(V, parts, 1, of_q))
 
 
 def _size(pair: tuple[Row, ...]) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Bare functions that verify drafts: lossless ones pass, and every known mistake is refuted."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -252,6 +253,33 @@ def test_the_smallest_counterexample_is_printed_as_numbers():
         "total variation 0.500000\n"
         "accepted draft tokens 1.0000; a lossless rule can accept 0.5000 at most"
     )
+
+
+def test_a_rule_that_is_wrong_for_scarce_tokens_alone_is_refuted():
+    """No table had a q between 0 and 1/11."""
+
+    def kept(p, q, tokens, source):
+        for i, token in enumerate(tokens):
+            if q[i, token] > 0.05 and not source.accept(p[i, token] / q[i, token]):
+                return i, source.draw(over(p[i], q[i]))
+        return len(tokens), source.draw(p[-1])
+
+    proof = prove(kept)
+    assert not proof.lossless
+    assert "1/1000" in str(proof)
+
+
+def test_a_small_difference_is_printed():
+    """It said "with probability 0.000000; the target's is 0.000000"."""
+
+    def bent(p, q, tokens, source):
+        rest = p[0] + 3e-8 * (p[0] == 0)
+        return 0, source.draw(rest / rest.sum())
+
+    out, wanted = re.search(
+        "with probability (.*); the target's is (.*)", str(prove(bent))
+    ).groups()
+    assert abs(float(out) - float(wanted)) == pytest.approx(3e-8, rel=0.1)
 
 
 def torch_draw(p, q, tokens, source):
