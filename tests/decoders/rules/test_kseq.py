@@ -85,8 +85,8 @@ def test_the_division_is_a_root_rounded_up(seed, k):
 def test_where_p_is_nearly_q_sure_tokens_are_kept(dtype, change):
     """Rounding of the sum of p was taken for a rest.
 
-    At k = 16 the division was 1.115 for p = q, and up to 1.6 in float32, so that a draft was refused
-    with a chance of 0.1 to 0.4."""
+    At k = 16 the division was 1.115 for p = q, and up to 1.6 in float32, so that a draft was
+    refused with a chance of 0.1 to 0.4."""
     draw = torch.Generator().manual_seed(3)
     q = torch.rand(50, generator=draw, dtype=torch.float64).softmax(-1)
     p = q * (1 + change * torch.linspace(-1, 1, 50))
