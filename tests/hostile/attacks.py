@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from tests.hostile.damage import EXPERIMENT, ROWS, damaged, experiment, forged
+from tests.hostile.damage import ROWS, damaged, forged
 from tests.hostile.page import Page
 
 ODD = (
@@ -189,9 +189,7 @@ def left(page: Page, call: str) -> None:
 
 def damage(page: Page, quick: bool) -> None:
     """Damaged rows: the others are listed and open, and the damaged ones say that they are."""
-    runs, journal = page.server.data / "runs.sqlite", page.server.data / "experiments.sqlite"
-    opens, past = page.handler("click", "open-run"), page.handler("input", "experiment-past")
-    make = page.handler("click", "experiment-make")
+    runs, opens = page.server.data / "runs.sqlite", page.handler("click", "open-run")
     page.ask("compare", ["Once", ["greedy"], {"max_new_tokens": 4, "timings": 1}])
     with contextlib.closing(sqlite3.connect(runs)) as db:
         (id,) = db.execute("SELECT id FROM runs ORDER BY rowid LIMIT 1").fetchone()
@@ -203,17 +201,6 @@ def damage(page: Page, quick: bool) -> None:
             page.fire(page.handler("click", "compare-two"), [{"chosen": [id, id]}])
             page.http.get(f"export/{id}.csv")
             page.read_log(change)
-    id = experiment(journal)
-    for change in (
-        [each for each in EXPERIMENT if each.startswith("rows SET json")][:4]
-        if quick
-        else EXPERIMENT
-    ):
-        page.meanwhile = change
-        with damaged(journal, change):
-            page.lists(change)
-            page.fire(past, [id, None])
-            page.fire(make, [id])
     page.meanwhile = ""
 
 

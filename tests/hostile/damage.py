@@ -1,4 +1,4 @@
-"""Hostile input: forged runs, and rows of both databases that no program wrote."""
+"""Hostile input: forged runs, and rows of the file of runs that no program wrote."""
 
 import contextlib
 import copy
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.workbench.experiments import killed
 from tests.workbench.kinds.test_imports import HOSTILE, TOO_MUCH, changed, places
 from workbench.assets import assets
 
@@ -32,16 +31,6 @@ ROWS = tuple(
     for column in ("id", "created", "prompt", "decoders", "models", "json", "kind", "fastest")
     for value in (*WRONG, LONG)
 )
-EXPERIMENT = tuple(
-    f"{table} SET {column} = {value}"
-    for table, columns in (
-        ("experiments", ("id", "created", "title", "request", "environment", "total", "stop")),
-        ("cells", ("part", "cell", "place", "label", "block", "items", "asked")),
-        ("rows", ("cell", "item", "block", "json")),
-    )
-    for column in columns
-    for value in (*WRONG, LONG)
-)
 
 
 @contextlib.contextmanager
@@ -62,11 +51,6 @@ def damaged(path: Path, change: str) -> Iterator[None]:
                 db.execute(f"DELETE FROM {table} WHERE rowid = ?", row[:1])
                 marks = ", ".join("?" * len(row))
                 db.execute(f"INSERT INTO {table} (rowid, {', '.join(names)}) VALUES ({marks})", row)
-
-
-def experiment(path: Path) -> str:
-    """The id of a finished experiment in this journal, whose worker needed no model."""
-    return killed.main(str(path), 0.0)
 
 
 def forged(count: int) -> Iterator[bytes]:

@@ -155,6 +155,8 @@ class Claims(Database):
             fix = "another program holds it; close that program, then resume"
         elif "full" in text or getattr(error, "errno", None) == 28:
             fix = "the disk is full; free some space, then resume"
+        elif "damaged" in text or "malformed" in text or "not a database" in text:
+            fix = "move it away, and run the plans again"
         else:
             fix = "set WORKBENCH_DATA to another folder"
         return InputError(

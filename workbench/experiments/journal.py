@@ -4,36 +4,29 @@ Only the driver writes rows.
 """
 
 import json
-import sqlite3
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.experiments.cells import Block, merged
 from workbench.experiments.claims import Claims, alive
+from workbench.experiments.request import Request
 from workbench.experiments.rows import Entry, Kept, Row
 from workbench.runs.database import NEXT_TIMING
 from workbench.runs.store import SHOWN
 from workbench.runs.values import date
 
 # An experiment's rows, without rows of the same cells that belong to a higher limit or to more
-# timings, and without rows whose item is damaged.
+# timings.
 _ASKED = (
-    f"WHERE typeof(r.item) = 'integer' AND r.item / {NEXT_TIMING} < c.timings "
-    f"AND r.item % {NEXT_TIMING} < c.items / c.timings"
+    f"WHERE r.item / {NEXT_TIMING} < c.timings AND r.item % {NEXT_TIMING} < c.items / c.timings"
 )
 _CELLS = "FROM (SELECT {} FROM cells WHERE experiment = ?) AS c JOIN rows AS r ON "
 ASKED = f"{_CELLS.format('*')}r.cell = c.cell {_ASKED}"
-# Block and cell of the rows whose number is damaged.
-UNNUMBERED = (
-    "SELECT r.block, r.cell FROM cells AS c JOIN rows AS r ON r.cell = c.cell "
-    "WHERE c.experiment = ? AND typeof(r.item) <> 'integer'"
-)
-# The rows whose item is done; a row without a block belongs to an item that is run again. SQLite
-# needs only the index of rows for this.
+# The rows whose item is done. SQLite needs only the index of rows for this.
 DONE = f"{_CELLS.format('DISTINCT block, items, timings')}r.block = c.block {_ASKED}"
 
 
@@ -90,9 +83,6 @@ class Journal(Claims):
         """
         total = sum(len(block.items) for block in merged(blocks))
         with self._open() as db:
-            with suppress(InputError):  # a new one
-                if self._read(db, id) is None:
-                    db.execute("DELETE FROM experiments WHERE id = ?", (id,))
             db.execute(
                 "INSERT OR IGNORE INTO experiments (id, created, title, request, environment, "
                 "total) VALUES (?, ?, ?, ?, ?, ?)",
@@ -114,7 +104,6 @@ class Journal(Claims):
                 "asked, timings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 ((id, place, *cell) for place, cell in enumerate(cells)),
             )
-        self.kept(id)  # finds damaged rows, so that they are run again
 
     def experiments(self, limit: int = 50) -> list[Progress]:
         """The progress of the newest experiments.
@@ -122,52 +111,48 @@ class Journal(Claims):
         Args:
             limit: the most experiments
         """
-        # A row whose id is damaged belongs to no experiment: its plan makes another one.
         ids = self._rows(
-            "SELECT id FROM experiments WHERE typeof(id) = 'text' AND length(id) < 100 "
-            "AND id NOT GLOB '*[^0-9a-z]*' ORDER BY created DESC, rowid DESC LIMIT ?",
-            limit,
+            "SELECT id FROM experiments ORDER BY created DESC, rowid DESC LIMIT ?", limit
         )
         return [self.progress(id) for (id,) in ids]
 
     def experiment(self, id: str) -> Entry:
-        """The experiment's row.
-
-        Raises:
-            InputError: if there is no such experiment, or if its row is damaged
-        """
-        with self._open() as db:
-            found = self._read(db, id)
-        if found is None:
-            raise self._damaged(id)
-        return found
-
-    def _read(self, db: sqlite3.Connection, id: str) -> Entry | None:
-        """The row of an experiment, None if it is damaged. Raises InputError if there is none."""
-        columns = ", ".join(field.name for field in fields(Entry))
-        row = db.execute(f"SELECT {columns} FROM experiments WHERE id = ?", (id,)).fetchone()
-        if row is None:
-            raise InputError(
-                f"There is no experiment {quoted(id)}; `experiment --list` shows past experiments."
-            )
-        return Entry.read(row)
-
-    def _damaged(self, id: str) -> InputError:
-        return InputError(
-            f"The request of experiment {id} is damaged in {self.path}; run its plan again: its "
-            "finished rows are kept."
-        )
-
-    def progress(self, id: str) -> Progress:
-        """The progress of an experiment; a damaged one has only a title that says so.
+        """What an experiment was asked for, and what it runs on.
 
         Raises:
             InputError: if there is no such experiment
         """
+        created, request, environment = self._read(id, "created", "request", "environment")
+        with self._reading():
+            asked = Request.from_json(json.loads(request))
+            return Entry(created, asked, json.loads(environment))
+
+    def _read(self, id: str, *columns: str) -> Sequence[Any]:
+        """These columns of an experiment. Raises InputError if there is none."""
+        for row in self._rows(f"SELECT {', '.join(columns)} FROM experiments WHERE id = ?", id):
+            return row
+        raise InputError(
+            f"There is no experiment {quoted(id)}; `experiment --list` shows past experiments."
+        )
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Say in one sentence that the file holds what this program did not write."""
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            raise self._unusable(ValueError("it is damaged")) from None
+
+    def progress(self, id: str) -> Progress:
+        """The progress of an experiment.
+
+        Raises:
+            InputError: if there is no such experiment
+        """
+        title, created, total, stop, miscounted = self._read(
+            id, "title", "created", "total", "stop", "miscounted"
+        )
         with self._open() as db:
-            entry = self._read(db, id)
-            if entry is None:
-                return Progress(id, "a damaged experiment", "", 0, 0, 0, False, False, None, "")
             items = f"SELECT DISTINCT r.block, r.item {DONE}"
             errors = f'SELECT DISTINCT r.cell, r.item {DONE} AND json LIKE \'%"error":"%\''
             counts = f"SELECT (SELECT count(*) FROM ({items})), (SELECT count(*) FROM ({errors}))"
@@ -179,9 +164,9 @@ class Journal(Claims):
             (eta, doing) for owner, beat, eta, doing in drivers if alive(owner, beat, self._now())
         ]
         return Progress(
-            id, entry.title[:SHOWN], entry.created, done, entry.total, failed, bool(at_work),
-            entry.stop, min((eta for eta, _ in at_work if eta is not None), default=None),
-            at_work[0][1] if at_work else "", entry.miscounted,
+            id, title[:SHOWN], created, done, total, failed, bool(at_work),
+            bool(stop), min((eta for eta, _ in at_work if eta is not None), default=None),
+            at_work[0][1] if at_work else "", bool(miscounted),
         )  # fmt: skip
 
     def ask_to_stop(self, id: str) -> None:
@@ -193,41 +178,19 @@ class Journal(Claims):
         return any(stop for (stop,) in self._rows("SELECT stop FROM experiments WHERE id = ?", id))
 
     def kept(self, id: str) -> list[Kept]:
-        """The experiment's cells in order, each with its finished rows.
-
-        From now on, items with a damaged row count as not done.
-
-        Raises:
-            InputError: if a cell is damaged; running the plan again makes the cells anew
-        """
-        with self._open() as db:
+        """The experiment's cells in order, each with its finished rows."""
+        with self._open() as db, self._reading():
             query = (
                 "SELECT part, cell, label, block, items, asked FROM cells WHERE experiment = ? "
                 "ORDER BY place"
             )
-            try:
-                kept = [Kept.read(*cell) for cell in db.execute(query, (id,))]
-            except (ValueError, TypeError):  # a text that is no JSON, or no text
-                raise self._damaged(id) from None
-            found, damaged = {(one.part, one.cell): one for one in kept}, []
-            query = f"SELECT c.part, r.cell, r.item, CAST(r.json AS BLOB) {ASKED} ORDER BY r.item"
+            kept = [
+                Kept(part, cell, label, block, items, json.loads(asked), {})
+                for part, cell, label, block, items, asked in db.execute(query, (id,))
+            ]
+            of = {(one.part, one.cell): one for one in kept}
+            query = f"SELECT c.part, r.cell, r.item, r.json {ASKED} ORDER BY r.item"
             for part, cell, item, text in db.execute(query, (id,)):
-                one = found[part, cell]
-                try:
-                    prompt = item % NEXT_TIMING * one.asked["batch_size"]
-                    one.rows[item] = Row.loads(cell, item, text, one.asked, prompt)
-                except ValueError:
-                    one.damaged.append(item)
-                    damaged.append((item, cell, item, text))
-            # An item whose rows have no block is run again; its sound rows are shown until then.
-            # A row whose number is damaged may be of any item of its block that has no row of this
-            # cell.
-            same = "SELECT block FROM rows WHERE cell = ? AND item = ? AND CAST(json AS BLOB) = ?"
-            again = "UPDATE rows SET block = '' WHERE block"
-            lost = f"{again} = ? AND item NOT IN (SELECT item FROM rows WHERE cell = ?)"
-            db.executemany(lost, db.execute(UNNUMBERED, (id,)).fetchall())
-            for item, cell, _, text in damaged:
-                for (block,) in db.execute(same, (cell, item, text)).fetchall():
-                    db.execute(lost, (block, cell))
-            db.executemany(f"{again} = ({same}) AND item = ?", [(*d[1:], d[0]) for d in damaged])
+                one = of[part, cell]
+                one.rows[item] = Row.loads(cell, item, text, one.asked)
         return kept

@@ -59,8 +59,8 @@ class Report:
         return [cell for cell in self.cells if cell.part == part]
 
     def begun(self, part: str) -> list[Kept]:
-        """The cells of a part that have a row, sound or damaged."""
-        return [cell for cell in self.of_part(part) if cell.rows or cell.damaged]
+        """The cells of a part that have a row."""
+        return [cell for cell in self.of_part(part) if cell.rows]
 
     @property
     def unfinished(self) -> bool:
@@ -95,11 +95,10 @@ def report(journal: Journal, id: str) -> Report:
     """The report of an experiment.
 
     Raises:
-        InputError: if there is no such experiment, or if it is damaged
+        InputError: if there is no such experiment
     """
     asked = journal.experiment(id)
     plan, cells = plan_file.parse(asked.request.plan, asked.request.file), journal.kept(id)
-    # Progress comes last: items with a damaged row count as done until their rows are read.
     return Report(f"{plan.name}-{id}", plan, journal.progress(id), asked.environment, cells)
 
 

@@ -1,20 +1,16 @@
-"""The plain data that the journal keeps, checked as it is read: it may be damaged in any way.
-
-They are the results of cells on items, the cells and the experiments.
-"""
+"""The plain data that the journal keeps: results of cells on items, cells and experiments."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from decoders import InputError, catalog
 from workbench.experiments.request import Request
 from workbench.runs.database import NEXT_TIMING
 from workbench.runs.record import Result, Sample
-from workbench.runs.values import Count, Date
 from workbench.studies.settings import changed
 
 
@@ -56,9 +52,7 @@ class Row:
         return json.dumps({"host": self.host, "result": result}, separators=(",", ":"))
 
     @staticmethod
-    def loads(
-        cell: str, item: int, text: str | bytes, asked: Mapping[str, Any], prompt: int | None = None
-    ) -> "Row":
+    def loads(cell: str, item: int, text: str, asked: Mapping[str, Any]) -> "Row":
         """The row from the journal's text, of this version or of one that kept outputs.
 
         Args:
@@ -66,20 +60,10 @@ class Row:
             item: the item's number
             text: the row as `dumps` returns it
             asked: the cell's settings, as `Cell.to_json` has them
-            prompt: the item's first prompt, None to accept any
-
-        Raises:
-            ValueError: if the text is damaged or belongs to another prompt
         """
-        try:
-            data = json.loads(text)
-            result = _RESULT.validate_python(data.get("result") or _of_outputs(data, asked, item))
-            host = _TEXT.validate_python(data.get("host", ""))
-        except (TypeError, RecursionError, AttributeError, KeyError) as error:
-            raise ValueError(f"not a row: {error}") from None
-        if prompt not in (None, result.samples[0].prompt):
-            raise ValueError("a row of another prompt")
-        return Row(cell, item, result, host)
+        data = json.loads(text)
+        result = _RESULT.validate_python(data.get("result") or _of_outputs(data, asked, item))
+        return Row(cell, item, result, data.get("host", ""))
 
 
 def failed(
@@ -127,16 +111,7 @@ def _of_outputs(data: Mapping[str, Any], asked: Mapping[str, Any], item: int) ->
 
 
 UNMETERED = "not measured"
-_RESULT, _TEXT = TypeAdapter(Result), TypeAdapter(str)
-
-
-NEEDED = {"pair", "prompts", "decoder", "settings", "seed", "batch_size", "scheme", "timed"}
-
-
-def _with_all(asked: dict[str, Any]) -> dict[str, Any]:
-    if missing := NEEDED - asked.keys():
-        raise ValueError(f"{', '.join(sorted(missing))} missing")
-    return asked
+_RESULT = TypeAdapter(Result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +126,15 @@ class Kept:
         items: how many items it has, all timings together
         asked: its settings, as `Cell.to_json` has them
         rows: its rows by the number of their item
-        damaged: items whose row is damaged
     """
 
     part: str
     cell: str
     label: str
     block: str
-    items: Count
-    asked: Annotated[dict[str, Any], AfterValidator(_with_all)]
+    items: int
+    asked: dict[str, Any]
     rows: dict[int, Row]
-    damaged: list[int] = field(default_factory=list)
 
     @property
     def unsaid(self) -> str:
@@ -178,57 +151,17 @@ class Kept:
         others = [word for word in words if word not in said]
         return " ".join([name, *others]) if others else ""
 
-    @staticmethod
-    def read(part: str, cell: str, label: str, block: str, items: int, asked: str) -> "Kept":
-        """The cell from its columns in the journal, without rows.
-
-        Raises:
-            ValueError: if any of them is damaged
-        """
-        return _KEPT.validate_python({
-            "part": part, "cell": cell, "label": label, "block": block, "items": items,
-            "asked": json.loads(asked), "rows": {},
-        })  # fmt: skip
-
-
-_KEPT = TypeAdapter(Kept)
-
-
-def _request(text: str) -> Request:
-    return Request.from_json(json.loads(text))
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An experiment; its fields are columns of its row.
+    """An experiment.
 
     Attributes:
-        title: the plan's title
         created: UTC, ISO 8601
         request: the request
         environment: workers, pairs, code and sets that it runs on
-        total: number of its items
-        stop: whether it has been asked to stop
-        miscounted: whether an earlier version took rows of other prompts for some of its items
     """
 
-    title: str
-    created: Date
-    request: Annotated[Request, BeforeValidator(_request)]
-    environment: Annotated[dict[str, Any], BeforeValidator(json.loads)]
-    total: Count
-    stop: bool
-    miscounted: bool
-
-    @staticmethod
-    def read(values: Sequence[Any]) -> "Entry | None":
-        """From the values of its columns; None if any of them is damaged."""
-        try:
-            names = (each.name for each in fields(Entry))
-            return _ENTRY.validate_python(dict(zip(names, values, strict=True)))
-        # A malformed request raises the last two.
-        except (ValidationError, TypeError, KeyError):
-            return None
-
-
-_ENTRY = TypeAdapter(Entry)
+    created: str
+    request: Request
+    environment: dict[str, Any]

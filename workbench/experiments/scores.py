@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def _placed(places: Sequence[tuple[list[int], list[int]]], order: list[int]) -> 
 
 
 def rouge(output: str, answers: Mapping[str, Any]) -> Figures:
-    """F-measures of ROUGE-1, -2 and -L, with the tokens of the package `rouge-score`, unstemmed.
+    """F-measures of ROUGE-1, -2 and -L by the package `rouge-score`, unstemmed.
 
     Args:
         output: the text
@@ -160,38 +161,16 @@ def rouge(output: str, answers: Mapping[str, Any]) -> Figures:
     Source:
         Lin 2004, ROUGE: a package for automatic evaluation of summaries.
     """
-    one, two = rouge_tokens(answers["reference"]), rouge_tokens(output)
-    found = {f"rouge{n}": _overlap(_grams(one, n), _grams(two, n)) for n in (1, 2)}
-    longest = _f(longest_common(one, two), len(one), len(two))
-    return {"score": longest, **found, "rougeL": longest}
+    each = _rouge().score(answers["reference"], output)
+    found = {name: one.fmeasure for name, one in each.items()}
+    return {"score": found["rougeL"], **found}
 
 
-def rouge_tokens(text: str) -> list[str]:
-    """The tokens that ROUGE counts: lower-case words of letters and digits."""
-    return re.sub(r"[^a-z0-9]+", " ", text.lower()).split()
+@cache
+def _rouge() -> Any:
+    from rouge_score.rouge_scorer import RougeScorer  # nltk, which it loads, takes half a second
 
-
-def _grams(tokens: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
-
-
-def _overlap(one: Counter, two: Counter) -> float:
-    return _f((one & two).total(), one.total(), two.total())
-
-
-def _f(shared: int, one: int, two: int) -> float:
-    """The harmonic mean of shared / one and shared / two."""
-    return 2 * shared / (one + two) if shared else 0.0
-
-
-def longest_common(one: Sequence[str], two: Sequence[str]) -> int:
-    """Length of the longest common subsequence."""
-    row = [0] * (len(two) + 1)
-    for token in one:
-        before = 0
-        for j, other in enumerate(two, 1):
-            before, row[j] = row[j], before + 1 if token == other else max(row[j], row[j - 1])
-    return row[-1]
+    return RougeScorer(["rouge1", "rouge2", "rougeL"])
 
 
 def squad(output: str, answers: Mapping[str, Any]) -> Figures:
@@ -216,7 +195,9 @@ def normalised(text: str) -> str:
 
 def _token_f1(gold: str, output: str) -> float:
     one, two = normalised(gold).split(), normalised(output).split()
-    return _overlap(Counter(one), Counter(two)) if one and two else float(one == two)
+    if not one or not two:
+        return float(one == two)
+    return 2 * (Counter(one) & Counter(two)).total() / (len(one) + len(two))
 
 
 def spider(output: str, answers: Mapping[str, Any]) -> Figures:

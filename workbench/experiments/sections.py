@@ -17,13 +17,11 @@ from workbench.experiments.report import (
     padding,
     table,
 )
-from workbench.experiments.rows import NEXT_TIMING, Kept
 from workbench.experiments.section import Content, Figure, Section
 from workbench.show.quantities import FIGURES
 from workbench.show.spread import MISSING
 from workbench.studies.text import counted
 
-MOST_NAMED = 5  # rows in one sentence
 INTERVALS = "Brackets: 95% intervals by a paired bootstrap over prompts (or batches)."
 VERDICTS = {
     "reproduced": "Reproduced",
@@ -55,28 +53,7 @@ def notices(found: Report) -> list[str]:
             "experiment, or left items out; each result now stands under its own prompt, and "
             f"{then if left else 'nothing is missing: replace reports made by that version'}."
         )
-    names = {name: found.names(name) for name in found.plan.names}
-    damaged = [
-        f"{c.part}, {names[c.part][c.cell]}, {_item(c, number)}"
-        for c in found.cells
-        for number in c.damaged
-    ]
-    if damaged:
-        more = f"; and {len(damaged) - MOST_NAMED} more" if len(damaged) > MOST_NAMED else ""
-        said.append(
-            f"{counted(len(damaged), 'row')} of the journal cannot be read and "
-            f"{'is' if len(damaged) == 1 else 'are'} left out "
-            f"({'; '.join(damaged[:MOST_NAMED])}{more}): resume the experiment to run "
-            f"{'it' if len(damaged) == 1 else 'them'} again."
-        )
     return said
-
-
-def _item(cell: Kept, number: int) -> str:
-    """ "prompt 3", "batch 1, timing 2"."""
-    again, place = divmod(number, NEXT_TIMING)
-    what = f"{'prompt' if cell.asked['batch_size'] == 1 else 'batch'} {place + 1}"
-    return f"{what}, timing {again + 1}" if again else what
 
 
 def errors(found: Report) -> list[str]:

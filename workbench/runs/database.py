@@ -90,6 +90,8 @@ class Database(ABC):
         with self._open() as db, suppress(sqlite3.OperationalError):
             db.execute("PRAGMA journal_mode = WAL")  # readers and a writer at once
         with self._open() as db:
+            if db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("it is damaged")
             if missing(db):
                 # One transaction that waits for other processes, which may do it meanwhile.
                 db.execute("BEGIN IMMEDIATE")

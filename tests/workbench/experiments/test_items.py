@@ -38,7 +38,7 @@ PARTS = st.fixed_dictionaries(
 STEPS = st.tuples(
     st.lists(PARTS, min_size=1, max_size=2),
     st.none() | st.integers(1, 5),  # a limit for all
-    st.sampled_from(["whole", "whole", "stopped", "killed", "damaged", "two at once"]),
+    st.sampled_from(["whole", "whole", "stopped", "killed", "two at once"]),
 )
 
 
@@ -65,7 +65,6 @@ class Place:
     def __init__(self, folder: Path):
         (folder / "own.txt").write_text("\n".join(PROMPTS))
         self.folder, self.path, self.bench = folder, folder / "j.sqlite", Reader()
-        self.again = 0  # items that are run again because of a damaged row
 
     def run(self, text: str, limit: int | None = None, most: int | None = None) -> str:
         """Run a plan to its end, or until `most` items are done; returns the experiment's id."""
@@ -95,20 +94,6 @@ class Place:
                 gone,
             )
 
-    def damaged(self, text: str, limit: int | None) -> None:
-        """Cut a row short: its item is to be run again."""
-        id = self.run(text, limit)
-        self.sql(
-            (
-                "UPDATE rows SET json = substr(json, 2) WHERE item = 0 AND cell = (SELECT "
-                "max(cell) FROM cells WHERE experiment = ?)"
-            ),
-            id,
-        )
-        now = report(Journal(self.path), id).progress
-        assert now.done == now.total - 1
-        self.again += 1
-
     def check(self, id: str, parts: list[dict], limit: int | None) -> bool:
         """Whether all that the plan asks for is there; every row is looked at."""
         whole, now = True, Journal(self.path).progress(id)
@@ -126,10 +111,8 @@ class Place:
         return whole
 
     def check_that_nothing_ran_twice(self) -> None:
-        assert (
-            len(self.bench.ran)
-            == len(self.sql("SELECT DISTINCT block, item FROM rows")) + self.again
-        )
+        items = self.sql("SELECT DISTINCT block, item FROM rows")
+        assert len(self.bench.ran) == len(items)
 
 
 def test_a_number_means_the_same_prompts_under_any_limit(tmp_path):
@@ -189,8 +172,8 @@ def test_each_row_is_of_its_prompt_none_is_made_twice_and_done_is_done(steps):
                 other.start()
                 id = place.run(text, limit)
                 other.join()
-            elif how in ("killed", "damaged"):
-                (place.killed if how == "killed" else place.damaged)(text, limit)
+            elif how == "killed":
+                place.killed(text, limit)
                 id = place.run(text, limit)
             else:
                 id = place.run(text, limit, most=2 if how == "stopped" else None)

@@ -6,10 +6,12 @@ from contextlib import closing
 import pytest
 
 from decoders import InputError
+from tests.workbench.experiments import killed
 from tests.workbench.experiments.made import row, sample
 from tests.workbench.experiments.test_cells import DECODERS, spelled
 from workbench.experiments.claims import STALE_SECONDS, new_owner
 from workbench.experiments.journal import Journal
+from workbench.experiments.report import report
 from workbench.experiments.request import Request
 from workbench.experiments.rows import Row
 
@@ -134,3 +136,31 @@ def test_a_folder_that_cannot_be_used(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder"):
         Journal(tmp_path / "file" / "j.sqlite")
+
+
+def test_a_damaged_file_is_one_sentence_before_anything_runs(tmp_path):
+    """Rows were checked for damage of any kind, and torn pages were said in SQLite's words."""
+    path = tmp_path / "experiments.sqlite"
+    killed.main(str(path), 0.0)
+    whole = path.read_bytes()
+    for torn in (b"x" * len(whole), whole[:4096] + b"\xff" * 4096 + whole[8192:]):
+        path.write_bytes(torn)
+        for more in path.parent.glob("*-*"):
+            more.unlink()  # what SQLite would mend it from
+        with pytest.raises(InputError, match=r"move it away, and run the plans again") as said:
+            Journal(path)
+        assert "\n" not in str(said.value)
+
+
+@pytest.mark.parametrize(
+    "change", ["experiments SET request = '['", "cells SET asked = '['", "rows SET json = '{}'"]
+)
+def test_what_no_program_wrote_is_one_sentence(tmp_path, change):
+    path = tmp_path / "experiments.sqlite"
+    id = killed.main(str(path), 0.0)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE {change}")
+    journal = Journal(path)
+    assert [each.id for each in journal.experiments()] == [id]
+    with pytest.raises(InputError, match=r"it is damaged\): move it away"):
+        report(journal, id)

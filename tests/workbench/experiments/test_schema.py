@@ -190,24 +190,3 @@ def test_a_plan_that_is_damaged_keeps_its_experiment_only(tmp_path):
 def counts(journal: Journal) -> tuple[int, int, bool]:
     now = journal.progress(RAISED)
     return now.done, now.total, now.miscounted
-
-
-def test_damaged_rows_do_not_keep_a_file_from_being_brought_up_to_date(tmp_path):
-    path = written(tmp_path)
-    with closing(sqlite3.connect(path)) as db, db:
-        one = (
-            "cell = (SELECT cell FROM cells WHERE experiment = ? AND label = 'greedy') AND item = ?"
-        )
-        db.execute(f"UPDATE rows SET json = 'x' WHERE {one}", (SOUND, 0))
-        db.execute(
-            f"UPDATE rows SET json = json_set(json, '$.outputs[0].prompt', -5) WHERE {one}",
-            (SOUND, 1),
-        )
-        db.execute(
-            f"UPDATE rows SET json = json_set(json, '$.outputs[0].prompt', 'two') WHERE {one}",
-            (SOUND, 2),
-        )
-    found = report(Journal(path), SOUND)
-    assert found.cells[0].damaged == [0, 1, 2]
-    assert [len(cell.rows) for cell in found.cells] == [0, 3, 2]
-    assert (found.progress.done, found.progress.total) == (2, 5)

@@ -124,9 +124,9 @@ class ExperimentView:
                 return now, [self._says(now), gr.skip(), gr.skip()]
         try:
             found = report(self.journal, now.id)
-        except InputError as error:  # the request is damaged, or names a decoder that is gone
+        except InputError as error:  # the plan names a decoder that is gone
             return now, [words.note(str(error), "alert"), "", None]
-        now = found.progress  # the report has found damaged rows
+        now = found.progress
         return now, [
             self._says(now),
             "".join(
