@@ -17,7 +17,9 @@ PATIENCE = 32  # rounds of the first rest without drafts, times the number of re
 LONG = 128  # rounds of the longest rest, and of any where drafts would not even pay for easy text
 EASY = 0.95  # the chance that a draft token is kept there
 MARGIN = 1.06  # what drafts must gain: times vary, and early ones of plain rounds are too high
-PLAIN = 4  # early rounds without a draft, to learn what those take: one call of the target
+# Early rounds without a draft, to learn what those take: one call of the target, whose first pass
+# after passes of several tokens takes longer than the others.
+PLAIN = 8
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from decoders.distribution import Whole
 from decoders.drafts import chain
 from decoders.ledger import Ledger
 from decoders.methods import speculative
-from decoders.methods.budget import LONG, LONGEST, PATIENCE, START, AutoLength, Budget
+from decoders.methods.budget import LONG, LONGEST, PATIENCE, PLAIN, START, AutoLength, Budget
 from decoders.methods.named import Speculative
 from decoders.randomness import SeededSource
 from decoders.testing.mutants import mutant
@@ -215,7 +215,7 @@ def played(requests, rounds):
 def test_who_joins_a_call_that_rests_drafts_nothing_and_rests_no_longer_than_the_others():
     shared = {}
     first, second = (Scripted(shared, draft=9.0) for _ in range(2))
-    played([first], 10)
+    played([first], 6 + PLAIN)
     rest = first.length.left
     assert (second.round(), second.length.left) == (0, rest - 1)
     assert rest > 1
@@ -386,7 +386,7 @@ def test_what_gains_a_little_is_not_drafted(seconds, pays):
     assert (length.length > 0) == pays
 
 
-@pytest.mark.parametrize("before", range(8, 20))
+@pytest.mark.parametrize("before", range(4 + PLAIN, 16 + PLAIN))
 def test_who_joins_a_request_that_drafts_waits_for_one_round(before):
     """It followed a plan for one request, without a draft, for up to seven rounds."""
     shared = {}
