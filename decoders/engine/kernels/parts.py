@@ -12,14 +12,9 @@ from decoders.engine.kernels.operators import attend_token
 from decoders.engine.kernels.tiles import (
     BLOCK,
     MOST,
-    five,
-    four,
-    one,
+    multiply_tile,
     pointer,
     pointer_to_integers,
-    six,
-    three,
-    two,
 )
 from decoders.engine.kernels.words import add, bits_of_real, look, pause, put, real_of, swap
 
@@ -49,26 +44,17 @@ def multiply_block(block, x, n, weights, size, width, out, bias, factor, scratch
     count = min(BLOCK, width - start)
     part = weights + 2 * start * size
     spare = carray(pointer(scratch), (MOST * BLOCK,))
-    row = 0
+    row, tiles = 0, (n + MOST - 1) // MOST
     while row < n:
-        rows = min(MOST, n - row)
+        # Tiles of one height: 15 rows are 8 and 7, not 14 and 1, whose weights would come for one.
+        rows = (n - row + tiles - 1) // tiles
+        tiles -= 1
         # A block that sticks out is multiplied aside.
         into, apart = out + 4 * (row * width + start), width
         if count < BLOCK:
             into, apart = scratch, BLOCK
         line = x + 4 * row * size
-        if rows == 1:
-            one(line, part, size, into, apart, factor)
-        elif rows == 2:
-            two(line, part, size, into, apart, factor)
-        elif rows == 3:
-            three(line, part, size, into, apart, factor)
-        elif rows == 4:
-            four(line, part, size, into, apart, factor)
-        elif rows == 5:
-            five(line, part, size, into, apart, factor)
-        else:
-            six(line, part, size, into, apart, factor)
+        multiply_tile(rows, line, part, size, into, apart, factor)
         if count < BLOCK:
             for i in range(rows):
                 target = carray(pointer(out + 4 * ((row + i) * width + start)), (count,))

@@ -1,10 +1,10 @@
 """Products of float32 rows with float16 weights, written for LLVM, which numba compiles.
 
-Weights (out, in) lie in blocks of four vectors of outputs, (out / BLOCK, in, BLOCK). A tile
-multiplies up to six rows by a block, with its sums in registers, so each weight comes from memory
-once for six rows. Each sum runs over the inputs in order, one fused multiply-add after another,
-whatever the tile. So a row's product has the same bits in a pass of one token and in any other,
-and with vectors of any length.
+Weights (out, in) lie in blocks of 32 outputs, (out / BLOCK, in, BLOCK), so each input of a block is
+a line of the cache. A tile multiplies up to MOST rows by a block, with its sums in registers, so
+each weight comes from memory, and becomes float32, once for so many rows. Each sum runs over the
+inputs in order, one fused multiply-add after another, whatever the tile. So a row's product has the
+same bits in a pass of one token and in any other, and with vectors of any length.
 """
 
 from typing import Any
@@ -14,13 +14,12 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
-# AVX-512 has 32 registers of 16 numbers, so all sums of six rows fit: 24. Otherwise there are 16 of
+# AVX-512 has 32 registers of 16 numbers, so all sums of 14 rows fit: 28. Otherwise there are 16 of
 # 8, and more than three rows go twice through a block, for two of its vectors at a time.
 WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
-LANES, SUMS = (16, 24) if WIDE else (8, 12)
-BLOCK = 4 * LANES  # outputs
-LINE = 32  # float16 numbers of a line of the cache
-MOST = 6  # rows of a tile
+LANES, SUMS, MOST = (16, 28, 14) if WIDE else (8, 12, 6)  # MOST: rows of a tile
+BLOCK = 32  # outputs
+AHEAD = 128  # lines that are asked for before they are needed: 8 kB
 I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 VECTOR, HALVES = ir.VectorType(F32, LANES), ir.VectorType(ir.HalfType(), LANES)
 
@@ -42,7 +41,7 @@ def fetch(builder: Any, block: Any, line: Any) -> None:
     byte = ir.IntType(8).as_pointer()
     name, kind = "llvm.prefetch.p0i8", ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     call = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    place = builder.gep(block, [builder.mul(line, I64(LINE))])
+    place = builder.gep(block, [builder.mul(line, I64(BLOCK))])
     builder.call(call, [builder.bitcast(place, byte), I32(0), I32(2), I32(1)])  # to read, into L2
 
 
@@ -53,7 +52,7 @@ def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
         builder: where to write
         rows: the number of rows
         columns: the block's vectors
-        arguments: those of a tile, see `tile`
+        arguments: those of `multiply_tile`, without the number of rows
     """
     x, weights, size, out, width, factor = arguments
     x, out = (builder.inttoptr(p, F32.as_pointer()) for p in (x, out))
@@ -77,10 +76,9 @@ def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
     inputs = [splat(builder, builder.load(builder.gep(line, [i]))) for line in lines]
     add = multiply_add(builder)
     longer = {p: builder.call(add, [wide[p[1]], inputs[p[0]], totals[p]]) for p in places}
-    if not WIDE and rows > 1:
-        # The bus would wait while the sums take longer than the weights, and in a second way
-        # through the block.
-        fetch(builder, weights, builder.add(size, i))
+    # The bus would wait while the sums take longer than the weights, and in a second way through the
+    # block. The processor's own foresight ends with a page of 4 kB.
+    fetch(builder, weights, builder.add(i, I64(AHEAD) if len(columns) * LANES == BLOCK else size))
     following = builder.add(i, I64(1))
     i.add_incoming(following, loop)
     for place, total in totals.items():
@@ -93,30 +91,49 @@ def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
         builder.store(builder.fmul(total, splat(builder, factor)), pointer, align=4)
 
 
-def tile(rows: int) -> Any:
-    """The product of so many rows with one block.
+def tiles(module: Any) -> Any:
+    """The function that multiplies 1 to MOST rows with one block, see `multiply_tile`."""
+    name, columns = f"decoders.tile.{LANES}", BLOCK // LANES
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(
+        module, ir.FunctionType(ir.VoidType(), [I64, I64, I64, I64, I64, I64, F32]), name
+    )
+    # Each part of a program that multiplies brings it along; one of them stays, in no other's code.
+    function.linkage = "linkonce_odr"
+    function.attributes.add("noinline")
+    rows, *arguments = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    end = builder.append_basic_block("end")
+    choice = builder.switch(rows, end)
+    for count in range(1, MOST + 1):
+        together = columns if count * columns <= SUMS else columns // 2
+        case = builder.append_basic_block(f"rows{count}")
+        choice.add_case(I64(count), case)
+        builder.position_at_end(case)
+        for first in range(0, columns, together):
+            sums(builder, count, range(first, first + together), arguments)
+        builder.branch(end)
+    builder.position_at_end(end)
+    builder.ret_void()
+    return function
 
-    Its arguments are the addresses of the rows and of the block, the number of inputs (at least 1),
-    the address of the first output, the distance of two rows of outputs, and a factor.
+
+@intrinsic
+def multiply_tile(
+    context: Any, rows: Any, x: Any, weights: Any, size: Any, out: Any, width: Any, factor: Any
+) -> Any:
+    """The product of 1 to MOST rows with one block.
+
+    Its arguments are the number of rows, their address and the block's, the number of inputs (at
+    least 1), the address of the first output, the distance of two rows of outputs, and a factor.
     """
-    columns = BLOCK // LANES
-    together = columns if rows * columns <= SUMS else columns // 2
 
-    @intrinsic
-    def run(
-        context: Any, x: Any, weights: Any, size: Any, out: Any, width: Any, factor: Any
-    ) -> Any:
-        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            for first in range(0, columns, together):
-                sums(builder, rows, range(first, first + together), arguments)
-            return context.get_dummy_value()
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.call(tiles(builder.module), arguments)
+        return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 5, types.float32), code
-
-    return run
-
-
-one, two, three, four, five, six = (tile(rows) for rows in range(1, MOST + 1))
+    return types.void(*[types.int64] * 6, types.float32), code
 
 
 @intrinsic

@@ -24,7 +24,7 @@ def a_layer(size, width, bias=True, factor=1.0):
     return layer
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 3, 4, 5, 6, 7, 11, 12, 40])
+@pytest.mark.parametrize("tokens", [1, 2, 3, 4, 5, 6, 7, 11, 14, 15, 40])
 @pytest.mark.parametrize(("size", "width"), [(1, 1), (7, 31), (64, 32), (96, 33), (20, 100)])
 @pytest.mark.parametrize("bias", [False, True])
 @torch.inference_mode()
