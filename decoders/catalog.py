@@ -36,6 +36,7 @@ from decoders.methods.named import (
     Speculative,
     TraversalVerification,
 )  # fmt: skip
+from decoders.methods.speculative_beams import SpeculativeBeamSearch
 from decoders.settings import Law, Method, nearest
 
 GROUP = "decoders.methods"
@@ -143,7 +144,7 @@ catalog = Catalog(
     Greedy, Multinomial, BeamSearch, BeamSampling, Speculative, MTAD, DSBD,
     MTJD, BiLD, SpecTr, SpecInfer, MCSS, Typical, PromptLookup, NGramDrafts, BlockVerification,
     Match, TraversalVerification, MultiPathBlock, SpeculativeCascade, SpeculativeEnsemble, FLy,
-    BestFirstTrees, SuffixDecoding, TokenRecycling,
+    BestFirstTrees, SuffixDecoding, TokenRecycling, SpeculativeBeamSearch,
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ class Law(StrEnum):
     TARGET = "target"
     BEAM_SAMPLING = "beam sampling"
     PER_LAYER = "beam sampling per layer"
+    BEAM_SEARCH = "beam search"
     CASCADE = "cascade"
     ENSEMBLE = "ensemble"
 
@@ -47,9 +48,14 @@ class Law(StrEnum):
         It is the target's of texts, or beam sampling's of the beams of the first step; "own" if
         such tests know neither.
         """
-        if self.mixed:
+        if self.mixed or self.certain:
             return "own"
         return "target" if self is Law.TARGET else "first step"
+
+    @property
+    def certain(self) -> bool:
+        """Whether it leaves nothing to chance: one text, at every temperature, and not greedy's."""
+        return self is Law.BEAM_SEARCH
 
     @property
     def mixed(self) -> bool:
@@ -148,6 +154,11 @@ class Method(Checked):
     @property
     def lossless(self) -> bool:
         return self.law is not None and not Law(self.law).mixed
+
+    @property
+    def plain(self) -> "Method":
+        """The decoder whose tokens it gives at any temperature; itself, if there is none."""
+        return self
 
     def warping(self, warping: Warping) -> Warping:
         """The warping that this decoder really uses, given the caller's."""

@@ -35,7 +35,8 @@ def drafts_for(pair: ModelPair, name: str, prompts: Sequence[list[int]]) -> None
         for i, prompt in enumerate(prompts)
     ]
     assert sum(r.metrics.draft_calls for r in together)
-    if catalog[name]().lossless and name != "dsbd":
+    method = catalog[name]()
+    if method.lossless and not method.law.certain and name != "dsbd":
         cold = {"max_new_tokens": 12, "temperature": 0}
         for prompt in prompts:
             greedy = generate(pair, prompt, "greedy", **cold)

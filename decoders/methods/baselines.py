@@ -5,12 +5,14 @@ Source:
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from decoders.beams import Beam, Joint, commit_beams, draw_beams, drawn_trials
 from decoders.methods.parts import sample
+from decoders.methods.search import Search, enough
 from decoders.request import Request
 from decoders.settings import Decoding, Law, Method, setting
-from decoders.trace import Fate, Trial
+from decoders.trace import Fate
 from decoders.warp import Warping
 
 
@@ -75,7 +77,7 @@ class BeamSearch(Method):
 
     name = "beam_search"
     title = "Beam search"
-    law = None
+    law: ClassVar[Law | None] = None
     paper, section = "Qin et al. 2024 (MTAD)", "2.1"
     summary = "Keeps the likeliest continuations of each step and returns the best of them."
 
@@ -97,48 +99,12 @@ class BeamSearch(Method):
     def branches(self) -> tuple[int, int]:
         return self.beams, self.beams
 
-    def decode(self, request: Request) -> Decoding:
-        live, steps = [Beam(request.tip, 0.0)], 0
-        done: list[Beam] = []
-        # Enough candidates for W live beams even if every kept beam ends now. One beam is greedy:
-        # it ends with its first end of text.
-        candidates = max(2, 1 + len(request.end_tokens)) * self.beams if self.beams > 1 else 1
-        while not request.finished:
-            readings = yield request.ask("target", [b.node for b in live], candidates)
-            joint = Joint(live, readings, origin=0.0, rounded=True)
-            steps += 1
-            drawn = [joint.draw(request, *entry).beam for entry in joint.top(candidates)]
-            reason = {
-                b.node: request.ends(b.node) or ("budget" if steps == request.budget else None)
-                for b in drawn
-            }
-            ended = [b for b in drawn[: self.beams] if reason[b.node]]
-            live = [b for b in drawn if not reason[b.node]][: self.beams]
-            done = sorted(
-                [*done, *(self._scored(b, steps) for b in ended)], key=lambda b: -b.score
-            )[: self.beams]
-            full = len(done) == self.beams
-            horizon = (
-                request.budget
-                if self.early_stopping == "never" and self.length_penalty > 0
-                else steps
-            )
-            hopeless = full and not (live and self._scored(live[0], horizon).score > done[-1].score)
-            over = not live or hopeless or (self.early_stopping is True and full)
-            answer = (done if over else live)[0].node
-            trials = [
-                Trial(
-                    b.node, request.tree.tokens[b.node], request.tree.parents[b.node], Fate.SEARCHED
-                )
-                for b in [*live, *ended]
-            ]
-            yield request.commit(
-                trials,
-                [b.node for b in live] or [answer],
-                answer,
-                finished=(request.ends(answer) or "budget") if over else None,
-                provisional=True,
-            )
+    def search(self, request: Request) -> Search:
+        """The search of a request before its first layer."""
+        return Search(request, self.beams, self.length_penalty, self.early_stopping)
 
-    def _scored(self, beam: Beam, length: int) -> Beam:
-        return Beam(beam.node, beam.score / length**self.length_penalty)
+    def decode(self, request: Request) -> Decoding:
+        search = self.search(request)
+        while not request.finished:
+            readings = yield request.ask("target", search.nodes, enough(request, self.beams))
+            yield search.commit([search.trial(b.node) for b in search.layer(readings)])

@@ -4,8 +4,9 @@ Source:
     Leviathan et al. 2023 (arXiv 2211.17192), sections 3.3 and 3.5, for one request.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from decoders.methods.line import Line
 from decoders.request import Request
@@ -54,6 +55,8 @@ class AutoLength:
 
     Attributes:
         request: the request
+        counts: how many places of a round were drafted, and how many of these kept: tokens, or the
+            layers of a draft of beams
         accepted: draft tokens kept, of rounds that fade; at first as if most had been
         tested: draft tokens kept or refused, likewise
         length: the length planned
@@ -63,6 +66,7 @@ class AutoLength:
     """
 
     request: Request
+    counts: Callable[[Round], tuple[int, int]] = attrgetter("drafted", "accepted")
     accepted: float = 6.0
     tested: float = 8.0
     length: int = START
@@ -94,11 +98,11 @@ class AutoLength:
 
     def learn(self, entry: Round) -> None:
         """Take note of the last round."""
-        if entry.drafted:
+        drafted, accepted = self.counts(entry)
+        if drafted:
             self.budget.news = True
-            refused = entry.accepted < entry.drafted
-            self.accepted = 0.9 * self.accepted + entry.accepted
-            self.tested = 0.9 * self.tested + entry.accepted + refused
+            self.accepted = 0.9 * self.accepted + accepted
+            self.tested = 0.9 * self.tested + accepted + (accepted < drafted)
         # The first round includes the prompt, so its times say nothing about a step.
         if entry.index:
             self.budget.learn(self, entry)
@@ -170,7 +174,7 @@ class Budget:
         """Plan every member's length, once the first one is back from the plan before."""
         lengths, count, rounds = dict.fromkeys(self.members, 0), len(self.members), 1
         if not (self.target.y and self.draft.n):
-            kept = [entry.accepted for entry in first.request.rounds[-1:]]
+            kept = [first.counts(entry)[1] for entry in first.request.rounds[-1:]]
             trier = next((m for m in self.members if m.length), first)  # it has read its text
             lengths[trier] = 1 if count > 1 else min(LONGEST, 2 + kept[0]) if kept else START
         elif not self.plain.y:

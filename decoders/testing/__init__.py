@@ -54,8 +54,8 @@ def assert_law(
 
     Args:
         method: the decoder
-        law: "target", "beam sampling" or "beam sampling per layer"; "cascade" or "ensemble" of
-            decoders with these rules; by default the law that it claims
+        law: "target", "beam sampling", "beam sampling per layer" or "beam search"; "cascade" or
+            "ensemble" of decoders with these rules; by default the law that it claims
         situations: the toy models, prompts, warpings and ends to try; by default three tokens,
             whole and warped, with and without an end
         limit: most ways of a situation, so take small settings

@@ -241,6 +241,37 @@ def beam_sampling(situation: Situation, warping: Warping, width: int) -> Chances
     return law
 
 
+def beam_search(
+    situation: Situation, width: int, penalty: float, early: bool | str
+) -> tuple[list[tuple[Path, ...]], Path, str]:
+    """The beams of each layer of a beam search, live ones first; its answer, and why it ends.
+
+    Scores are added in float32. Of equal ones the earlier beam and the lower token come first.
+    """
+    prompt, end, budget = situation.prompt, situation.end, situation.budget
+    live, done, layers = [(prompt, 0.0)], list[tuple[float, Path]](), list[tuple[Path, ...]]()
+    for length in range(1, budget + 1):
+        scored = [
+            ((*path, token), float(np.float32(score) + np.float32(log_p)))
+            for path, score in live
+            for token, log_p in enumerate(logits(situation.target, path).log_softmax(-1).tolist())
+        ]
+        scored.sort(key=lambda beam: -beam[1])
+        if width == 1:
+            scored = scored[:1]
+        over = [b for b in scored[:width] if b[0][-1] in end or length == budget]
+        live = [b for b in scored if b[0][-1] not in end and length < budget][:width]
+        layers.append(tuple(path for path, _ in (*live, *over)))
+        done += [(score / length**penalty, path) for path, score in over]
+        done = sorted(done, key=lambda beam: -beam[0])[:width]
+        full = len(done) == width
+        reach = budget if early == "never" and penalty > 0 else length
+        if not live or (full and (early is True or not live[0][1] / reach**penalty > done[-1][0])):
+            break
+    answer = done[0][1]
+    return layers, answer[len(prompt) :], "end of sequence" if answer[-1] in end else "budget"
+
+
 # The laws that are about whole outputs, each as it is for a method with these settings.
 OUTPUTS: dict[Law, Callable[[Situation, Warping, Any], Chances]] = {
     Law.TARGET: lambda s, warping, method: ancestral(s, warping),

@@ -19,11 +19,13 @@ from picture import FATE_WORDS, picture  # noqa: E402
 import decoders  # noqa: E402
 from decoders.catalog import catalog  # noqa: E402
 from decoders.drafts import best_first  # noqa: E402
+from decoders.methods.baselines import BeamSearch  # noqa: E402
 from decoders.methods.block import Block, Traversal  # noqa: E402
 from decoders.methods.combination import Combination  # noqa: E402
 from decoders.methods.mixtures import Cascade, Ensemble  # noqa: E402
 from decoders.methods.parts import speculate  # noqa: E402
 from decoders.methods.recycling import Recycled, Recycler  # noqa: E402
+from decoders.methods.search import Search  # noqa: E402
 from decoders.methods.speculative import Tokenwise  # noqa: E402
 from decoders.methods.suffix import Runs, Suffix, Suffixes  # noqa: E402
 from decoders.methods.trees import BestFirst  # noqa: E402
@@ -40,6 +42,10 @@ PROVEN = {
     Law.PER_LAYER: (
         "beam sampling, layer by layer: given the layers above and their widths, the beams of a "
         "layer are i.i.d. draws"
+    ),
+    Law.BEAM_SEARCH: (
+        "beam search with the same settings: the beams of every layer, the answer and its end, "
+        "whatever the draft"
     ),
     Law.CASCADE: "sampling from the cascade's mixture of both models, one token at a time",
     Law.ENSEMBLE: "sampling from the weighted mean of both models, one token at a time",
@@ -155,7 +161,7 @@ def source(method: type[Method]) -> str:
         )
     own = sys.modules[method.__module__]
     text = inspect.cleandoc("\n" + inspect.getsource(method.decode))
-    parts = [text]
+    parts = [text, *([inspect.getsource(Search)] if issubclass(method, BeamSearch) else [])]
     for name, thing in vars(own).items():
         if (
             inspect.isfunction(thing) and thing.__module__ == own.__name__ and f"{name}(" in text

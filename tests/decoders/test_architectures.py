@@ -110,18 +110,20 @@ def pair(request) -> ModelPair:
 
 
 def test_generate_beyond_twice_the_window(pair):
-    """Greedy and beam search."""
+    """Greedy and beam search, also the one that drafts; all three in a batch too."""
     target, prompt = pair.target, list(range(10, 40))
     assert generate(
         pair, prompt, "greedy", max_new_tokens=40, ignore_eos=True
     ).tokens == by_transformers(target, prompt, 40)
-    theirs = by_transformers(target, prompt, 24, num_beams=3)
-    assert (
-        generate(
-            pair, prompt, catalog["beam_search"](beams=3), max_new_tokens=24, ignore_eos=True
-        ).tokens
-        == theirs
-    )
+    theirs = [by_transformers(target, p, 24, num_beams=3) for p in (prompt, prompt[:7])]
+    for method in (
+        catalog["beam_search"](beams=3),
+        catalog["speculative_beam_search"](beams=3, draft_length=2, draft_beams=4),
+    ):
+        options = {"max_new_tokens": 24, "ignore_eos": True}
+        assert generate(pair, prompt, method, **options).tokens == theirs[0]
+        both = generate(pair, [prompt, prompt[:7]], method, **options)
+        assert [r.tokens for r in both] == theirs
 
 
 def test_alone_or_in_any_batch(pair):

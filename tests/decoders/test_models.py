@@ -10,7 +10,7 @@ from decoders import ModelPair, catalog, generate
 from decoders.engine.passes.packed import PackedPasses
 from decoders.trace import DRAFTED
 from tests.elsewhere import Elsewhere, Here
-from tests.models import VOCABULARY, build, build_pair, by_transformers, plain_logits
+from tests.models import VOCABULARY, build, build_both, build_pair, by_transformers, plain_logits
 
 PROMPT = [5, 6, 7, 8]
 PROMPTS = [
@@ -60,16 +60,18 @@ def test_greedy_is_generate(family):
         assert result.tokens == by_transformers(model, prompt, 40, None)
 
 
+@pytest.mark.parametrize("name", ["beam_search", "speculative_beam_search"])
 @pytest.mark.parametrize("early_stopping", [False, True, "never"])
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0, -1.0])
-def test_beam_search_is_generate(early_stopping, penalty):
+def test_beam_search_is_generate(name, early_stopping, penalty):
     """With and without ends of sequence (many of them, so that beams end early).
 
     Scores are kept in float32, so a case in which the two answers score the same to 1e-5 decides
     nothing and another prompt is drawn."""
     generator = torch.Generator().manual_seed(3)
-    model, decided = build(initializer_range=0.15), 0
-    pair = ModelPair(model, None)
+    decided = 0
+    model, draft = build_both(initializer_range=0.15)
+    pair = ModelPair(model, draft)
     for beams in (2, 3, 5):
         for eos in (None, [7, 30, 31, 32]):
             model.generation_config.eos_token_id = eos
@@ -77,7 +79,7 @@ def test_beam_search_is_generate(early_stopping, penalty):
                 prompt = torch.randint(VOCABULARY, (3,), generator=generator).tolist()
                 options = {"length_penalty": penalty, "early_stopping": early_stopping}
                 theirs = by_transformers(model, prompt, 14, eos, num_beams=beams, **options)
-                method = catalog["beam_search"](beams=beams, **options)
+                method = catalog[name](beams=beams, **options)
                 ours = generate(pair, prompt, method, max_new_tokens=14).tokens
                 gap = abs(
                     beam_score(model, prompt, ours, penalty)
@@ -107,7 +109,8 @@ def test_one_beam_is_generate(early_stopping, penalty):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, method in catalog.items() if method.law and not method.law.mixed]
+    "name",
+    [n for n, m in catalog.items() if m.law and not (m.law.mixed or m.law.certain)],
 )
 def test_temperature_zero_is_greedy(pair, name):
     """Every lossless decoder, and beam sampling whose draws coincide there."""
@@ -236,11 +239,10 @@ def test_tokens_of_each_pass(pair, name, monkeypatch):
 
     monkeypatch.setattr(pair.packed["target"], "forward", counting)
     prompts = PROMPTS[:4]
-    # else its rounds begin with several beams
-    settings = {"keep_one": True} if name == "dsbd" else {}
-    results = generate(
-        pair, prompts, catalog[name](**settings), max_new_tokens=10, ignore_eos=True, seed=3
-    )
+    # else their rounds begin with several beams
+    settings = {"dsbd": {"keep_one": True}, "speculative_beam_search": {"beams": 1}}
+    method = catalog[name](**settings.get(name, {}))
+    results = generate(pair, prompts, method, max_new_tokens=10, ignore_eos=True, seed=3)
     rounds = [r.rounds for r in results]
     expected = [sum(len(p) - 1 for p in prompts)] + [0] * (max(map(len, rounds)) - 1)
     for entries in rounds:

@@ -90,10 +90,11 @@ class References:
         """
         if result.error or result.cancelled:
             return None
-        # At temperature 0 exact decoders write the tokens of greedy; others repeat their own of the
-        # same settings and seed.
-        greedy = self._temperature == 0 and job.method.lossless
-        method = catalog[BASELINE]() if greedy else job.method
+        # At temperature 0 exact decoders write the tokens of greedy, except those that search;
+        # others repeat their own, or those of the search whose beams they find, of the same seed.
+        method = job.method.plain
+        greedy = self._temperature == 0 and job.method.lossless and method is job.method
+        method = catalog[BASELINE]() if greedy else method
         law = (method, 0 if greedy else job.seed, job.prompt)
         if law in self._found:
             return agreement(method.name, *self._found[law], result, outputs, self._dtype)

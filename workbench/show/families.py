@@ -42,7 +42,10 @@ _OURS = (
     Family(
         "other", "Likelier or other text",
         "They choose several tokens together, or keep guesses that are good enough.",
-        ("mtad", "dsbd", "mtjd", "bild", "typical", "fly", "cascade", "ensemble"),
+        (
+            "mtad", "dsbd", "speculative_beam_search", "mtjd", "bild", "typical", "fly", "cascade",
+            "ensemble",
+        ),
     ),
     Family(
         "copying", "No draft model",

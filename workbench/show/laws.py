@@ -60,6 +60,12 @@ CLAIMS = {
         "large model does.",
         Law.PER_LAYER,
     ),
+    Law.BEAM_SEARCH: Claim(
+        "the same beams as beam search",
+        "Its beams, their scores and its text are exactly those of beam search with the large "
+        "model; nothing is left to chance.",
+        None,
+    ),
 }
 MIXED = (
     "Its text is not the large model's: it has exactly the distribution of {} of both models. With "
@@ -221,5 +227,9 @@ _RULES: dict[str, Callable[[Any], Rule]] = {
     "specinfer": _says("p is the large model's probability left after earlier refusals here."),
     "mcss": _says("p is the large model's probability left after earlier refusals here."),
     "dsbd": _says(f"{JOINT} After a refusal, p is the probability left."),
+    "speculative_beam_search": _says(
+        "Kept if its beam is one of those that beam search keeps here: the likeliest under the "
+        "large model alone."
+    ),
     "beam_sampling": _says(JOINT.replace("p and q are", "p is")),
 }  # fmt: skip

@@ -43,6 +43,7 @@ MARKS = {
     "triangle-ne": "M-.95-.95H.95V.95z",
     "triangle-sw": "M.95.95H-.95V-.95z",
     "triangle-nw": "M-.95.95V-.95H.95z",
+    "triangle-se": "M.95-.95V.95H-.95z",
 }
 
 

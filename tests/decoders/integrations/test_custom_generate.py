@@ -96,7 +96,11 @@ def test_the_tokens_of_generate_alone_and_in_a_batch_of_uneven_lengths(family):
         decoders.hf("lookup"),
     ):
         assert together(method) == alone
-    assert together(decoders.hf("beam_search", beams=3)) == each(num_beams=3)
+    beams = each(num_beams=3)
+    assert together(decoders.hf("beam_search", beams=3)) == beams
+    for length in ("auto", 2):
+        method = decoders.hf("speculative_beam_search", draft=draft, beams=3, draft_length=length)
+        assert together(method) == beams
 
 
 @pytest.mark.parametrize("name", decoders.catalog)

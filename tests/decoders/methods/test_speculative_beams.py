@@ -1,0 +1,222 @@
+"""Speculative beam search: beam search's own beams, scores and end, in no more passes."""
+
+import os
+from dataclasses import dataclass, replace
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoders import catalog
+from decoders.errors import InputError
+from decoders.methods.search import Search
+from decoders.methods.speculative_beams import SpeculativeBeamSearch
+from decoders.randomness import SeededSource
+from decoders.testing.mutants import mutant
+from decoders.testing.oracle import Watched, assert_exact, decode, distance
+from decoders.testing.situations import Drawn, Head, Path, Situation, drawn
+from decoders.trace import Fate
+
+CASES = 2000 if os.environ.get("EVERYWHERE") else 100
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """A model of few different probabilities, so that many texts score the same.
+
+    Attributes:
+        V: vocabulary size
+        seed: of the generator
+        levels: how many different logits there are
+        other: a model of which this is a noisy copy, and how often it differs from it
+    """
+
+    V: int
+    seed: int
+    levels: int
+    other: "Coarse | None" = None
+    noise: float = 0.0
+
+    def __call__(self, path: Path) -> torch.Tensor:
+        generator = np.random.default_rng([self.seed, *path])
+        own = torch.tensor(generator.integers(0, self.levels, self.V), dtype=torch.float64)
+        if self.other is None or generator.random() < self.noise:
+            return own
+        return self.other(path)
+
+
+@st.composite
+def situations(draw) -> Situation:
+    V = draw(st.integers(2, 6))
+    target = Coarse(V, draw(st.integers(0, 10**6)), draw(st.integers(1, 5)))
+    noise = draw(st.sampled_from((0.0, 0.1, 0.4, 1.0)))
+    head = draw(st.booleans())
+    return Situation(
+        target,
+        Head(V, 1) if head else Coarse(V, 7, 4, target, noise),
+        budget=draw(st.integers(1, 12)),
+        end=frozenset(draw(st.sets(st.integers(0, V - 1), max_size=min(3, V - 1)))),
+        features=(Drawn(2, 7),) if head else (),
+    )
+
+
+@st.composite
+def methods(draw) -> SpeculativeBeamSearch:
+    beams = draw(st.integers(1, 8))
+    return SpeculativeBeamSearch(
+        beams,
+        draw(st.sampled_from((1.0, 0.0, 2.0, -1.0))),
+        draw(st.sampled_from((False, True, "never"))),
+        draw(st.sampled_from(("auto", 1, 2, 3, 5))),
+        draw(st.sampled_from((None, beams, beams + 1, 2 * beams))),
+        draw(st.sampled_from(("model", "head"))),
+    )
+
+
+def searched(method, situation, **options):
+    """The request after a search, and all beams of each layer with their scores."""
+    layers, layer = [], Search.layer
+
+    def watched(search, readings):
+        beams = layer(search, readings)
+        texts = [(tuple(search.request.tree.new_tokens(b.node)), b.score) for b in beams]
+        done = [(tuple(search.request.tree.new_tokens(b.node)), b.score) for b in search.done]
+        layers.append((texts, done))
+        return beams
+
+    with mock.patch.object(Search, "layer", watched):
+        r = decode(method, situation, SeededSource(0), **options)
+    return r, layers
+
+
+@given(methods(), situations())
+@settings(max_examples=CASES)
+def test_beams_scores_and_end_are_those_of_beam_search(method, situation):
+    """To the last bit: the layers are the same code, on readings of other passes."""
+    ours, layers = searched(method, situation)
+    plain, expected = searched(method.plain, situation)
+    assert layers == expected
+    assert (ours.output, ours.finished) == (plain.output, plain.finished)
+    assert ours.ledger.target_calls <= plain.ledger.target_calls
+
+
+@given(methods(), situations())
+def test_a_stop_string_ends_beams_as_in_beam_search(method, situation):
+    def stops(tokens):
+        return tokens[-2:] == [0, 1]
+
+    ours, layers = searched(method, situation, stops=stops)
+    plain, expected = searched(method.plain, situation, stops=stops)
+    assert layers == expected
+    assert (ours.output, ours.finished) == (plain.output, plain.finished)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_perfect_draft_saves_all_but_one_pass_in_length_and_one(length):
+    table = Drawn(5, 1)
+    situation = Situation(table, table, budget=12)
+    method = SpeculativeBeamSearch(3, draft_length=length)
+    r = decode(method, situation, SeededSource(0))
+    assert r.ledger.target_calls == 12 // (length + 1)
+    assert r.ledger.draft_calls == 12 // (length + 1) * length
+    for entry in r.rounds:
+        assert entry.accepted == entry.drafted == 3 * length
+        own = [t for t in entry.trials if t.fate != Fate.ACCEPTED]
+        assert {t.fate for t in own} == {Fate.SEARCHED}
+
+
+def test_a_useless_draft_costs_no_pass_more():
+    situation = Situation(Drawn(50, 1, 3.0), Drawn(50, 2, 3.0), budget=10)
+    r = decode(SpeculativeBeamSearch(2, draft_length=3), situation, SeededSource(0))
+    assert r.ledger.target_calls == 10
+    assert {t.fate for e in r.rounds for t in e.trials} >= {Fate.REJECTED, Fate.DISCARDED}
+
+
+def test_what_the_last_pass_has_covered_is_neither_read_nor_drafted_again():
+    """Of a layer that is covered in part, the next pass reads what is missing."""
+    asked: dict[str, list[tuple[int, ...]]] = {"draft": [], "target": []}
+
+    class Asked(Watched):
+        def ask(self, model, nodes, *args, **options):
+            asked[model].append(tuple(nodes))
+            return super().ask(model, nodes, *args, **options)
+
+    situation = Situation(Drawn(6, 3), Drawn(6, 9), budget=12)
+    method = SpeculativeBeamSearch(4, draft_length=1)
+    r = decode(method, situation, SeededSource(0), request=Asked)
+    partial = 0
+    for entry, drafted, read in zip(
+        r.rounds[1:-1], asked["draft"][1:], asked["target"][1:-1], strict=True
+    ):
+        live = read[: len(read) - entry.drafted]
+        assert set(drafted) <= set(live)
+        partial += len(drafted) < len(live)
+    assert partial
+
+
+def test_the_trace_has_a_log_probability_of_each_beam_and_what_stands():
+    for seed in range(10):
+        situation = drawn(3, seed, budget=7, end=frozenset({2}))
+        r = decode(SpeculativeBeamSearch(3, draft_length=2), situation, SeededSource(0))
+        text = []
+        for entry in r.rounds:
+            text = text[: entry.keep] + entry.tokens
+            assert entry.provisional == (entry is not r.rounds[-1])
+            for t in entry.trials:
+                kept = t.fate in (Fate.ACCEPTED, Fate.SEARCHED)
+                assert (t.log_p is not None) == kept
+        assert tuple(text) == r.output
+
+
+def test_a_layer_searched_before_it_is_covered_is_caught():
+    wrong = mutant(
+        SpeculativeBeamSearch,
+        ("known.keys() >= set(search.nodes)", "search.steps < before + 1 + len(drafts)"),
+        ("[known[node] for node in search.nodes]",
+         "[known.get(node) or readings[0] for node in search.nodes]"),
+    )  # fmt: skip
+    method = wrong(2, draft_length=2)
+    assert any(distance(method, drawn(4, seed, budget=6)) for seed in range(5))
+
+
+def test_readings_of_the_draft_in_the_targets_place_are_caught():
+    wrong = mutant(
+        SpeculativeBeamSearch,
+        ("known = dict(zip(nodes, readings, strict=True))",
+         "known = {**dict(zip(nodes, readings, strict=True)), **known}"),
+        ("layers.append([b.node for b in above])",
+         "layers.append([b.node for b in above]); known.update(said)"),
+    )  # fmt: skip
+    method = wrong(2, draft_length=2)
+    assert any(distance(method, drawn(4, seed, budget=6)) for seed in range(5))
+
+
+@pytest.mark.parametrize("early_stopping", [False, True, "never"])
+def test_it_has_the_law_of_a_plain_restatement(early_stopping):
+    for seed in range(5):
+        for method in (
+            SpeculativeBeamSearch(w, 1.0, early_stopping, n, 4) for w in (2, 4) for n in (1, 3)
+        ):
+            assert_exact(method, drawn(6, seed, budget=8, end=frozenset({2, 5})))
+            assert_exact(replace(method.plain), drawn(6, seed, budget=8), law="beam search")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"beams": 4, "draft_beams": 2}, "draft_beams must be at least the 4 beams kept per step"),
+        ({"draft_length": 0}, "draft_length"),
+        ({"draft_length": "long"}, "draft_length"),
+        ({"draft_length": 17}, "draft_length"),
+        ({"draft": "lookup"}, "draft"),
+        ({"beams": 0}, "beams"),
+        ({"early_stopping": "always"}, "early_stopping"),
+    ],
+)
+def test_bad_settings_are_refused_in_a_sentence(settings, words):
+    with pytest.raises(InputError, match=words) as caught:
+        catalog["speculative_beam_search"](**settings)
+    assert "\n" not in str(caught.value)
