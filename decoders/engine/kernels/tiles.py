@@ -76,8 +76,8 @@ def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
     inputs = [splat(builder, builder.load(builder.gep(line, [i]))) for line in lines]
     add = multiply_add(builder)
     longer = {p: builder.call(add, [wide[p[1]], inputs[p[0]], totals[p]]) for p in places}
-    # The bus would wait while the sums take longer than the weights, and in a second way through the
-    # block. The processor's own foresight ends with a page of 4 kB.
+    # The bus would wait while the sums take longer than the weights, and in a second way through
+    # the block. The processor's own foresight ends with a page of 4 kB.
     fetch(builder, weights, builder.add(i, I64(AHEAD) if len(columns) * LANES == BLOCK else size))
     following = builder.add(i, I64(1))
     i.add_incoming(following, loop)
