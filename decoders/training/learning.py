@@ -110,14 +110,21 @@ class Training:
                 return DraftStudent.saved(start, target, tokenizer)
             return DraftStudent.of(r, target, tokenizer)
         if start is not None:
-            return HeadStudent.saved(start, target)
+            head = HeadStudent.saved(start, target)
+            return head.proposing(self._frequent()) if r.choose else head
         if r.reads:
             self.pair.packed["target"].refuse_features(r.reads)
-        count = np.zeros(config.vocab_size, np.int64)
+        return HeadStudent.of(r, target, self._frequent())
+
+    def _frequent(self) -> np.ndarray:
+        """The most frequent tokens of the answers that are given, end tokens among them, rising."""
+        size = self.pair.target.config.get_text_config().vocab_size
+        count = np.zeros(size, np.int64)
         for text in self.given:
-            count += np.bincount(text.ids, minlength=config.vocab_size)
+            count += np.bincount(text.ids[text.prompt :], minlength=size)
+        count[sorted(self.pair.end_tokens)] += 1 + count.max()
         frequent = np.argsort(-count, kind="stable")
-        return HeadStudent.of(r, target, np.sort(frequent[: min(r.vocabulary, len(count))]))
+        return np.sort(frequent[: min(self.recipe.vocabulary, size)])
 
     # ---- texts
 

@@ -20,6 +20,7 @@ class Recipe:
         groups: heads of keys and values; 0 for as many as heads
         layers: of a draft; a head has one
         vocabulary: it proposes this many tokens, the most frequent ones
+        choose: whether a head whose training goes on gets new tokens to propose, as a new one does
         reads: layers of the target whose states a head reads, numbered as in transformers; None for
             three of them, the last one among them
         steps: of the training
@@ -40,6 +41,7 @@ class Recipe:
     groups: int = 0
     layers: int = 2
     vocabulary: int = 8192
+    choose: bool = False
     reads: tuple[int, ...] | None = None
     steps: int = 2000
     rows: int = 8

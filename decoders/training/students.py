@@ -24,6 +24,7 @@ from decoders.training.recipe import Recipe
 from decoders.training.unrolled import unrolled
 
 SHARD_BYTES = 10**7  # of a file of a head at most
+RIDGE = 10.0  # of the linear map that makes new output rows
 
 
 class HeadStudent:
@@ -125,6 +126,31 @@ class HeadStudent:
         if weights["embed_tokens.weight"].data_ptr() == table.weight.data_ptr():
             del weights["embed_tokens.weight"]
         return cls(spec, weights, ids, target)
+
+    @torch.no_grad()
+    def proposing(self, tokens: np.ndarray) -> "HeadStudent":
+        """The same head with other tokens to propose.
+
+        Output rows of tokens that it proposes already stay. A new one is made of the target's row,
+        by the linear map that makes the trained rows of theirs with the least squares.
+
+        Args:
+            tokens: ids of the target, rising
+        """
+        output: Any = self.target.get_output_embeddings()
+        theirs = output.weight.detach().float().cpu()
+        trained = self.module.lm_head.weight.detach().float().cpu()
+        known = theirs[self.proposed]
+        square = known.T @ known + RIDGE * torch.eye(known.shape[1])
+        rows = theirs[tokens] @ torch.linalg.solve(square, known.T @ trained)
+        place = {int(token): i for i, token in enumerate(self.proposed)}
+        for i, token in enumerate(tokens.tolist()):
+            if token in place:
+                rows[i] = trained[place[token]]
+        layer = nn.Linear(rows.shape[1], len(rows), bias=False, device="meta")
+        layer.weight = nn.Parameter(rows.to(self.target.device))
+        self.module.lm_head, self.proposed = layer, tokens
+        return self
 
     def rows(
         self, tokens: torch.Tensor, states: Sequence[torch.Tensor], places: int

@@ -5,10 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from huggingface_hub import HfApi
 
-from decoders import InputError
+from decoders import InputError, default_device, default_dtype
+from decoders.devices import device_of
+from decoders.engine.loading import smollm2
 from decoders.errors import quoted
 from decoders.settings import nearest
+from workbench.models import memory
+
+HUB_SECONDS = 3  # for the hub to answer, when the page begins
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,8 @@ class PairChoice:
 
     @property
     def title(self) -> str:
+        if self.target == smollm2.NAME and self.draft is None:
+            return SMOLLM2.name
         if self.target is None:
             return f"embedded target + {self.draft}" if self.draft else "embedded pair"
         return " + ".join(n.partition("@")[0] for n in (self.target, self.draft) if n)
@@ -95,12 +103,12 @@ class PairPreset:
 
 EMBEDDED = PairPreset("Llama-Stories (embedded)")
 HEAD = PairPreset("Llama-Stories + head", draft=Model("head", 3_082_752))
-SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", Model("smollm2", 134_515_008))
+SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", Model(smollm2.NAME, smollm2.PARAMETERS))
 SMOL = Model("HuggingFaceTB/SmolLM2-135M", 134_515_008)
 QWEN = Model("Qwen/Qwen3-0.6B", 596_049_920)
 LLAMA = Model("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
 GPT_OSS = Model("openai/gpt-oss-20b", 20_914_757_184)
-BORROWED = "Qwen3-4B + Qwen3-0.6B"  # of ZeroGPU
+LARGER = "Qwen3-4B + Qwen3-0.6B"  # on a GPU
 # The pairs that people run, from small to large; then the papers' pairs. A draft of another family
 # proposes the tokens that both know.
 PAIRS = {
@@ -115,7 +123,7 @@ PAIRS = {
         PairPreset(
             "SmolLM3-3B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM3-3B", 3_075_098_624), SMOL
         ),
-        PairPreset(BORROWED, Model("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
+        PairPreset(LARGER, Model("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
         PairPreset("Qwen3-8B + Qwen3-0.6B", Model("Qwen/Qwen3-8B", 8_190_735_360), QWEN),
         PairPreset("Qwen3-32B + Qwen3-0.6B", Model("Qwen/Qwen3-32B", 32_762_123_264), QWEN),
         PairPreset(
@@ -155,17 +163,35 @@ PAIRS = {
 
 
 def first(environ: Mapping[str, str] = os.environ) -> PairChoice:
-    """The pair that the page begins with.
+    """The pair that page and terminal begin with.
 
     Args:
-        environ: WORKBENCH_PAIR names one; without it, it is the embedded pair, and on ZeroGPU
-            (SPACES_ZERO_GPU) one whose text is worth reading
+        environ: WORKBENCH_PAIR names one. Without it, it is one whose text is worth reading: on
+            ZeroGPU (SPACES_ZERO_GPU), and on a GPU that has room where the hub can be reached, a
+            larger one; else SmolLM2, where its weights are on this machine; else the embedded pair.
 
     Raises:
         InputError: if no pair has that name
     """
-    usual = BORROWED if environ.get("SPACES_ZERO_GPU") else EMBEDDED.name
-    name = environ.get("WORKBENCH_PAIR") or usual
+    name = environ.get("WORKBENCH_PAIR")
+    if not name:
+        if environ.get("SPACES_ZERO_GPU") or _runs_larger():
+            name = LARGER
+        else:
+            name = SMOLLM2.name if smollm2.at_hand() else EMBEDDED.name
     if name not in PAIRS:
         raise InputError(f"WORKBENCH_PAIR names no pair, {quoted(name)}: {nearest(name, PAIRS)}")
     return PAIRS[name].choice()
+
+
+def _runs_larger() -> bool:
+    device, pair = default_device(), PAIRS[LARGER]
+    if device_of(device).on_host or not pair.target:
+        return False
+    if not memory.fits(pair.weight_bytes(default_dtype(device)), device):
+        return False
+    try:
+        HfApi().model_info(pair.target.id, timeout=HUB_SECONDS)
+    except Exception:  # in whatever way a network fails
+        return False
+    return True

@@ -1,6 +1,7 @@
 """Settings that are kept with a pair: for each decoder those that suit this pair best.
 
-A folder with `target/` may hold them as `settings.json`, which `python -m tools.tune` writes:
+A folder with `target/` may hold them as `settings.json`, which `python -m tools.tune` writes, and
+so has SmolLM2's in this package:
 
     {"speculative": {"draft_length": 3}, "dsbd": [{"draft_beams": 4}, {"draft_beams": 2}]}
 
@@ -15,8 +16,9 @@ from typing import Any
 
 from decoders import InputError, Method, catalog
 from decoders.assets import assets
+from decoders.engine.loading import smollm2
 from decoders.errors import quoted
-from workbench.models.presets import EMBEDDED, PairChoice
+from workbench.models.presets import EMBEDDED, SMOLLM2, PairChoice
 
 FILE = "settings.json"
 OURS = EMBEDDED.choice()
@@ -24,7 +26,9 @@ Own = dict[str, Any]  # settings of one decoder by name
 
 
 def file(choice: PairChoice = OURS) -> Path:
-    """The file in which a pair in one folder keeps its settings."""
+    """The file in which a pair in one folder keeps its settings, or one of this package."""
+    if choice.preset is SMOLLM2:
+        return assets() / smollm2.NAME / FILE
     return Path(choice.target or assets() / "stories") / FILE
 
 
@@ -32,7 +36,7 @@ def kept(choice: PairChoice = OURS) -> dict[str, list[Own]]:
     """The settings that a pair keeps, by decoder, without those that have the library's default.
 
     Args:
-        choice: the pair; only the embedded one and those in one folder can keep settings
+        choice: the pair; only those of this package and those in one folder can keep settings
 
     Returns:
         for each decoder one set of settings, or several for several uses; {} if the file is
@@ -43,7 +47,9 @@ def kept(choice: PairChoice = OURS) -> dict[str, list[Own]]:
     """
     path = file(choice)
     try:
-        whole = choice.draft is None and (path.parent / "target").is_dir()
+        whole = choice.draft is None and (
+            choice.preset is SMOLLM2 or (path.parent / "target").is_dir()
+        )
         data = json.loads(path.read_text(encoding="utf-8")) if whole else {}
     except (OSError, ValueError, RecursionError):
         return {}

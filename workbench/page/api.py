@@ -8,6 +8,7 @@ import gradio as gr
 
 from decoders import InputError
 from decoders.errors import quoted
+from workbench.models.presets import PairChoice
 from workbench.models.tuned import tuned
 from workbench.page.host import Host
 from workbench.page.parts.runner import sentence
@@ -63,13 +64,16 @@ def told() -> Iterator[None]:
         raise gr.Error(sentence(error), print_exception=False) from error
 
 
-def asked(decoders: Any, settings: Any, start: Mapping[str, Any]) -> dict[str, Any]:
+def asked(
+    decoders: Any, settings: Any, start: Mapping[str, Any], choice: PairChoice
+) -> dict[str, Any]:
     """The settings that a program asks for, as a study has them in JSON, unchecked.
 
     Args:
         decoders: names of the catalog; None for those that the form begins with
         settings: the other settings, or None; those left out are the form's
         start: what the form begins with, besides the settings kept with the pair
+        choice: the pair
 
     Raises:
         InputError: if `settings` is not an object, or names other decoders
@@ -81,9 +85,10 @@ def asked(decoders: Any, settings: Any, start: Mapping[str, Any]) -> dict[str, A
         raise InputError(
             "`settings` names other decoders than `decoders` does; name them in `decoders` alone."
         )
-    usual = {**tuned(), **start}
+    own = tuned(choice)
+    usual = {**own, **start}
     merged = {
-        name: {**usual[name], **value} if isinstance(value, dict) and name in tuned() else value
+        name: {**usual[name], **value} if isinstance(value, dict) and name in own else value
         for name, value in given.items()
     }
     return {**usual, **merged, **({} if decoders is None else {"decoders": decoders})}

@@ -3,13 +3,14 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted, refuse
 from decoders.settings import nearest
-from workbench.models.presets import PAIRS, PairChoice
+from workbench.models.presets import PAIRS, PairChoice, first
 from workbench.models.tuned import tuned
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
@@ -143,7 +144,8 @@ def add_models(command: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="MODEL",
         help="target and draft: hub ids, folders or GGUF files, a folder with both, or one of "
-        f"{', '.join(map(repr, PAIRS))}",
+        f"{', '.join(map(repr, PAIRS))} (default: SmolLM2 where its weights are, else the embedded "
+        "pair)",
     )
     command.add_argument(
         "--device", default="auto", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)"
@@ -174,7 +176,7 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
         raise InputError(
             f"There is no preset {quoted(args.preset)}: {nearest(args.preset, SETTINGS)}"
         )
-    data: dict[str, Any] = {**tuned(), **start, **SETTINGS.get(args.preset, {})}
+    data: dict[str, Any] = {**tuned(pair(args)), **start, **SETTINGS.get(args.preset, {})}
     data["decoders"] = args.decoders or data["decoders"]
     for field in shared():
         if (text := getattr(args, field.name)) is not None:
@@ -202,8 +204,12 @@ def own(args: argparse.Namespace, study: type[Study]) -> dict[str, Any]:
     }
 
 
-def pair(args: argparse.Namespace) -> PairChoice:
+def pair(args: argparse.Namespace, usual: PairChoice | None = None) -> PairChoice:
     """The pair that the flags name.
+
+    Args:
+        args: the flags
+        usual: the pair if they name no models; by default the one that the page begins with
 
     Raises:
         InputError: for more than two models
@@ -214,9 +220,14 @@ def pair(args: argparse.Namespace) -> PairChoice:
             f"--models takes a target and a draft, not {len(names)} names; put a preset's name in "
             "quotes."
         )
+    if not names:
+        return replace(
+            first() if usual is None else usual, device=args.device, dtype=args.dtype,
+            quantization=args.quantization,
+        )  # fmt: skip
     if len(names) == 1 and names[0] in PAIRS:
         return PAIRS[names[0]].choice(args.device, args.dtype, args.quantization)
-    target, draft = [*names, None, None][:2]
+    target, draft = [*names, None][:2]
     return PairChoice(target, draft, args.device, args.dtype, args.quantization)
 
 

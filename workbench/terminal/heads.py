@@ -59,6 +59,11 @@ def register(commands: Any) -> None:
     add("--work", metavar="FOLDER", help="for checkpoints and the target's own text (OUT/work)")
     add("--start", metavar="FOLDER", help="a head or draft of this trainer whose training goes on")
     add(
+        "--choose", action="store_true",
+        help="let the head of --start propose the most frequent tokens of these texts instead of "
+        "its own",
+    )  # fmt: skip
+    add(
         "--kind", choices=KINDS, default=USUAL.kind, help=f"what is trained (default: {USUAL.kind})"
     )
     for name, help in (
@@ -188,6 +193,7 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
         width=width,
         layers=number("layers", args.layers),
         vocabulary=number("vocabulary", args.vocabulary),
+        choose=args.choose,
         reads=None
         if args.reads is None
         else tuple(sorted({number("reads", layer) for layer in args.reads})),

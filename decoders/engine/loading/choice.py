@@ -14,13 +14,19 @@ from decoders.engine.models.loaded import undisturbed
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.patches import patched
 from decoders.engine.models.plain import Following, PlainModel
+from decoders.engine.trials import Trials
 from decoders.errors import InputError, NotPackedError, first_line
 
 log = logging.getLogger("decoders")
+ADMISSION = "packed passes agree with passes over whole texts"
 
 
 def prepared(
-    model: PreTrainedModel, role: str, vocabulary: int | None = None, passes: str = "program"
+    model: PreTrainedModel,
+    role: str,
+    vocabulary: int | None = None,
+    passes: str = "program",
+    trials: Trials | None = None,
 ) -> PackedModel | PlainModel:
     """Prepare and test a model.
 
@@ -32,6 +38,7 @@ def prepared(
         role: "target" or "draft", for messages
         vocabulary: see `PackedModel`
         passes: how it runs if it is packed
+        trials: those that it has passed before
 
     Raises:
         InputError: in one sentence that names the model, if no way is right
@@ -39,8 +46,12 @@ def prepared(
     config = model.config
     name = f"{role} model {config.name_or_path or type(model).__name__} ({config.model_type})"
     try:
-        packed = PackedModel(model, role, vocabulary, passes)
+        packed = PackedModel(model, role, vocabulary, passes, trials=trials)
+        if trials is not None and trials.passed(ADMISSION):
+            return packed.ready()
         agrees_with_plain_pass(packed)
+        if trials is not None:
+            trials.note(ADMISSION)
         return packed
     except NotPackedError as error:
         why = str(error)

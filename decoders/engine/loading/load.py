@@ -33,6 +33,8 @@ from decoders.engine.loading.sources import (
 from decoders.engine.loading.where import number_type, placed
 from decoders.engine.models.packed import PASSES
 from decoders.engine.models.twin import twin
+from decoders.engine.trials import trials_of
+from decoders.engine.weights.linear import COPIED_BYTES
 from decoders.engine.weights.quantization import options
 from decoders.errors import InputError, allowed, refuse
 from decoders.inputs import is_gguf
@@ -161,11 +163,15 @@ def _load(
     if title is not None:
         models[0].config.name_or_path = title
     read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
+    # Only of weights that this package knows: others are tried at every start.
+    known = None if title is None else trials_of(models[0], passes, COPIED_BYTES)
     models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []
     if names[0] != bases[0]:
         _end_as(models[0], names[0], tokenizers[0])
-    pair = ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
+    pair = ModelPair(
+        models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes, trials=known
+    )
     if beside:
         try:
             pair.take(read(beside))

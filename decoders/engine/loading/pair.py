@@ -14,6 +14,7 @@ from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translated import Translated
 from decoders.engine.models.translation import Translation, Vocabulary
 from decoders.engine.protocols import Model, Mutable
+from decoders.engine.trials import Trials
 from decoders.errors import InputError, allowed, quoted
 from decoders.heap import light_heap
 from decoders.inputs import as_list, as_tokenizer
@@ -42,6 +43,7 @@ class ModelPair:
             both know (`decoders.engine.models.translation`).
         head: a head of the target beside the draft, or None; without it, a draft that is a head
         passes: how packed models run, see `load_pair`
+        trials: those that the target has passed before and need not be repeated; by default none
 
     Attributes:
         packed: the models as they run, by role ("target", "draft", "head"): packed, or with their
@@ -60,6 +62,7 @@ class ModelPair:
         *,
         head: Head | None = None,
         passes: str = "program",
+        trials: Trials | None = None,
     ):
         allowed("passes", passes, choices=PASSES)
         if not isinstance(head, Head | None):
@@ -92,7 +95,7 @@ class ModelPair:
         for each in (target, draft):
             if isinstance(each, PreTrainedModel):
                 each.eval()
-        self.packed: dict[str, Model] = self._all_prepared()
+        self.packed: dict[str, Model] = self._all_prepared(trials)
         if wishes := said(self.generation_config):
             log.warning(
                 "The generation config of the %s asks for %s.",
@@ -111,8 +114,8 @@ class ModelPair:
             "deeply copied; do that with its target and draft, and make a ModelPair of them there."
         )
 
-    def _all_prepared(self) -> dict[str, Model]:
-        target = self._prepared(self.target, "target")
+    def _all_prepared(self, trials: Trials | None = None) -> dict[str, Model]:
+        target = self._prepared(self.target, "target", trials=trials)
         packed = {"target": target}
         if self.draft is not None:
             packed["draft"] = self._prepared_draft(target)
@@ -121,12 +124,16 @@ class ModelPair:
         return packed
 
     def _prepared(
-        self, model: PreTrainedModel | Model, role: str, vocabulary: int | None = None
+        self,
+        model: PreTrainedModel | Model,
+        role: str,
+        vocabulary: int | None = None,
+        trials: Trials | None = None,
     ) -> Model:
         if isinstance(model, Model):
             return model
         with light_heap(), in_eval_mode(model):
-            return prepared(model, role, vocabulary, self.passes)
+            return prepared(model, role, vocabulary, self.passes, trials)
 
     def _prepared_draft(self, target: Model) -> Model:
         draft: Any = self.draft

@@ -1,7 +1,7 @@
 """A model prepared for packed passes (PackedModel)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from transformers import PreTrainedModel
@@ -21,6 +21,7 @@ from decoders.engine.models.twin import twin
 from decoders.engine.passes.graphs import Graphs
 from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.protocols import Layers, Passes
+from decoders.engine.trials import Trials
 from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
@@ -45,6 +46,7 @@ class PackedModel(Loaded):
             draft; by default its own. Tokens that it lacks are impossible, and are fed to it as
             token 0.
         passes: one of PASSES
+        trials: those of programs that it has passed before
 
     Attributes:
         forward: a pass: `plain`, or whatever gives the same logits in less time
@@ -66,6 +68,8 @@ class PackedModel(Loaded):
         role: str,
         vocabulary: int | None = None,
         passes: str = "program",
+        *,
+        trials: Trials | None = None,
     ):
         super().__init__(model, role, vocabulary)
         if not getattr(model, "_supports_attention_backend", False):
@@ -78,10 +82,10 @@ class PackedModel(Loaded):
         self.by_request = not operator.takes_kernels(self.device, self.dtype)
         self._examples = 0
         self.row_bytes = sum(self.arenas().row_bytes)
-        self.forward, self._why = self._ways(passes)
+        self.forward, self._why = self._ways(passes, trials)
         self._idle = Idle(None if isinstance(self.forward, Graphs) else IDLE_BYTES)
 
-    def _ways(self, passes: str) -> tuple[Pass, str]:
+    def _ways(self, passes: str, trials: Trials | None) -> tuple[Pass, str]:
         """The passes, and why they are plain if they are, though programs were asked for."""
         if passes == "plain":
             return self.plain, ""
@@ -96,7 +100,14 @@ class PackedModel(Loaded):
             return self.plain, "its attention has no kernel here"
         if self.weight_bytes > COPIED_BYTES:
             return self.plain, "it is too large for copies of its weights"
-        return Programs(self.plain, self._example, self.name, self.positions), ""
+        return Programs(self.plain, self._example, self.name, self.positions, trials=trials), ""
+
+    def ready(self) -> Self:
+        """Make the program of its passes now, so that the first text does not wait."""
+        if isinstance(self.forward, Programs):
+            with undisturbed(self.device):
+                self.forward.serving(1)
+        return self
 
     def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output:
         """Run one pass.

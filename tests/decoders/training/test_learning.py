@@ -212,6 +212,40 @@ def test_a_training_goes_on_from_a_saved_head(trained, pair, lines, tmp_path):
     assert again.acceptance().greedy[0] > REACHED
 
 
+def test_a_head_gets_new_tokens_to_propose(pair, lines, tmp_path):
+    """It proposed the tokens of its first texts for good: stories', where answers were code."""
+    recipe = replace(TINY, vocabulary=12, steps=20, own_texts=0)
+    first = Training(pair, tmp_path / "first", recipe, [lines])
+    list(first.run())
+    first.save(tmp_path / "head")
+    rare = [i for i in range(50) if i not in set(first.student.proposed)][:8]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(f"{[[3, 5], rare * 3, 0.0]}\n" * 40)
+
+    def begun(name, **more):
+        other = replace(recipe, vocabulary=16, steps=1, **more)
+        work, start = tmp_path / name, tmp_path / "head"
+        return Training(pair, work, other, answers=[answers], start=start).student
+
+    old, new = begun("old"), begun("new", choose=True)
+    assert list(old.proposed) == list(first.student.proposed)
+    assert {*rare, *pair.end_tokens} <= set(new.proposed) != set(old.proposed)
+    assert list(new.proposed) == sorted(set(new.proposed))
+    rows, table = new.output.weight, pair.target.get_output_embeddings().weight
+    before = dict(zip(old.proposed, old.output.weight, strict=True))
+    known = [(token, row) for token, row in zip(new.proposed, rows, strict=True) if token in before]
+    assert known
+    assert all(torch.equal(row, before[token]) for token, row in known)
+    # The others are images of the target's rows under one linear map.
+    made = [i for i, token in enumerate(new.proposed) if token not in before]
+    square = table[old.proposed].T @ table[old.proposed] + 10 * torch.eye(table.shape[1])
+    images = torch.linalg.solve(square, table[old.proposed].T @ old.output.weight)
+    torch.testing.assert_close(rows[made], (table @ images)[new.proposed[made]])
+    new.save(tmp_path / "saved")
+    again = HeadStudent.saved(tmp_path / "saved", pair.target)
+    assert list(again.proposed) == list(new.proposed)
+
+
 def test_a_head_of_another_kind_cannot_be_trained_on(pair, lines, tmp_path):
     """A head of EAGLE-3 has other weights."""
     with pytest.raises(InputError, match="The head"):

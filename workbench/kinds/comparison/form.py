@@ -185,7 +185,7 @@ def endpoints(host: Host) -> None:
         yield from answers(
             host,
             lambda: Comparison.from_json(
-                {"prompt": prompt, "settings": asked(decoders, settings, START)}
+                {"prompt": prompt, "settings": asked(decoders, settings, START, host.first)}
             ),
             samples,
         )

@@ -154,7 +154,7 @@ def endpoints(host: Host) -> None:
         yield from answers(
             host,
             lambda: Draw.from_json(
-                {"prompt": prompt, "settings": asked(decoders, settings, START)}
+                {"prompt": prompt, "settings": asked(decoders, settings, START, host.first)}
             ),
             lambda run: {"findings": [asdict(f) | {"unlike": f.unlike} for f in findings(run)]},
         )

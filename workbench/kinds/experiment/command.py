@@ -118,7 +118,8 @@ def asked(name: str, args: argparse.Namespace) -> Request:
         raise InputError(
             f"There is no folder {args.data}; --data takes the folder of downloaded sets."
         )
-    found, named = plan(name), args.models or flags.pair(args) != PairChoice()
+    choice = flags.pair(args, PairChoice())  # a plan that names none is of the embedded pair
+    found, named = plan(name), args.models or choice != PairChoice()
     if named and not args.models and any(p.target for part in found.parts for p in part.pairs):
         raise InputError(
             f"The plan {found.name} names its models: give --models, or omit --device, --dtype "
@@ -126,7 +127,7 @@ def asked(name: str, args: argparse.Namespace) -> Request:
         )
     folder = args.data or (Path(name).parent if name.endswith(".toml") else None)
     return Request(
-        found.source, f"{found.name}.toml", flags.pair(args) if named else None,
+        found.source, f"{found.name}.toml", choice if named else None,
         args.limit and int(args.limit), str(folder.resolve()) if folder else None,
     )  # fmt: skip
 

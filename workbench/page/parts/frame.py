@@ -70,7 +70,7 @@ class StudyTab:
     def __init__(self, host: Host, pair: gr.State):
         self.host, self.pair = host, pair
         most, own = host.limits.of_settings, self.study.own()
-        self.start = {**tuned(), **self.opening["settings"]}
+        self.start = {**tuned(host.first), **self.opening["settings"]}
         engines = host.engines if self.study.asks_engines else ()
         self.form = SettingsForm(self.start, most, f"{self.prefix}decoders", own, engines)
         self.runner = Runner(host, self.study.kind, self.prefix)

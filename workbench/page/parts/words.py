@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from decoders.engine.loading import smollm2
 from workbench.kinds import links, registry
-from workbench.models.presets import PairChoice
+from workbench.models.presets import SMOLLM2, PairChoice
 from workbench.runs.estimates import label, number
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
@@ -22,6 +23,10 @@ from workbench.studies.start import Start
 from workbench.studies.text import counted
 
 EMBEDDED_CHOICE = PairChoice()
+CARD = (
+    f'<a href="https://huggingface.co/{smollm2.HUB}">Apache 2.0</a>; its head is under the Llama '
+    "3.1 Community License; small models make things up"
+)
 TITLE = "Decoding Workbench"
 SAYS = "Watch one text being written in five ways."
 JUMPS = (
@@ -216,7 +221,11 @@ def header(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int] = ())
     sizes = " and ".join(map(sized, parameters))
     counts = f'<span class="wide"> ({sizes} parameters)</span>' if sizes else ""
     writes = f"Two tiny story models{counts} run here; don't expect facts."
-    if not embedded:
+    if embedded and not smollm2.at_hand():
+        writes += f" {html.escape(smollm2.MISSING)}"
+    elif choice.preset is SMOLLM2:
+        writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}, {CARD}."
+    elif not embedded:
         writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}"
         writes += "." if len(parameters) > 1 else ", without a draft model."
     return f"<h1>{TITLE}</h1><p>{SAYS} {writes}</p>"
