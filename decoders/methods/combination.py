@@ -20,7 +20,7 @@ from decoders.methods.multipath import MultiPath
 from decoders.methods.parts import Parts, Rule, Source, speculate
 from decoders.methods.recycling import Recycled
 from decoders.methods.speculative import Chain, Headed, Tokenwise
-from decoders.methods.suffix import Suffix
+from decoders.methods.suffix import Suffix, SuffixElseHead
 from decoders.methods.trees import BestFirst
 from decoders.methods.variants import Distinct, KSeq, MatchRule, MultiRound, Paths, Tree
 from decoders.request import Request
@@ -33,7 +33,8 @@ _RULES: tuple[type[Rule], ...] = (
     RollbackRule, Cascade, Ensemble, FLyRule,
 )  # fmt: skip
 _SOURCES: tuple[type[Source], ...] = (
-    Chain, Headed, Paths, Tree, Distinct, BestFirst, Counted, Copied, Suffix, Recycled,
+    Chain, Headed, Paths, Tree, Distinct, BestFirst, Counted, Copied, Suffix, SuffixElseHead,
+    Recycled,
 )  # fmt: skip
 RULES: Mapping[str, type[Rule]] = {rule.name: rule for rule in _RULES}
 SOURCES: Mapping[str, type[Source]] = {source.name: source for source in _SOURCES}
@@ -51,7 +52,9 @@ def part(parts: Mapping[str, type[Any]], owner: str, text: object, **more: Any) 
     Raises:
         InputError: for anything else
     """
-    found = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\))?\s*", text) if isinstance(text, str) else None
+    found = (
+        re.fullmatch(r"\s*([\w, ]*\w)\s*(?:\((.*)\))?\s*", text) if isinstance(text, str) else None
+    )
     what = "draft" if parts is SOURCES else "rule"
     if not found or found[1] not in parts:
         word = found[1] if found else ""
@@ -97,7 +100,8 @@ def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
     return setting(
         default.name,
         "where drafts come from: the draft model, a head of the target (head), counts (ngram), "
-        "copies (lookup, suffix) or what the target said before (recycling)",
+        "copies (lookup, suffix; a head where nothing is found) or what the target said before "
+        "(recycling)",
         choices=fit,
         read=partial(_kept, SOURCES),
     )

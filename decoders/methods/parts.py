@@ -27,6 +27,7 @@ class Kind(StrEnum):
     CERTAIN = "a chain of tokens without probabilities"
     CHAIN = "a drawn chain"
     HEADED = "a chain drawn by a head"
+    EITHER = "a chain of tokens without probabilities, or one drawn by a head"
     COUNTED = "a chain drawn from counts"
     PATHS = "several chains, drawn independently"
     TREE = "a tree of independent draws"
@@ -34,7 +35,7 @@ class Kind(StrEnum):
     CHOSEN = "a tree of chosen tokens"
 
 
-CHAINS = frozenset({Kind.CERTAIN, Kind.CHAIN, Kind.HEADED, Kind.COUNTED})
+CHAINS = frozenset({Kind.CERTAIN, Kind.CHAIN, Kind.HEADED, Kind.EITHER, Kind.COUNTED})
 DRAWN = frozenset({Kind.CHAIN, Kind.HEADED, Kind.COUNTED, Kind.PATHS, Kind.TREE, Kind.DISTINCT})
 
 

@@ -13,6 +13,7 @@ from decoders.asks import Ask
 from decoders.drafts import LARGEST_TREE, Draft, Leaf, Offered, best_first, planted
 from decoders.methods.modelless import Reader
 from decoders.methods.parts import Drafting, Kind, Source
+from decoders.methods.speculative import DRAFT_LENGTH, Headed
 from decoders.request import Request
 from decoders.settings import claim, setting
 from decoders.shapes import TokenId
@@ -23,6 +24,7 @@ FACTOR = setting(3.0, "draft tokens per token of the run that was found", low=0.
 LEAST = setting(
     0.1, "least share of the counts that the path to a draft token may have", low=0.0, high=1.0
 )
+SURE = setting(1, "shortest run of last tokens to copy after", low=1, high=64)
 SHAPE = setting(
     "chain",
     "the likeliest token after each, or several: a tree, which only the rule match judges",
@@ -120,7 +122,7 @@ class Suffixes(Reader):
         self, request: Request, runs: Runs, ends: Ends
     ) -> Generator[Ask, Any, list[Leaf]]:
         matched = max((len(ends) - i for i, run in enumerate(ends) if run.longer), default=0)
-        if not matched:
+        if matched < self.source.sure:
             return []
         size = min(self.source.copy, math.ceil(self.source.factor * matched))
         width = None if self.source.shape == "tree" else 1
@@ -153,6 +155,7 @@ class Suffix(Source):
     factor: float = FACTOR
     least: float = LEAST
     shape: str = SHAPE
+    sure: int = SURE
 
     @claim
     def kind(self) -> Kind:
@@ -168,3 +171,45 @@ class Suffix(Source):
 
     def start(self, request: Request) -> Drafting:
         return Drafting(Suffixes(request, self).propose)
+
+
+@dataclass(frozen=True)
+class SuffixElseHead(Source):
+    """What followed the last tokens before, where the run that is found is long; else a head's.
+
+    Which of the two drafts depends on the text alone, so a rule that judges both judges this.
+
+    Source:
+        Oliaro et al. 2024 (SuffixDecoding, arXiv 2411.04975), section 4.2: with a score of the run
+        that is found, where this has its length.
+    """
+
+    name = "suffix, else head"
+    kind = Kind.EITHER
+    uses_head = True
+
+    match: int = LONGEST
+    copy: int = MOST
+    factor: float = FACTOR
+    least: float = LEAST
+    sure: int = setting(
+        3, "shortest run of last tokens to copy after; after shorter ones the head drafts", low=1,
+        high=64,
+    )  # fmt: skip
+    draft_length: int = DRAFT_LENGTH
+
+    @property
+    def longest(self) -> int:
+        return max(self.copy, self.draft_length)
+
+    def start(self, request: Request) -> Drafting:
+        copied = Suffix(self.match, self.copy, self.factor, self.least, sure=self.sure).start(
+            request
+        )
+        head = Headed(self.draft_length).start(request)
+
+        def propose(request: Request) -> Generator[Ask, Any, Draft]:
+            draft = yield from copied.propose(request)
+            return draft if draft.draws else (yield from head.propose(request))
+
+        return Drafting(propose)

@@ -138,6 +138,10 @@ DRAFTS = {
     "ngram": ("ngram(draft_length=2)", "ngram(draft_length=2, order=unigram)"),
     "lookup": ("lookup(copy=2)", "lookup(copy=2, prefer=first)"),
     "suffix": ("suffix(copy=3)", "suffix(copy=4, shape=tree)"),
+    "suffix, else head": (
+        "suffix, else head(copy=2, sure=1, draft_length=1)",
+        "suffix, else head(copy=2, sure=2, draft_length=2)",
+    ),
     "best_first": (
         "best_first(nodes=3, depth=2)", "best_first(nodes=3, depth=2, by=head)",
         "best_first(nodes=3, depth=2, by=ngram)",

@@ -12,7 +12,8 @@ from decoders.errors import InputError
 from decoders.methods.suffix import Suffix, Suffixes
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode
-from decoders.testing.situations import drawn
+from decoders.testing.situations import Drawn, Head, Situation, drawn
+from decoders.trace import Fate
 from decoders.warp import Warping
 from tests.models import build_pair
 from tests.pieces import commit, propose, request
@@ -52,6 +53,26 @@ def test_it_has_the_targets_law(settings, warping, references):
     assert_exact(catalog["suffix"](**settings), situation)
     drafted = decode(catalog["suffix"](**settings), situation, SeededSource(0)).rounds
     assert any(entry.drafted for entry in drafted)
+
+
+@pytest.mark.parametrize("warping", [Warping(), Warping(0.7, 2)])
+def test_a_head_drafts_where_no_long_run_is_found(warping):
+    """Copies with no chances and drafts of a head follow one another in one text."""
+    method = catalog["speculative"](draft="suffix, else head(sure=2, copy=2, draft_length=2)")
+    assert method.uses_head
+    assert not method.uses_draft
+    assert method.law
+    states = (Drawn(2, 7),)
+    situation = Situation(
+        Drawn(2, 4), Head(2, 5), features=states, budget=4, prompt=(0, 1, 1, 0), warping=warping
+    )
+    assert_exact(method, situation, limit=60_000)
+    kinds = set()
+    for seed in range(40):
+        for entry in decode(method, situation, SeededSource(seed)).rounds:
+            drafted = [t for t in entry.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED)]
+            kinds |= {t.q == 1 for t in drafted}
+    assert kinds == {True, False}
 
 
 @pytest.mark.parametrize("rule", ["tokenwise", "block", "traversal", "match"])
