@@ -31,8 +31,7 @@ from decoders.errors import InputError, ModelError
 from decoders.generate import check, generate, stream
 from decoders.inputs import read_reference
 from decoders.integrations.custom_generate import hf
-from decoders.judge import judge
-from decoders.judgement import Judgement
+from decoders.judge import Judgement, judge
 from decoders.places import Places, read
 from decoders.result import Event, Metrics, Result
 from decoders.settings import Method

@@ -17,11 +17,10 @@ from decoders.engine.models.loaded import undisturbed
 from decoders.errors import InputError, allowed
 from decoders.inputs import as_tokens, decoded
 from decoders.inputs import text as encodable
-from decoders.options import Prompt
 from decoders.places import read
 from decoders.prompts import encode
 from decoders.shapes import Logits, TokenId
-from decoders.task import checked_pair
+from decoders.task import Prompt, checked_pair
 
 Verdict = Literal["same", "near-tie", "fault", "cannot tell"]
 NAMES = ("first", "second")

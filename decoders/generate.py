@@ -14,16 +14,14 @@ from decoders.engine.passes.padded import PaddedPasses
 from decoders.engine.protocols import Passes
 from decoders.inputs import decoded
 from decoders.ledger import Ledger
-from decoders.loop import drive
-from decoders.options import Batching, Prompt, Sampling, Stop
+from decoders.loop import Turn, drive
 from decoders.prompts import as_prompts
 from decoders.randomness import SeededSource
 from decoders.request import Request
 from decoders.result import Event, Result, measure
 from decoders.settings import Method
 from decoders.shapes import TokenId
-from decoders.task import Task, roles, row_bytes
-from decoders.turn import Turn
+from decoders.task import Batching, Prompt, Sampling, Stop, Task, roles, row_bytes
 
 
 @overload

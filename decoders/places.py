@@ -13,11 +13,10 @@ from decoders.engine.loading.pair import ModelPair
 from decoders.engine.protocols import Layers, Model
 from decoders.errors import InputError, ModelError, allowed
 from decoders.inputs import as_tokens
-from decoders.options import Prompt, Sampling
 from decoders.penalties import applied
 from decoders.prompts import as_prompts, encode
 from decoders.shapes import Logits, NodeId, Penalties, Probs, TokenId
-from decoders.task import checked_pair, penalties_of
+from decoders.task import Prompt, Sampling, checked_pair, penalties_of
 from decoders.tree import TokenTree
 from decoders.warp import Warping, warp
 

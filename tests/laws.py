@@ -11,9 +11,8 @@ from transformers import LogitsProcessorList, PreTrainedModel
 from decoders import ModelPair
 from decoders.generate import prepare
 from decoders.loop import drive
-from decoders.options import Batching, Sampling
 from decoders.settings import Method
-from decoders.task import Task
+from decoders.task import Batching, Sampling, Task
 from decoders.testing import oracle, situations
 
 

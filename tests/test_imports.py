@@ -56,21 +56,16 @@ DECODERS = {
     "rules": REQUEST,
     "methods": REQUEST | {"beams", "drafts", "inputs", "rules", "settings"},
     "catalog": {"errors", "methods", "settings"},
-    "judgement": REQUEST | {"methods"},
-    "judge": REQUEST | {"drafts", "inputs", "judgement", "methods", "testing"},
-    "testing": REQUEST | {"drafts", "loop", "settings", "turn"},
+    "judge": REQUEST | {"drafts", "inputs", "methods", "testing"},
+    "testing": REQUEST | {"drafts", "loop", "settings"},
     "engine": PLAIN
     | {"assets", "devices", "heap", "inputs", "penalties", "prompts", "scan", "tree", "warp"},
-    "turn": REQUEST | {"engine", "settings"},
-    "loop": REQUEST | {"devices", "engine", "penalties", "scan", "turn", "warp"},
-    "options": PLAIN | {"engine", "penalties"},
-    "task": REQUEST
-    | {"catalog", "engine", "inputs", "options", "penalties", "prompts", "settings"},
-    "generate": REQUEST
-    | {"engine", "inputs", "loop", "options", "prompts", "result", "settings", "task", "turn"},
+    "loop": REQUEST | {"devices", "engine", "penalties", "scan", "settings", "warp"},
+    "task": REQUEST | {"catalog", "engine", "inputs", "penalties", "prompts", "settings"},
+    "generate": REQUEST | {"engine", "inputs", "loop", "prompts", "result", "settings", "task"},
     "training": PLAIN | {"devices", "engine", "generate", "prompts", "warp"},
-    "places": REQUEST | {"engine", "inputs", "options", "penalties", "prompts", "task"},
-    "divergence": REQUEST | {"engine", "inputs", "options", "places", "prompts", "task"},
+    "places": REQUEST | {"engine", "inputs", "penalties", "prompts", "task"},
+    "divergence": REQUEST | {"engine", "inputs", "places", "prompts", "task"},
     "integrations": REQUEST
     | {
         "catalog",
@@ -79,10 +74,10 @@ DECODERS = {
         "generate",
         "inputs",
         "methods",
-        "options",
         "penalties",
         "result",
         "settings",
+        "task",
     },
     "__init__": REQUEST
     | {"integrations"}
@@ -94,7 +89,6 @@ DECODERS = {
         "generate",
         "inputs",
         "judge",
-        "judgement",
         "places",
         "quiet",
         "result",

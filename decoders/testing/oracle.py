@@ -15,7 +15,7 @@ import torch
 
 from decoders.distribution import Distribution
 from decoders.ledger import Ledger
-from decoders.loop import read
+from decoders.loop import Turn, read
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.settings import Law, Method
@@ -31,7 +31,6 @@ from decoders.testing.situations import (
     variation,
 )
 from decoders.trace import KEPT, Round, Trial, Trials
-from decoders.turn import Turn
 
 NOTHING = 1e-14  # an outcome less likely than this is a rounding error
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from decoders import ModelPair, catalog, generate
 from decoders.generate import prepare
 from decoders.loop import Loop
-from decoders.options import Batching, Sampling
-from decoders.task import Task
+from decoders.task import Batching, Sampling, Task
 from decoders.trace import Fate, Trial
 from tests.models import build_pair
 

@@ -3,11 +3,11 @@
 import torch
 
 from decoders.ledger import Ledger
+from decoders.loop import Turn
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.testing.oracle import Source
 from decoders.trace import Fate, Trial
-from decoders.turn import Turn
 from decoders.warp import Warping
 
 

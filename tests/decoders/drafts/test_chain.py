@@ -5,6 +5,7 @@ import pytest
 from decoders import catalog, generate
 from decoders.distribution import Small
 from decoders.drafts import chain, tree
+from decoders.loop import Turn
 from decoders.methods import speculative
 from decoders.methods.baselines import Multinomial
 from decoders.randomness import SeededSource
@@ -12,7 +13,6 @@ from decoders.reading import Readings
 from decoders.testing.oracle import Watched, decode
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate, Trial
-from decoders.turn import Turn
 from decoders.warp import Warping
 from tests.models import build_pair
 

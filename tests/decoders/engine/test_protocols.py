@@ -10,8 +10,7 @@ from decoders.engine.answers import Answer
 from decoders.engine.protocols import Model, Passes
 from decoders.generate import prepare
 from decoders.loop import Loop
-from decoders.options import Batching, Sampling
-from decoders.task import Task
+from decoders.task import Batching, Sampling, Task
 from decoders.testing import Drawn, distance
 from decoders.testing.situations import Head, Situation
 from decoders.warp import Warping

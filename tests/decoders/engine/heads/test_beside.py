@@ -10,8 +10,7 @@ from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, re
 from decoders.engine.heads.head import Head
 from decoders.generate import prepare
 from decoders.loop import Loop
-from decoders.options import Batching, Sampling
-from decoders.task import Task, cache_need
+from decoders.task import Batching, Sampling, Task, cache_need
 from tests.laws import enumerated
 from tests.models import build, folder_of_three
 
