@@ -12,7 +12,7 @@ import httpx
 
 from decoders.errors import InputError, first_line
 from workbench.engines.addresses import Engine
-from workbench.engines.answers import Event, message
+from workbench.engines.record import Event, message
 
 STREAM = "text/event-stream"
 SAID = 65_536  # bytes of an error that are read

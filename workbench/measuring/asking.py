@@ -17,8 +17,7 @@ from decoders import InputError, Method, Warping
 from decoders.errors import quoted, refuse
 from decoders.settings import nearest
 from workbench.engines.addresses import LISTED, Engine
-from workbench.engines.client import Client
-from workbench.engines.probe import connect, version
+from workbench.engines.client import Client, connect, version
 from workbench.engines.record import Chunk, Query, Record
 from workbench.measuring.job import UPDATE_SECONDS
 from workbench.measuring.verdict import same_model

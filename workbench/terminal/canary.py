@@ -14,8 +14,7 @@ from decoders.divergence import DTYPES
 from decoders.errors import InputError, quoted
 from workbench.engines.addresses import FILE, LISTED, named
 from workbench.engines.canary import LEVEL, SOUGHT, CanaryReport, Watch, watch
-from workbench.engines.client import Client
-from workbench.engines.probe import connect, version
+from workbench.engines.client import Client, connect, version
 from workbench.show.tables import Table
 from workbench.terminal import flags, show, study
 

@@ -13,7 +13,7 @@ from tests.workbench.engines.canary_servers import drawing, serving
 from tests.workbench.engines.served import Call, a_json, served
 from workbench.engines import canary
 from workbench.engines.canary import Spelling, Watch, labels, watch
-from workbench.engines.probe import connect
+from workbench.engines.client import connect
 from workbench.engines.record import Speculation
 
 WHAT = Watch(prefixes=("abab", "é 🦊"), draws=600, tokens=4)

@@ -20,12 +20,11 @@ from tests.workbench.engines.served import (
     vllm,
 )
 from workbench.engines.addresses import Engine
-from workbench.engines.client import Client
+from workbench.engines.client import Client, connect
 from workbench.engines.dialects.llama_cpp import LLAMA_CPP
 from workbench.engines.dialects.other import OTHER
 from workbench.engines.dialects.sglang import SGLANG
 from workbench.engines.dialects.vllm import VLLM
-from workbench.engines.probe import connect
 from workbench.engines.record import Query, plain
 from workbench.engines.wire import Bounds, Wire
 

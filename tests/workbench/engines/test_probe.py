@@ -7,7 +7,7 @@ import pytest
 from decoders import InputError
 from tests.workbench.engines.served import a_json, a_stream, chunk, served, vllm
 from workbench.engines.addresses import Engine
-from workbench.engines.probe import connect, version
+from workbench.engines.client import connect, version
 from workbench.engines.record import Query
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from decoders import InputError
 from tests.workbench.engines.served import a_stream, chunk, served, usage, vllm
-from workbench.engines.probe import connect
+from workbench.engines.client import connect
 from workbench.engines.record import Query, Speculation
 
 DETAILED = {

@@ -9,11 +9,9 @@ import pytest
 from decoders import InputError
 from tests.workbench.engines.served import Call, Reply, served
 from workbench.engines.addresses import Engine
-from workbench.engines.answers import completions
-from workbench.engines.client import Client
+from workbench.engines.client import Client, connect
 from workbench.engines.dialects.table import DIALECTS
-from workbench.engines.probe import connect
-from workbench.engines.record import Query, Record
+from workbench.engines.record import Query, Record, completions
 
 RECORDED = {
     file.stem: json.loads(file.read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ from decoders import Fate
 from tests.workbench.engines.served import served
 from tests.workbench.engines.test_recorded import RECORDED, asked, prompt, replayed
 from workbench.engines.addresses import Engine
-from workbench.engines.probe import connect
+from workbench.engines.client import connect
 from workbench.engines.record import Record, Speculation
 from workbench.measuring import served as made
 from workbench.measuring.fates import rebuilt

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from decoders import theory
 from tests.workbench.made import made_batch
 from workbench.runs.record import Run, Sample
-from workbench.theory.batches import MeasuredBatch, batches
-from workbench.theory.estimates import measured
+from workbench.theory.estimates import MeasuredBatch, batches, measured
 
 GAINED = [[4, 1, 2], [1, 1, 3, 2], [2, 2], [1, 4]]
 

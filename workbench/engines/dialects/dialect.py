@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.engines.answers import Event, completions
-from workbench.engines.record import Chunk, Query
+from workbench.engines.record import Chunk, Event, Query, completions
 
 Reader = Callable[[Iterable[Event]], Iterator[Chunk]]
 

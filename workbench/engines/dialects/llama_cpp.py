@@ -15,18 +15,20 @@ Source:
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from workbench.engines.answers import (
+from workbench.engines.dialects.dialect import Dialect, neutral
+from workbench.engines.record import (
+    Chunk,
     Count,
     Event,
     Ids,
+    Query,
     Shape,
+    Speculation,
     completions,
     is_completion,
     refused,
     shaped,
 )  # fmt: skip
-from workbench.engines.dialects.dialect import Dialect, neutral
-from workbench.engines.record import Chunk, Query, Speculation
 
 CUTS = ("top_n_sigma", "top_k", "top_p", "min_p")
 ENDED = {"limit": "length", "eos": "stop", "word": "stop"}

@@ -20,18 +20,20 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from workbench.engines.answers import (
+from workbench.engines.dialects.dialect import Dialect
+from workbench.engines.record import (
+    Chunk,
     Count,
     Event,
     Ids,
+    Query,
     Shape,
+    Speculation,
     completions,
     is_completion,
     refused,
     shaped,
 )  # fmt: skip
-from workbench.engines.dialects.dialect import Dialect
-from workbench.engines.record import Chunk, Query, Speculation
 
 
 class Details(Shape):

@@ -15,9 +15,17 @@ Source:
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from workbench.engines.answers import Count, Event, Shape, completions, shaped
 from workbench.engines.dialects.dialect import Dialect, neutral
-from workbench.engines.record import Chunk, Query, Speculation
+from workbench.engines.record import (
+    Chunk,
+    Count,
+    Event,
+    Query,
+    Shape,
+    Speculation,
+    completions,
+    shaped,
+)
 
 
 class Speculating(Shape):

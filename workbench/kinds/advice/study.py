@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from decoders import InputError, Method, catalog
 from decoders.errors import quoted
-from workbench.studies import prompt_links
+from workbench.studies import prompts as prompt_links
 from workbench.studies.gone import GONE
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.schemes import BASELINE

@@ -8,7 +8,7 @@ from decoders import InputError, catalog
 from decoders.errors import quoted
 from decoders.inputs import is_whole
 from decoders.settings import check, nearest, setting
-from workbench.studies import prompt_links
+from workbench.studies import prompts as prompt_links
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.schemes import (
     BASELINE,

@@ -13,8 +13,7 @@ import plotly.graph_objects as go
 from decoders import theory
 from workbench.show.figure import canvas
 from workbench.show.tables import Table, markdown
-from workbench.theory.batches import MeasuredBatch
-from workbench.theory.estimates import NOTHING, Measured
+from workbench.theory.estimates import NOTHING, Measured, MeasuredBatch
 from workbench.theory.pages.page import (
     HERE,
     NOW,
