@@ -11,9 +11,8 @@ import torch
 from decoders.asks import Ask, Drawn
 from decoders.devices import device_of
 from decoders.distribution import Distribution
-from decoders.engine.answers import Answer
 from decoders.engine.kernels.loading import scan_for
-from decoders.engine.protocols import Chain, Passes, Wants
+from decoders.engine.protocols import Answer, Chain, Passes, Wants
 from decoders.errors import ModelError
 from decoders.penalties import applied
 from decoders.randomness import Numbers, SeededSource, one_by_one

@@ -8,9 +8,8 @@ from typing import Any, overload
 import torch
 from transformers import LogitsProcessor
 
-from decoders.engine.answers import Features
 from decoders.engine.loading.pair import ModelPair
-from decoders.engine.protocols import Layers, Model
+from decoders.engine.protocols import Features, Layers, Model
 from decoders.errors import InputError, ModelError, allowed
 from decoders.inputs import as_tokens
 from decoders.penalties import applied

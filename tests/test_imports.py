@@ -146,12 +146,11 @@ ROOMS = {
         for room, may in WORKBENCH.items()
     },
 }
-SAID = {"answers", "protocols"}
+SAID = {"protocols"}
 # The rooms of the engine, each with those below it that it may import.
 ENGINE: dict[str, set[str]] = {
     "__init__": set(),
-    "answers": set(),
-    "protocols": {"answers"},
+    "protocols": set(),
     "pages": set(),
     "kernels": set(),
     "recorder": set(),

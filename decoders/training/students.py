@@ -14,8 +14,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from decoders.engine.heads.filled import split
-from decoders.engine.heads.module import HeadModule, HeadSpec
+from decoders.engine.heads.module import HeadModule, HeadSpec, split
 from decoders.engine.loading.heads import read_head
 from decoders.engine.models.loaded import positions_of
 from decoders.engine.protocols import Layers

@@ -11,7 +11,7 @@ import torch
 
 from decoders import ModelError, catalog, generate, stream
 from decoders.engine.attention.interface import Packing
-from decoders.engine.memory.idle import Idle
+from decoders.engine.memory.arenas import Idle
 from decoders.engine.models.packed import PackedModel
 from decoders.trace import Fate
 from tests.models import build_pair, build_tokenizer

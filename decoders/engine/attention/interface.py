@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AttentionInterface
 
-from decoders.engine.attention.one_by_one import attend_request
-from decoders.engine.attention.operator import attend
+from decoders.engine.attention.operator import attend, attend_request
 from decoders.engine.recorder import as_one_step
 from decoders.errors import NotPackedError
 

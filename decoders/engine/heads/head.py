@@ -10,8 +10,7 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.attention import operator
-from decoders.engine.heads.passes import HeadPasses
-from decoders.engine.heads.rows import HeadRows
+from decoders.engine.heads.passes import HeadPasses, HeadRows
 from decoders.engine.lowering.program import Pass, Programs
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs

@@ -11,10 +11,8 @@ from typing import Any, cast
 import torch
 from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
 
-from decoders.engine.heads.filled import filled
 from decoders.engine.heads.head import Head
-from decoders.engine.heads.module import HeadSpec
-from decoders.engine.heads.mtp import MtpLayers
+from decoders.engine.heads.module import HeadSpec, MtpLayers, filled
 from decoders.engine.loading.head_files import (
     UNUSED,
     Weights,

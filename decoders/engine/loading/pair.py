@@ -11,8 +11,7 @@ from decoders.engine.heads.head import Head, made_for
 from decoders.engine.loading.choice import prepared
 from decoders.engine.models.loaded import in_eval_mode
 from decoders.engine.models.packed import PASSES
-from decoders.engine.models.translated import Translated
-from decoders.engine.models.translation import Translation, Vocabulary
+from decoders.engine.models.translation import Translated, Translation, Vocabulary
 from decoders.engine.protocols import Model, Mutable
 from decoders.engine.trials import Trials
 from decoders.errors import InputError, allowed, quoted

@@ -16,8 +16,7 @@ import torch
 from decoders.engine.attention.interface import Layered, Packing
 from decoders.engine.kernels.codes import INTEGERS, PLACES
 from decoders.engine.kernels.loading import kernels
-from decoders.engine.lowering.lower import CannotLower, Lowering
-from decoders.engine.lowering.rows import TOKENS, placed
+from decoders.engine.lowering.lower import TOKENS, CannotLower, Lowering, placed
 from decoders.engine.memory.feeds import PackedInputs
 from decoders.engine.protocols import Layers
 from decoders.engine.recorder import (

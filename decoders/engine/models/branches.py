@@ -10,8 +10,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from decoders.engine.answers import Features
-from decoders.engine.protocols import Layers
+from decoders.engine.protocols import Features, Layers
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 

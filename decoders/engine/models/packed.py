@@ -7,12 +7,10 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.answers import Output
 from decoders.engine.attention import interface, operator
 from decoders.engine.lowering.program import Pass, Program, Programs, runs_plainly
-from decoders.engine.memory.arenas import Arenas
+from decoders.engine.memory.arenas import Arenas, Idle
 from decoders.engine.memory.feeds import Feed, PackedInputs
-from decoders.engine.memory.idle import Idle
 from decoders.engine.memory.rows import CacheRows, Layout, Reach
 from decoders.engine.models.loaded import Loaded, undisturbed
 from decoders.engine.models.patches import patched
@@ -20,7 +18,7 @@ from decoders.engine.models.probe import layout_of
 from decoders.engine.models.twin import twin
 from decoders.engine.passes.graphs import Graphs
 from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.protocols import Layers, Passes
+from decoders.engine.protocols import Layers, Output, Passes
 from decoders.engine.trials import Trials
 from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError

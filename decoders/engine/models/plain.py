@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from decoders.engine.answers import Answer, Output, of_one_pass
 from decoders.engine.models.branches import Branches, Path, begins_rewindable, rewindable
 from decoders.engine.models.loaded import Loaded, in_eval_mode, undisturbed
 from decoders.engine.models.twin import twin
-from decoders.engine.protocols import Layers, Passes, Wants
+from decoders.engine.protocols import Answer, Layers, Output, Passes, Wants, of_one_pass
 from decoders.engine.weights.linear import hasten
 from decoders.errors import NotPackedError
 from decoders.shapes import NodeId, TokenId

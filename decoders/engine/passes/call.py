@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from decoders.engine.answers import Answer
 from decoders.engine.attention.interface import Packing
 from decoders.engine.lowering.program import Program
 from decoders.engine.memory.feeds import Feed, PackedInputs
-from decoders.engine.protocols import Chain
+from decoders.engine.protocols import Answer, Chain
 from decoders.scan import MANY, Found
 from decoders.shapes import Logits
 

@@ -5,13 +5,12 @@ from typing import Any
 
 import torch
 
-from decoders.engine.answers import Answer, Features
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import Arenas, Caches
 from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
 from decoders.engine.memory.rows import CacheRows, Layout
 from decoders.engine.passes.call import call
-from decoders.engine.protocols import Chain, Layers, Passes, Wants
+from decoders.engine.protocols import Answer, Chain, Features, Layers, Passes, Wants
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 

@@ -6,11 +6,10 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, cast
 
-from decoders.engine.answers import Answer, Waste
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import CacheRows
 from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.protocols import Layers, Wants
+from decoders.engine.protocols import Answer, Layers, Wants, Waste
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 

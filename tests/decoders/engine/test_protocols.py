@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from decoders import InputError, ModelPair, catalog, generate
-from decoders.engine.answers import Answer
-from decoders.engine.protocols import Model, Passes
+from decoders.engine.protocols import Answer, Model, Passes
 from decoders.generate import prepare
 from decoders.loop import Loop
 from decoders.task import Batching, Sampling, Task

@@ -16,8 +16,8 @@ import torch
 from torch.nn import functional as F
 
 from decoders import Head, InputError, ModelPair, generate, load_pair
-from decoders.engine.answers import Features
 from decoders.engine.loading.heads import load_head
+from decoders.engine.protocols import Features
 from decoders.methods.named import Speculative
 from decoders.training import texts
 from decoders.training.learning import Training

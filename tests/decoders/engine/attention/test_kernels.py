@@ -19,11 +19,15 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from decoders import ModelPair, generate
-from decoders.engine.attention import one_by_one
+from decoders.engine.attention import operator
 from decoders.engine.attention import operator as attention
 from decoders.engine.attention.interface import attend_layer, attend_parts
-from decoders.engine.attention.one_by_one import attend_one_by_one
-from decoders.engine.attention.operator import attend_chains, attend_with_triton, choose_way
+from decoders.engine.attention.operator import (
+    attend_chains,
+    attend_one_by_one,
+    attend_with_triton,
+    choose_way,
+)
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import ReachRows
 from decoders.engine.memory.feeds import Feed, Packing, pack
@@ -344,8 +348,7 @@ def test_triton_compiles_for_cuda(monkeypatch, tmp_path, capability, dtype, head
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from decoders.engine.attention.kernels import STAGES, join, kernel
-    from decoders.engine.attention.launch import tiling
+    from decoders.engine.attention.kernels import STAGES, join, kernel, tiling
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     key_size, value_size, groups = heads
@@ -421,7 +424,7 @@ def test_a_layout_that_sdpa_may_answer_with(monkeypatch, case):
         packing.biases,
     )
     expected = attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0))
-    monkeypatch.setattr(one_by_one, "scaled_dot_product_attention", transposed)
+    monkeypatch.setattr(operator, "scaled_dot_product_attention", transposed)
     torch.testing.assert_close(attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0)), expected)
 
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, read
-from decoders.engine.answers import Features
 from decoders.engine.heads.head import Head
-from decoders.engine.heads.rows import HeadRows, Known
+from decoders.engine.heads.passes import HeadRows, Known
 from decoders.engine.loading.heads import load_head
-from decoders.engine.protocols import Model
+from decoders.engine.protocols import Features, Model
 from decoders.tree import TokenTree
 from tests.decoders.engine.loading.test_heads import LAYER, OWN, TOP, eagle3
 from tests.heads import Slow, drafts_for, rms, saved

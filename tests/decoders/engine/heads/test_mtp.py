@@ -10,7 +10,7 @@ from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
 from decoders import InputError, generate, load_pair
-from decoders.engine.answers import Features
+from decoders.engine.protocols import Features
 from decoders.tree import TokenTree
 from tests.models import build, build_tokenizer
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from decoders.engine.lowering.rows import TOKENS, WANTED, Instruction, Rows, placed
+from decoders.engine.lowering.lower import TOKENS, WANTED, Instruction, Rows, placed
 from decoders.engine.recorder import Size
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from decoders import generate
 from decoders.engine.memory import arena as arena_module
-from decoders.engine.memory.idle import Idle
+from decoders.engine.memory.arenas import Idle
 from decoders.engine.memory.rows import CacheRows
 from decoders.engine.models import packed
 from decoders.engine.models.packed import PackedModel

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import InputError, ModelPair, catalog, generate
-from decoders.engine.models.translated import Translated
-from decoders.engine.models.translation import Translation, Vocabulary
+from decoders.engine.models.translation import Translated, Translation, Vocabulary
 from decoders.methods.dsbd import DSBD
 from decoders.methods.named import MCSS, SpecInfer, SpecTr, Speculative
 from decoders.testing.oracle import assert_exact
