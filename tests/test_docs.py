@@ -23,7 +23,7 @@ from decoders.catalog import GROUP
 from tests.browser.conftest import serving
 from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
 from workbench import __main__ as program
-from workbench.experiments import plan_file
+from workbench.experiments import plan as plans
 from workbench.kinds.advice import command as advise
 from workbench.kinds.batch import command as batch
 from workbench.kinds.branch import command as branch
@@ -164,7 +164,7 @@ def only_parsed(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert not exit_status(command[1:])
     (args,) = asked
     for name in getattr(args, "words", []):
-        plan_file.find(name)
+        plans.find(name)
 
 
 def is_target(arguments: list[str]) -> None:

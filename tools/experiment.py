@@ -14,13 +14,20 @@ from contextlib import closing
 from pathlib import Path
 
 from training import ROOT, SHIPPED, card
-from workbench.experiments import driver, plan_file
+from workbench.experiments import driver
+from workbench.experiments import plan as plans
 from workbench.experiments.files import markdown
 from workbench.experiments.journal import Journal
-from workbench.experiments.report import Report, facts, report, table
+from workbench.experiments.report import (
+    INTERVALS,
+    Report,
+    as_markdown,
+    facts,
+    orderings,
+    report,
+    table,
+)
 from workbench.experiments.request import Request
-from workbench.experiments.section import as_markdown
-from workbench.experiments.sections import INTERVALS, orderings
 from workbench.experiments.shipped import FILE, Orderings
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
@@ -80,7 +87,7 @@ def _command(found: Report) -> str:
 
 def measured() -> str:
     """The id of an experiment of the plan that is finished, with the shipped pair and this code."""
-    plan = plan_file.find(PLAN)
+    plan = plans.find(PLAN)
     request = Request(plan.source, f"{plan.name}.toml", None, None, None)
     with Crew(InProcess(Device(PairKeeper()))) as crew:
         experiment = driver.prepare(request, crew)

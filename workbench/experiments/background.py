@@ -10,7 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from decoders import InputError
-from workbench.experiments import driver, plan_file
+from workbench.experiments import driver
+from workbench.experiments import plan as plans
 from workbench.experiments.journal import Journal, Progress
 from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess
@@ -78,7 +79,7 @@ class Background:
             )
         if not self.limits.public:
             return request
-        if request.plan not in {plan_file.find(name).source for name in plan_file.shipped()}:
+        if request.plan not in {plans.find(name).source for name in plans.shipped()}:
             raise InputError(
                 "A shared machine runs only the plans that come with the project; run your own "
                 "plan on your own machine."

@@ -20,7 +20,7 @@ from decoders import Head, InputError, ModelPair, check
 from decoders.heap import light_heap
 from decoders.inputs import decoded
 from workbench.experiments.cells import Cell
-from workbench.experiments.rows import NEXT_TIMING, Row, failed
+from workbench.experiments.journal import NEXT_TIMING, Row, failed
 from workbench.measuring.disturbance import Watch, watch
 from workbench.measuring.job import measure
 from workbench.measuring.meter import Meter, open_meter

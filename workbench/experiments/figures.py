@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from workbench.experiments.rows import Kept, Row
+from workbench.experiments.journal import Kept, Row
 from workbench.show.quantities import FIGURES
 from workbench.studies.schemes import BASELINE, baseline_scheme
 

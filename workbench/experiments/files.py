@@ -7,11 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.experiments import figures
+from workbench.experiments.journal import NEXT_TIMING, Kept, Row
 from workbench.experiments.plan import GRID
-from workbench.experiments.report import Report
-from workbench.experiments.rows import NEXT_TIMING, Kept, Row
-from workbench.experiments.section import as_html, as_markdown
-from workbench.experiments.sections import sections
+from workbench.experiments.report import Report, as_html, as_markdown, sections
 from workbench.show.files import as_csv
 from workbench.show.view import frame
 

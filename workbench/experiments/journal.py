@@ -1,23 +1,336 @@
 """The journal keeps experiments with their rows, each as soon as it is finished.
 
-Only the driver writes rows.
+Drivers claim items, and only a driver that holds the claim commits their rows.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from sqlite3 import Connection
 from typing import Any
 
-from decoders import InputError
+from pydantic import TypeAdapter
+
+from decoders import InputError, catalog
 from decoders.errors import quoted
 from workbench.experiments.cells import Block, merged
-from workbench.experiments.claims import Claims, alive
 from workbench.experiments.request import Request
-from workbench.experiments.rows import Entry, Kept, Row
-from workbench.runs.database import NEXT_TIMING
+from workbench.runs.database import NEXT_TIMING, Database
+from workbench.runs.record import Result, Sample
 from workbench.runs.store import SHOWN
 from workbench.runs.values import date
+from workbench.studies.settings import changed
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The result of a cell on an item.
+
+    Attributes:
+        cell: the cell's id
+        item: the item's number
+        result: as runs have it; its samples name prompts by their numbers in the set
+        host: the machine
+    """
+
+    cell: str
+    item: int
+    result: Result
+    host: str = ""
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        return self.result.metrics
+
+    @property
+    def outputs(self) -> list[Sample]:
+        return self.result.samples
+
+    @property
+    def errors(self) -> list[str]:
+        return self.result.errors
+
+    def with_outputs(self, outputs: list[Sample]) -> "Row":
+        """The same row with other samples."""
+        return replace(self, result=replace(self.result, samples=outputs))
+
+    def dumps(self) -> str:
+        """The row as a text for the journal."""
+        result = _RESULT.dump_python(self.result, mode="json", exclude_defaults=True)
+        return json.dumps({"host": self.host, "result": result}, separators=(",", ":"))
+
+    @staticmethod
+    def loads(cell: str, item: int, text: str, asked: Mapping[str, Any]) -> "Row":
+        """The row from the journal's text, of this version or of one that kept outputs.
+
+        Args:
+            cell: the cell's id
+            item: the item's number
+            text: the row as `dumps` returns it
+            asked: the cell's settings, as `Cell.to_json` has them
+        """
+        data = json.loads(text)
+        result = _RESULT.validate_python(data.get("result") or _of_outputs(data, asked, item))
+        return Row(cell, item, result, data.get("host", ""))
+
+
+def failed(
+    cell: str,
+    item: int,
+    asked: Mapping[str, Any],
+    prompts: Iterable[int],
+    error: str,
+    host: str = "",
+) -> Row:
+    """The row of an item that could not be decoded.
+
+    Args:
+        cell: the cell's id
+        item: the item's number
+        asked: the cell's settings, as `Cell.to_json` has them
+        prompts: numbers of the item's prompts
+        error: one sentence
+        host: the machine
+    """
+    outputs = [{"prompt": prompt, "prompt_length": 0} for prompt in prompts]
+    result = _of_outputs({"error": error, "outputs": outputs}, asked, item)
+    return Row(cell, item, _RESULT.validate_python(result), host)
+
+
+def _of_outputs(data: Mapping[str, Any], asked: Mapping[str, Any], item: int) -> dict[str, Any]:
+    """The result of a row that an older version kept as outputs with metrics."""
+    named = {"tokens": "ids", "prompt_tokens": "prompt_length"}
+    samples = [
+        {named.get(name, name): value for name, value in output.items()}
+        for output in data.get("outputs", [])
+    ]
+    metrics = data.get("metrics", {})
+    energy = {"joules": metrics.get("joules") or None, "source": data.get("energy") or UNMETERED}
+    laps = []
+    if metrics.get("seconds") is not None:
+        laps = [{"seconds": metrics["seconds"], "rounds": [], "energy": energy,
+                 "load": data.get("load") or {}}]  # fmt: skip
+    first = item % NEXT_TIMING * asked["batch_size"]
+    return {
+        "decoder": asked["decoder"], "repeat": 0, "seed": asked["seed"] + first, "metrics": metrics,
+        "energy": energy, "samples": samples, "laps": laps, "batch_size": asked["batch_size"],
+        "scheme": asked["scheme"], "error": data.get("error"),
+    }  # fmt: skip
+
+
+UNMETERED = "not measured"
+_RESULT = TypeAdapter(Result)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A cell of an experiment with its rows.
+
+    Attributes:
+        part: name of its part of the plan
+        cell: its id
+        label: its label
+        block: id of its block
+        items: how many items it has, all timings together
+        asked: its settings, as `Cell.to_json` has them
+        rows: its rows by the number of their item
+    """
+
+    part: str
+    cell: str
+    label: str
+    block: str
+    items: int
+    asked: dict[str, Any]
+    rows: dict[int, Row]
+
+    @property
+    def unsaid(self) -> str:
+        """Its settings other than the library's defaults that its label does not say, or ""."""
+        settings = self.asked["settings"]
+        try:
+            own = changed(catalog[self.asked["decoder"]](**settings))
+        except (InputError, TypeError):  # of another version
+            own = settings
+        name, said = self.label.split(", ")[0], self.label.replace(", ", " ").split()
+        words = [
+            f"{key}={'-'.join(map(str, x)) if isinstance(x, list) else x}" for key, x in own.items()
+        ]
+        others = [word for word in words if word not in said]
+        return " ".join([name, *others]) if others else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An experiment.
+
+    Attributes:
+        created: UTC, ISO 8601
+        request: the request
+        environment: workers, pairs, code and sets that it runs on
+    """
+
+    created: str
+    request: Request
+    environment: dict[str, Any]
+
+
+# A driver whose last beat is older than this counts as gone.
+STALE_SECONDS = 60.0
+RELEASE = "DELETE FROM claims WHERE block = ? AND item = ? AND owner = ?"
+
+
+def new_owner(number: int = 0) -> str:
+    """A unique name for a driver of this process."""
+    pid = os.getpid()
+    return f"{platform.node()}|{pid}|{started_at(pid)}|{number}-{time.monotonic_ns()}"
+
+
+def started_at(pid: int) -> str:
+    """When a process of this machine began, "" if there is none: process ids are reused."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return "" if state in "ZX" else fields[18]
+    except OSError:
+        pass
+    try:  # without /proc, only its existence is known
+        os.kill(pid, 0)
+    except (OSError, OverflowError):
+        return ""
+    return "?"
+
+
+def alive(owner: str, beat: float, now: float) -> bool:
+    """Whether an owner is alive: its last beat is recent, and a process of this machine still runs.
+
+    Args:
+        owner: its name, from `new_owner`
+        beat: the time of its last beat, in seconds
+        now: the present time, in seconds
+    """
+    host, pid, started, _ = owner.split("|")
+    here = host == platform.node()
+    return now - beat <= STALE_SECONDS and (not here or started_at(int(pid)) == started)
+
+
+class Claims(Database):
+    """The part of the journal that drivers write.
+
+    Args:
+        path: as of `Database`
+        patience: as of `Database`
+        now: returns the present time in seconds
+    """
+
+    FILE = "experiments.sqlite"
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        patience: float = 30.0,
+        now: Callable[[], float] = time.time,
+    ):
+        super().__init__(path, patience)
+        self._now = now
+
+    def claim(self, block: Block, owner: str) -> int | None:
+        """Claim an item of the block that is neither done nor claimed by a living driver.
+
+        Args:
+            block: the block
+            owner: name of the driver
+
+        Returns:
+            the item's number, None if there is none
+        """
+        with self._open() as db:
+            db.execute("BEGIN IMMEDIATE")
+            done = db.execute("SELECT DISTINCT item FROM rows WHERE block = ?", (block.id,))
+            gone = {item for (item,) in done} | self._claimed(db, block.id)
+            item = next((item for item in block.items if item not in gone), None)
+            if item is not None:
+                claim = (block.id, item, owner, self._now())
+                db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
+        return item
+
+    def _claimed(self, db: Connection, block: str) -> set[int]:
+        """The items of a block that living drivers have claimed."""
+        claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block,))
+        return {item for item, owner, beat in claims if alive(owner, beat, self._now())}
+
+    def left(self, blocks: Iterable[Block]) -> dict[str, int]:
+        """For each block's id the number of items without rows, claimed or not."""
+        query = "SELECT DISTINCT item FROM rows WHERE block = ?"
+        with self._open() as db:
+            return {
+                b.id: len(b.items.keys() - {i for (i,) in db.execute(query, (b.id,))})
+                for b in blocks
+            }
+
+    def commit(self, block: Block, item: int, owner: str, rows: Sequence[Row]) -> bool:
+        """Keep all of an item's rows, or none.
+
+        Args:
+            block: the block
+            item: the item's number
+            owner: name of the driver
+            rows: one for each cell of the block
+
+        Returns:
+            False if another process took the claim meanwhile; then none is kept
+        """
+        values = [(row.cell, item, block.id, date(), row.dumps()) for row in rows]
+        with self._open() as db:
+            claimed = db.execute(RELEASE, (block.id, item, owner)).rowcount > 0
+            if claimed:
+                db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", values)
+            return claimed
+
+    def release(self, block: Block, item: int, owner: str) -> None:
+        """Give one item back."""
+        with self._open() as db:
+            db.execute(RELEASE, (block.id, item, owner))
+
+    def beat(self, id: str, owner: str, eta: float | None, doing: str) -> None:
+        """Record that a driver is alive.
+
+        Args:
+            id: the experiment's id
+            owner: name of the driver
+            eta: seconds left, None if not known
+            doing: one line about the item at work
+        """
+        with self._open() as db:
+            db.execute("UPDATE claims SET beat = ? WHERE owner = ?", (self._now(), owner))
+            values = (id, owner, self._now(), eta, doing)
+            db.execute("INSERT OR REPLACE INTO drivers VALUES (?, ?, ?, ?, ?)", values)
+
+    def leave(self, owner: str) -> None:
+        """Give back everything that a driver has claimed."""
+        with self._open() as db:
+            for table in ("claims", "drivers"):
+                db.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))
+
+    def _unusable(self, error: Exception) -> InputError:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            fix = "another program holds it; close that program, then resume"
+        elif "full" in text or getattr(error, "errno", None) == 28:
+            fix = "the disk is full; free some space, then resume"
+        elif "damaged" in text or "malformed" in text or "not a database" in text:
+            fix = "move it away, and run the plans again"
+        else:
+            fix = "set WORKBENCH_DATA to another folder"
+        return InputError(
+            f"Experiments cannot be kept in {self.path} ({text}): {fix}. Everything committed "
+            "before is kept."
+        )
+
 
 # An experiment's rows, without rows of the same cells that belong to a higher limit or to more
 # timings.

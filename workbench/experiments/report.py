@@ -1,16 +1,23 @@
-"""An experiment's findings as tables and sentences, made from the journal even while it runs."""
+"""A report: an experiment's table, its sections and its charts."""
 
-from collections.abc import Sequence
+import html
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from workbench.experiments import figures, plan_file
+from workbench.experiments import figures
+from workbench.experiments import plan as plans
 from workbench.experiments.figures import Interval
-from workbench.experiments.formats import FORMATS
-from workbench.experiments.journal import Journal, Progress
-from workbench.experiments.plan import Ordering, Plan, Printed
-from workbench.experiments.rows import Kept
+from workbench.experiments.journal import Journal, Kept, Progress
+from workbench.experiments.plan import Drawing, Ordering, Part, Plan, Printed
 from workbench.experiments.scores import SCORE_NAMES
+from workbench.experiments.sets import FORMATS
+from workbench.show import plots, tables
+from workbench.show.axes import nothing
+from workbench.show.looks import look, look_of
+from workbench.show.plots import Curve, Point
 from workbench.show.quantities import FIGURES, significant
 from workbench.show.spread import MISSING
 from workbench.show.tables import Table
@@ -98,7 +105,7 @@ def report(journal: Journal, id: str) -> Report:
         InputError: if there is no such experiment
     """
     asked = journal.experiment(id)
-    plan, cells = plan_file.parse(asked.request.plan, asked.request.file), journal.kept(id)
+    plan, cells = plans.parse(asked.request.plan, asked.request.file), journal.kept(id)
     return Report(f"{plan.name}-{id}", plan, journal.progress(id), asked.environment, cells)
 
 
@@ -247,3 +254,320 @@ def facts(found: Report) -> list[tuple[str, str]]:
         if pair.get("idle_power"):
             rows.append(("idle power", pair["idle_power"]))
     return rows
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart as HTML."""
+
+    markup: str
+
+
+# A paragraph, a list of sentences, a table or a chart.
+Content = str | list[str] | Table | Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    content: list[Content]
+
+
+def as_markdown(content: list[Content], charts: bool = False) -> str:
+    """A section's content as Markdown.
+
+    Args:
+        content: the content
+        charts: keep the charts, as HTML
+    """
+    texts = [_markdown(c) for c in content if charts or not isinstance(c, Figure)]
+    return "\n\n".join(text for text in texts if text)
+
+
+def _markdown(content: Content) -> str:
+    if isinstance(content, list):
+        return "\n".join(f"- {sentence}" for sentence in content)
+    if isinstance(content, Table):
+        return tables.markdown(content)
+    return content.markup if isinstance(content, Figure) else content
+
+
+def as_html(content: list[Content]) -> str:
+    """A section's content as HTML, its charts last."""
+    parts = []
+    for c in content:
+        if isinstance(c, list):
+            items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in c)
+            parts.append(f"<ul>{items}</ul>")
+        elif not isinstance(c, Figure):
+            parts.append(_printed(c) if isinstance(c, Table) else f"<p>{html.escape(c)}</p>")
+    charts = "".join(c.markup for c in content if isinstance(c, Figure))
+    return "".join(parts) + (f'<div class="wb-charts">{charts}</div>' if charts else "")
+
+
+def _printed(found: Table) -> str:
+    """A table; the style sheet greys the papers' columns, which are the even ones."""
+    text, of_paper = tables.markup(found), [h.endswith(", paper") for h in found.heads[1:2]]
+    return f'<div class="wb-printed">{text}</div>' if any(of_paper) else text
+
+
+def front(points: Sequence[tuple[float, float]], x: str, y: str) -> list[int]:
+    """The Pareto front of points; equal points are all on it.
+
+    Args:
+        points: (x, y) of each point
+        x: name of the first figure, which says whether higher is better
+        y: name of the second
+
+    Returns:
+        indices, ordered by x, of the points for which no other is at least as good in both figures
+        and better in one
+    """
+    signs = [1.0 if FIGURES[name].better == "higher" else -1.0 for name in (x, y)]
+    turned = [(signs[0] * a, signs[1] * b) for a, b in points]
+    beaten = [any(c >= a and d >= b and (c, d) != (a, b) for c, d in turned) for a, b in turned]
+    return sorted((i for i in range(len(points)) if not beaten[i]), key=points.__getitem__)
+
+
+NOTHING = "No measurement for this figure yet."
+RANGES = "Whiskers: 95% intervals over prompts or batches."
+
+
+def draw(found: Report, drawing: Drawing) -> list[str]:
+    """One figure for a heat map, one for each y of a curve or a front."""
+    if drawing.kind == "heat":
+        return [_heat(found, drawing)]
+    one = _curve if drawing.kind == "curve" else _front
+    return [one(found, drawing, y) for y in drawing.y]
+
+
+def _title(drawing: Drawing, y: str) -> str:
+    title = drawing.title or f"{y} by {drawing.x.replace('_', ' ')}"
+    return f"{title}: {y}" if drawing.title and len(drawing.y) > 1 else title
+
+
+def _curve(found: Report, drawing: Drawing, y: str) -> str:
+    """y over a setting, with a line for each remaining label. Cells without it are levels."""
+    lines: dict[str, dict[float, tuple[float, float, float]]] = {}
+    levels: dict[str, float] = {}
+    names = found.names(drawing.part)
+    for cell in found.of_part(drawing.part):
+        value = {**cell.asked, **cell.asked["settings"]}.get(drawing.x)
+        interval = found.figure(y, cell)
+        if interval is None:
+            continue
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            rest = names[cell.cell].replace(f" {drawing.x}={value}", "")
+            # Batch size, seed and the like stand behind a comma.
+            rest = rest.replace(f", {drawing.x.removesuffix('_size')} {value:g}", "")
+            lines.setdefault(rest, {})[value] = (interval.value, interval.low, interval.high)
+        else:
+            levels[names[cell.cell]] = interval.value
+    if not lines:
+        return nothing(_title(drawing, y), "", NOTHING)
+    curves = [
+        Curve(name, look(i), dict(sorted(points.items())))
+        for i, (name, points) in enumerate(lines.items())
+    ]
+    beside = [(name, look(i), value) for i, (name, value) in enumerate(levels.items(), len(curves))]
+    says = f"{RANGES} Dotted: without this setting." if beside else RANGES
+    return plots.curves(_title(drawing, y), says, curves, drawing.x.replace("_", " "), y, beside)
+
+
+def _front(found: Report, drawing: Drawing, y: str) -> str:
+    """y against x, a point for each cell; a line joins the Pareto front."""
+    names = found.names(drawing.part)
+    points = [
+        p
+        for c in found.of_part(drawing.part)
+        if (p := _point(found, c, names[c.cell], drawing.x, y))
+    ]
+    if not points:
+        return nothing(_title(drawing, y), "", NOTHING)
+    best = [points[i] for i in front([(p.x, p.y) for p in points], drawing.x, y)]
+    says = f"The dotted line joins the points that no other point beats in both figures. {RANGES}"
+    return plots.scatter(_title(drawing, y), says, points, drawing.x, y, best)
+
+
+def _point(found: Report, cell: Kept, name: str, x: str, y: str) -> Point | None:
+    a, b = found.figure(x, cell), found.figure(y, cell)
+    if a is None or b is None:
+        return None
+    return Point(
+        name,
+        look_of(cell.asked["decoder"]),
+        a.value,
+        b.value,
+        f"{shown(a, '')} {x}, {shown(b, '')} {y}",
+        (a.low, a.high),
+        (b.low, b.high),
+    )
+
+
+def _heat(found: Report, drawing: Drawing) -> str:
+    """The speed-up of each cell by category, or by batch size if there are no categories."""
+    title = drawing.title or "times greedy"
+    cells = [
+        c for c in found.begun(drawing.part) if figures.greedy_of(c, found.cells) not in (None, c)
+    ]
+    names = sorted({category for cell in cells for category in figures.categories(cell)})
+    rows: dict[str, list[float | None]] = {}
+    called = found.names(drawing.part)
+    if names:
+        for cell in cells:
+            each = figures.by_category(figures.TIMES_GREEDY, cell, found.cells, names)
+            rows[called[cell.cell]] = [v.value if v else None for v in each]
+    else:
+        names = sorted({c.asked["batch_size"] for c in cells})
+        for cell in cells:
+            size, value = cell.asked["batch_size"], found.figure(figures.TIMES_GREEDY, cell)
+            row = rows.setdefault(
+                called[cell.cell].replace(f", batch {size}", ""), [None] * len(names)
+            )
+            row[names.index(size)] = value.value if value else None
+    if not any(v is not None for row in rows.values() for v in row):
+        return nothing(title, "", NOTHING)
+    return plots.heat(
+        title, "Blue is faster than greedy decoding, orange slower.", [str(n) for n in names], rows
+    )
+
+
+INTERVALS = "Brackets: 95% intervals by a paired bootstrap over prompts (or batches)."
+VERDICTS = {
+    "reproduced": "Reproduced",
+    "not reproduced": "Not reproduced: here it is the other way round",
+    "undecided": "Undecided: the difference's interval includes 0, or there are too few prompts",
+    "not measured": "Not measured",
+}
+MARKS = {"reproduced": "✓ ", "not reproduced": "✗ ", "undecided": "? "}
+ITEMS = "items: prompts, or batches, that were decoded; each timing counts"
+PLACES = (
+    "place 1, 2, ...: of the rounds whose draft reached this place, the share whose output grew "
+    "beyond it"
+)
+ACCURACY = (
+    "execution accuracy: whether both queries return the same rows of the set's database, counted "
+    "as Spider's official script does by default: without DISTINCT in either query, and with the "
+    "values that the model wrote"
+)
+
+
+def notices(found: Report) -> list[str]:
+    """Sentences that a reader must know before reading the figures."""
+    now, said = found.progress, []
+    if now.miscounted:
+        left = now.total - now.done
+        then = f"{left} of {now.total} items still have to be run: resume the experiment"
+        said.append(
+            "An earlier version of the workbench took results of other prompts for items of this "
+            "experiment, or left items out; each result now stands under its own prompt, and "
+            f"{then if left else 'nothing is missing: replace reports made by that version'}."
+        )
+    return said
+
+
+def errors(found: Report) -> list[str]:
+    """One sentence for each kind of failure, with how often it happened."""
+    counts: Counter[str] = Counter()
+    for part in found.plan.names:
+        names = found.names(part)
+        for cell in found.of_part(part):
+            for row in cell.rows.values():
+                unscored = [
+                    o.scores["why"] for o in row.outputs if o.scores and "score" not in o.scores
+                ]
+                whole = [*row.errors, *(f"an output has no score: {why}" for why in unscored)]
+                counts.update(f"{part}, {names[cell.cell]}: {why}" for why in whole)
+    return [f"{words} ({counted(count, 'time')})" for words, count in counts.items()]
+
+
+def sections(found: Report) -> Iterator[Section]:
+    """The sections of a report: notices, the papers' orderings, then each part and the rest.
+
+    Parts without any measurement are left out.
+
+    Args:
+        found: the report
+
+    Yields:
+        the sections in order
+    """
+    if said := notices(found):
+        yield Section("Please note", [said])
+    parts = [part for part in found.plan.parts if found.begun(part.name)]
+    if parts:
+        yield from _measured(found, parts)
+    told = {
+        "Notes": [*found.plan.notes],
+        "Failures": errors(found),
+        "Measured on": [f"{name}: {value}" for name, value in facts(found)],
+    }
+    yield from (Section(title, [sentences]) for title, sentences in told.items() if sentences)
+
+
+def _measured(found: Report, parts: Sequence[Part]) -> Iterator[Section]:
+    if found.plan.orderings and (section := orderings(found)).content[1:]:
+        yield section
+    for part in parts:
+        yield _part(found, part)
+    content: list[Content] = []
+    for printed in found.plan.printed:
+        both = beside(found, printed)
+        if not found.unfinished or any(here != MISSING for row in both.rows for here in row[2::2]):
+            where = ", ".join(p for p in (printed.pair, printed.prompts, printed.device) if p)
+            content += [f"{printed.source} (paper: {where})", both]
+    if content:
+        yield Section("Beside the papers", content)
+    scorers = {
+        FORMATS[c.asked["prompts"]].scorer for c in found.cells if c.asked["prompts"] in FORMATS
+    }
+    named: dict[str, list[str]] = {}
+    for name, figure in FIGURES.items():
+        named.setdefault(figure.meaning, []).append(name)
+    *meanings, cache = [f"{', '.join(names)}: {means}" for means, names in named.items() if means]
+    accuracy = [ACCURACY] if "spider" in scorers else []
+    yield Section("What the figures mean", [[ITEMS, *meanings, PLACES, cache, *accuracy]])
+
+
+def orderings(found: Report) -> Section:
+    """The papers' orderings by verdict; those that may still be measured are only counted.
+
+    Args:
+        found: the report
+    """
+    each = judged(found)
+    counts = {verdict: sum(one.verdict == verdict for one in each) for verdict in VERDICTS}
+    later = found.unfinished and "not measured"
+    words = ", ".join(
+        f"{n} {verdict}{' yet' if verdict == later else ''}" for verdict, n in counts.items() if n
+    )
+    content: list[Content] = [f"{counted(len(each), 'ordering')} of the papers: {words}."]
+    for verdict, heading in VERDICTS.items():
+        if counts[verdict] and verdict != later:
+            content += [
+                f"{heading} ({counts[verdict]}):",
+                [
+                    f"{MARKS.get(verdict, '')}{one.ordering.says} ({one.ordering.source}). Here "
+                    f"{one.words}."
+                    for one in each
+                    if one.verdict == verdict
+                ],
+            ]
+    return Section("The papers' orderings", content)
+
+
+def _part(found: Report, part: Part) -> Section:
+    drawings = [drawing for drawing in found.plan.drawings if drawing.part == part.name]
+    charts = [chart for drawing in drawings for chart in draw(found, drawing)]
+    lengths = partial(by_category, name="tokens/call")
+    more = [make(found, part.name) for make in (padding, by_category, lengths, acceptance)]
+    unsaid = [*dict.fromkeys(c.unsaid for c in found.of_part(part.name) if c.unsaid)]
+    content = [
+        part.about,
+        table(found, part.name),
+        unsaid and f"Settings other than the library's defaults: {'; '.join(unsaid)}.",
+        INTERVALS,
+        *more,
+        *(Figure(chart) for chart in charts if not (found.unfinished and NOTHING in chart)),
+    ]
+    return Section(part.name[:1].upper() + part.name[1:], [c for c in content if c])

@@ -10,11 +10,10 @@ from decoders import InputError
 from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.assets import assets
-from workbench.experiments import plan_file
+from workbench.experiments import plan as plans
 from workbench.experiments.cells import restricted
-from workbench.experiments.formats import FORMATS
 from workbench.experiments.plan import Plan
-from workbench.experiments.sets import Format, Item, ScoredSet
+from workbench.experiments.sets import FORMATS, Format, Item, ScoredSet
 from workbench.models.presets import PairChoice
 from workbench.studies import prompts as plain_prompts
 
@@ -121,7 +120,7 @@ class Request:
         Raises:
             InputError: if the plan or a set cannot be used
         """
-        plan = restricted(plan_file.parse(self.plan, self.file), self.choice, self.limit)
+        plan = restricted(plans.parse(self.plan, self.file), self.choice, self.limit)
         data = Path(self.data) if self.data else None
         names = dict.fromkeys(chain.from_iterable(part.prompts for part in plan.parts))
         return plan, {name: find(name, data, self.paths) for name in names}

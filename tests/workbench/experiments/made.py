@@ -1,6 +1,6 @@
 """Rows of experiments that nothing decoded."""
 
-from workbench.experiments.rows import UNMETERED, Row
+from workbench.experiments.journal import UNMETERED, Row
 from workbench.runs.record import Energy, Result, Sample
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from decoders import InputError
 from tests.workbench.experiments.conftest import PLAN, answers
-from workbench.experiments import plan_file
+from workbench.experiments import plan as plans
 from workbench.experiments.background import PUBLIC_PROMPTS, Background
 from workbench.experiments.request import Request
 from workbench.measuring.device import Device
@@ -74,7 +74,7 @@ def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
     background = make(public=True)
     with pytest.raises(InputError, match="only the plans that come with the project"):
         background.start(REQUEST)
-    stories = plan_file.find("stories").source
+    stories = plans.find("stories").source
     request = background.allowed(Request(stories, "stories.toml", limit=5000, data="/etc"))
     assert (request.limit, request.data, request.paths, request.choice.target) == (
         PUBLIC_PROMPTS,
@@ -87,7 +87,7 @@ def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
 def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):
     background = make(public=True)
     with background.device.turn:
-        background.start(Request(plan_file.find("stories").source, "stories.toml"), "me")
+        background.start(Request(plans.find("stories").source, "stories.toml"), "me")
         with pytest.raises(InputError, match="Somebody else started"):
             background.stop("you")
         background.stop("me")

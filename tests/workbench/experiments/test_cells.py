@@ -6,8 +6,7 @@ import pytest
 
 from decoders import catalog
 from workbench.experiments.cells import Cell, blocks, experiment_id, label, restricted
-from workbench.experiments.plan import Part, Plan
-from workbench.experiments.plan_file import parse
+from workbench.experiments.plan import Part, Plan, parse
 from workbench.experiments.sets import Item, ScoredSet
 from workbench.models.presets import PairChoice
 

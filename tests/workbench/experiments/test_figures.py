@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.workbench.experiments.made import row, sample
 from workbench.experiments import figures
-from workbench.experiments.charts import front
-from workbench.experiments.rows import Kept
+from workbench.experiments.journal import Kept
+from workbench.experiments.report import front
 
 
 def kept(

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from tests.workbench.experiments.benches import Reader
 from tests.workbench.experiments.killed import Pretend
 from workbench.experiments import driver
-from workbench.experiments.claims import new_owner
 from workbench.experiments.files import WRITERS
-from workbench.experiments.journal import Journal
+from workbench.experiments.journal import Journal, new_owner
 from workbench.experiments.report import report
 from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew

@@ -9,11 +9,9 @@ from decoders import InputError
 from tests.workbench.experiments import killed
 from tests.workbench.experiments.made import row, sample
 from tests.workbench.experiments.test_cells import DECODERS, spelled
-from workbench.experiments.claims import STALE_SECONDS, new_owner
-from workbench.experiments.journal import Journal
+from workbench.experiments.journal import STALE_SECONDS, Journal, Row, new_owner
 from workbench.experiments.report import report
 from workbench.experiments.request import Request
-from workbench.experiments.rows import Row
 
 (BLOCK,) = spelled(DECODERS)
 

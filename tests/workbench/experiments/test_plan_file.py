@@ -3,8 +3,8 @@
 import pytest
 
 from decoders import InputError, catalog
-from workbench.experiments import plan_file, plan_part
-from workbench.experiments.plan_file import parse
+from workbench.experiments import plan as plans
+from workbench.experiments.plan import parse
 from workbench.models.presets import PAIRS
 
 
@@ -48,7 +48,7 @@ def test_a_list_is_a_value_for_a_setting_that_is_a_list_and_a_list_of_lists_is_i
 
 def test_a_part_may_begin_with_the_settings_that_are_tuned_for_the_pair(monkeypatch):
     own = {"mtad": {"beams": 2, "draft_length": 6}, "specinfer": {"expansion": [2, 2]}}
-    monkeypatch.setattr(plan_part, "tuned", lambda: own)
+    monkeypatch.setattr(plans, "tuned", lambda: own)
     text = '[[part]]\nsettings = "{}"\ndecoders = ["specinfer", {{name = "mtad", beams = [3, 4]}}]'
     tuned, usual = (
         parse(text.format(kind), "a.toml").parts[0].methods for kind in ("tuned", "defaults")
@@ -136,8 +136,8 @@ def test_every_shipped_plan_is_read_and_its_orderings_name_cells_that_it_has():
     from workbench.experiments.cells import label
     from workbench.studies.schemes import schemes_at
 
-    for name in plan_file.shipped():
-        plan = plan_file.find(name)
+    for name in plans.shipped():
+        plan = plans.find(name)
         assert plan.title
         assert plan.name == name
         for ordering in plan.orderings:
@@ -151,12 +151,12 @@ def test_every_shipped_plan_is_read_and_its_orderings_name_cells_that_it_has():
 
 def test_a_plan_that_is_not_there_or_no_text(tmp_path):
     with pytest.raises(InputError, match="did you mean 'stories'"):
-        plan_file.find("storys")
+        plans.find("storys")
     with pytest.raises(InputError, match="cannot be read"):
-        plan_file.read(tmp_path / "none.toml")
+        plans.read(tmp_path / "none.toml")
     (tmp_path / "b.toml").write_bytes(b"\xff")
     with pytest.raises(InputError, match="not text in UTF-8"):
-        plan_file.read(tmp_path / "b.toml")
+        plans.read(tmp_path / "b.toml")
     (tmp_path / "c.toml").write_text("#" * 300_000)
     with pytest.raises(InputError, match="larger than"):
-        plan_file.read(tmp_path / "c.toml")
+        plans.read(tmp_path / "c.toml")

@@ -9,9 +9,8 @@ import pytest
 
 from tests.workbench.experiments.test_report import PLAN
 from workbench.experiments import driver
-from workbench.experiments.charts import draw
 from workbench.experiments.files import WRITERS, markdown
-from workbench.experiments.report import acceptance, by_category, judged, padding, report
+from workbench.experiments.report import acceptance, by_category, draw, judged, padding, report
 
 SETS = """
 [[part]]

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from workbench.experiments import plan_file
+from workbench.experiments import plan as plans
 from workbench.experiments.shipped import SIGNS, Orderings, as_html, shipped
 
 
 def test_they_are_those_of_the_plan():
     found = shipped()
-    wanted = [(o.says, o.source) for o in plan_file.find(found.plan).orderings]
+    wanted = [(o.says, o.source) for o in plans.find(found.plan).orderings]
     assert sorted((f.says, f.source) for f in found.found) == sorted(wanted)
     assert {f.verdict for f in found.found} <= set(SIGNS)
 

@@ -10,8 +10,7 @@ import torch
 import decoders
 from decoders import InputError, ModelPair
 from tests.models import CHATML, INST, build_chat_tokenizer, build_pair
-from workbench.experiments.formats import FORMATS
-from workbench.experiments.sets import ScoredSet
+from workbench.experiments.sets import FORMATS, ScoredSet
 from workbench.kinds import imports, links
 from workbench.kinds.batch.study import Batch
 from workbench.kinds.branch.branching import At, branch

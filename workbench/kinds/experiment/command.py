@@ -14,13 +14,13 @@ from transformers.utils import logging as transformers_logging
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.experiments import driver, plan_file
+from workbench.experiments import driver
+from workbench.experiments import plan as plans
 from workbench.experiments.files import WRITERS
 from workbench.experiments.journal import Journal
 from workbench.experiments.plan import Plan
-from workbench.experiments.report import report
+from workbench.experiments.report import notices, report
 from workbench.experiments.request import Request
-from workbench.experiments.sections import notices
 from workbench.experiments.workers import Crew, InProcess, Pool, gpus
 from workbench.kinds.experiment.described import described
 from workbench.kinds.experiment.printed import give, listed, watched
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan(name: str) -> Plan:
-    return plan_file.read(name) if Path(name).suffix == ".toml" else plan_file.find(name)
+    return plans.read(name) if Path(name).suffix == ".toml" else plans.find(name)
 
 
 def asked(name: str, args: argparse.Namespace) -> Request:

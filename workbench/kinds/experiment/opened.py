@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from decoders import InputError, catalog
-from workbench.experiments.journal import Journal
+from workbench.experiments.journal import Journal, Kept, Row
 from workbench.experiments.plan import GRID, pair_name
-from workbench.experiments.rows import Kept, Row
 from workbench.kinds.comparison.study import Comparison
 from workbench.runs.record import Run
 from workbench.studies.schemes import BASELINE

@@ -7,13 +7,10 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
-from workbench.experiments import plan_file
+from workbench.experiments import plan as plans
 from workbench.experiments.background import Background
-from workbench.experiments.journal import Journal, Progress
-from workbench.experiments.report import report
-from workbench.experiments.rows import Kept
-from workbench.experiments.section import as_html
-from workbench.experiments.sections import sections
+from workbench.experiments.journal import Journal, Kept, Progress
+from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.experiment.opened import as_run, prompts
 from workbench.page.host import Host
 from workbench.page.parts import words
@@ -34,11 +31,11 @@ class PlanFields:
 
     def __init__(self, public: bool):
         self.public = public
-        plans = [(f"{name}: {plan_file.find(name).title}", name) for name in plan_file.shipped()]
+        shipped = [(f"{name}: {plans.find(name).title}", name) for name in plans.shipped()]
         own = [] if public else [("A plan of yours", OWN)]
         with gr.Column(min_width=320):
             self.plan = gr.Dropdown(
-                [*plans, *own], value="stories", label="Plan", elem_id="experiment-plan"
+                [*shipped, *own], value="stories", label="Plan", elem_id="experiment-plan"
             )
             self.file = GivenFile(
                 label="A plan (.toml)", file_types=[".toml"], visible=False, height=120,
@@ -62,7 +59,7 @@ class PlanFields:
             **QUIET,
         )
 
-    def read(self, plan: str | None, file: Given | None) -> plan_file.Plan:
+    def read(self, plan: str | None, file: Given | None) -> plans.Plan:
         """The plan that is chosen.
 
         Args:
@@ -73,10 +70,10 @@ class PlanFields:
             InputError: if none is chosen, or if the file is not a plan
         """
         if plan and plan != OWN:
-            return plan_file.find(plan)
+            return plans.find(plan)
         if not plan or not file or self.public:
             raise InputError("No plan is chosen; choose a plan of the project, or a .toml file.")
-        return plan_file.decoded(file.name, file.content)
+        return plans.decoded(file.name, file.content)
 
     def _about(self, plan: str | None, file: Given | None) -> str:
         try:

@@ -8,7 +8,8 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from workbench.experiments import driver, plan_file
+from workbench.experiments import driver
+from workbench.experiments import plan as plans
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import Journal, Progress
 from workbench.experiments.report import Report
@@ -55,8 +56,8 @@ def give(found: Report, args: argparse.Namespace, console: Console) -> None:
 
 def listed(console: Console, journal: Journal) -> None:
     """Print the plans that ship, and past experiments."""
-    plans = [[name, plan_file.find(name).title] for name in plan_file.shipped()]
-    console.print(show.grid(Table(["plan", "title"], plans)), "")
+    shipped = [[name, plans.find(name).title] for name in plans.shipped()]
+    console.print(show.grid(Table(["plan", "title"], shipped)), "")
     past = [
         [
             p.id, p.created[:16].replace("T", " "), p.title, f"{p.done}/{p.total}",

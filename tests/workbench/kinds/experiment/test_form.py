@@ -206,7 +206,7 @@ def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a
     A restarted page forgot it."""
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "stories.toml").write_text(PLAN.replace("limit = 2", "limit = 3"))
-    monkeypatch.setattr("workbench.experiments.plan_file.FOLDER", tmp_path / "plans")
+    monkeypatch.setattr("workbench.experiments.plan.FOLDER", tmp_path / "plans")
     host = a_host(pair, tmp_path, public=True)
     visitor = Visitor(served(host))
     visitor.open("Experiments")
