@@ -2,6 +2,7 @@
 
 import reprlib
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -120,3 +121,11 @@ def flag(name: str, value: Any) -> bool:
 def whole(name: str, value: Any, most: int) -> int:
     """A whole number from 1 to `most`, or InputError."""
     return allowed(name, value, 1, most)
+
+
+def installed(packages: Sequence[str], needs: str) -> None:
+    """Raise InputError, which begins with `needs`, if some of the packages are not installed."""
+    if missing := [package.replace("_", "-") for package in packages if find_spec(package) is None]:
+        raise InputError(
+            f"{needs} {' and '.join(missing)}; install with `pip install {' '.join(missing)}`."
+        )

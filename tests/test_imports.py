@@ -58,8 +58,20 @@ DECODERS = {
     "catalog": {"errors", "methods", "settings"},
     "judge": REQUEST | {"drafts", "inputs", "methods", "testing"},
     "testing": REQUEST | {"drafts", "loop", "settings"},
+    "smollm2": PLAIN | {"assets"},
     "engine": PLAIN
-    | {"assets", "devices", "heap", "inputs", "penalties", "prompts", "scan", "tree", "warp"},
+    | {
+        "assets",
+        "smollm2",
+        "devices",
+        "heap",
+        "inputs",
+        "penalties",
+        "prompts",
+        "scan",
+        "tree",
+        "warp",
+    },
     "loop": REQUEST | {"devices", "engine", "penalties", "scan", "settings", "warp"},
     "task": REQUEST | {"catalog", "engine", "inputs", "penalties", "prompts", "settings"},
     "generate": REQUEST | {"engine", "inputs", "loop", "prompts", "result", "settings", "task"},
@@ -134,7 +146,8 @@ KIND_FILES = {
 }
 OFFERED = {
     "__init__", "assets", "catalog", "devices", "distribution", "divergence", "errors", "heap",
-    "inputs", "judge", "prompts", "settings", "testing", "trace", "training", "theory", "warp",
+    "inputs", "judge", "prompts", "settings", "smollm2", "testing", "trace", "training", "theory",
+    "warp",
 }  # fmt: skip
 ROOMS = {
     **{
@@ -154,14 +167,15 @@ ENGINE: dict[str, set[str]] = {
     "pages": set(),
     "kernels": set(),
     "recorder": set(),
+    "trials": set(),
     "weights": {"recorder", "kernels", "pages"},
     "attention": {"recorder"},
-    "lowering": SAID | {"recorder", "kernels", "weights", "attention", "memory"},
+    "lowering": SAID | {"recorder", "trials", "kernels", "weights", "attention", "memory"},
     "memory": {"attention", "pages"},
     "passes": SAID | {"recorder", "attention", "memory", "lowering"},
-    "models": SAID | {"recorder", "weights", "attention", "memory", "passes", "lowering"},
+    "models": SAID | {"recorder", "trials", "weights", "attention", "memory", "passes", "lowering"},
     "heads": SAID | {"recorder", "weights", "attention", "memory", "models", "lowering"},
-    "loading": SAID | {"recorder", "weights", "memory", "models", "passes", "heads"},
+    "loading": SAID | {"recorder", "trials", "weights", "memory", "models", "passes", "heads"},
 }
 # Libraries that only some rooms may import.
 LIBRARIES = {

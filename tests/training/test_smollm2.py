@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from decoders.engine.loading import smollm2
+from decoders import smollm2
 from decoders.training.texts import HeldOut, read_questions
 
 ROOT = Path(__file__).parents[2]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from huggingface_hub import HfApi
 
-from decoders import InputError, default_device, default_dtype
+from decoders import InputError, default_device, default_dtype, smollm2
 from decoders.devices import device_of
-from decoders.engine.loading import smollm2
 from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.models import memory

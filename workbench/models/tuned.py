@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from decoders import InputError, Method, catalog
+from decoders import InputError, Method, catalog, smollm2
 from decoders.assets import assets
-from decoders.engine.loading import smollm2
 from decoders.errors import quoted
 from workbench.models.presets import EMBEDDED, SMOLLM2, PairChoice
 

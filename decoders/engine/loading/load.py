@@ -15,8 +15,8 @@ from transformers import (
     PreTrainedModel,
 )
 
+from decoders import smollm2
 from decoders.assets import assets
-from decoders.engine.loading import smollm2
 from decoders.engine.loading.head_files import is_head
 from decoders.engine.loading.heads import load_head, load_mtp
 from decoders.engine.loading.pair import ModelPair, translation_between
@@ -32,6 +32,7 @@ from decoders.engine.loading.sources import (
 )
 from decoders.engine.loading.where import number_type, placed
 from decoders.engine.models.packed import PASSES
+from decoders.engine.models.patches import patched
 from decoders.engine.models.twin import twin
 from decoders.engine.trials import trials_of
 from decoders.engine.weights.linear import COPIED_BYTES
@@ -60,7 +61,7 @@ def load_pair(
 
     Without arguments this is the embedded pair; "smollm2" is SmolLM2-135M-Instruct with the head
     that comes with this package, where its weights are on this machine
-    (`decoders.engine.loading.smollm2`). Otherwise a folder with `target/`, `draft/` and perhaps
+    (`decoders.smollm2`). Otherwise a folder with `target/`, `draft/` and perhaps
     `head/` in it, or one or two hub ids or folders. A hub id may name a revision:
     "org/model@revision". A model's own code is never run. A folder may hold a LoRA adapter (with
     `peft` installed), whose base model is then loaded with it; the adapter's own tokenizer, chat
@@ -164,7 +165,8 @@ def _load(
         models[0].config.name_or_path = title
     read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
     # Only of weights that this package knows: others are tried at every start.
-    known = None if title is None else trials_of(models[0], passes, COPIED_BYTES)
+    own_code = title is None or patched(models[0])
+    known = None if own_code else trials_of(models[0], passes, COPIED_BYTES)
     models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []
     if names[0] != bases[0]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decoders.engine.loading import smollm2
+from decoders import smollm2
 from decoders.engine.loading.head_files import is_head, shapes_of
 from decoders.engine.loading.load import EMBEDDED
 from decoders.engine.loading.sources import base_of, fetch, model_names

@@ -14,8 +14,7 @@ from typing import Any
 from huggingface_hub import constants
 from huggingface_hub.utils import get_session
 
-from decoders.engine.weights.quantization import installed
-from decoders.errors import InputError, first_line, quoted, refuse
+from decoders.errors import InputError, first_line, installed, quoted, refuse
 from decoders.inputs import is_gguf
 
 ADAPTER = "adapter_config.json"

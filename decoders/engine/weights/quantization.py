@@ -1,7 +1,5 @@
 """Quantised weights: made while loading (torchao), or read from a checkpoint by transformers."""
 
-from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -10,7 +8,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 from transformers.utils.quantization_config import Mxfp4Config
 
 from decoders.devices import device_of
-from decoders.errors import InputError, allowed
+from decoders.errors import InputError, allowed, installed
 from decoders.inputs import is_gguf
 
 KINDS = "int8", "int4"
@@ -90,14 +88,6 @@ def method_of(config: PreTrainedConfig) -> str | None:
         return "bitsandbytes"
     method = settings.get("quant_method") or ""
     return str(getattr(method, "value", method))
-
-
-def installed(packages: Sequence[str], needs: str) -> None:
-    """Raise InputError, which begins with `needs`, if some of the packages are not installed."""
-    if missing := [package.replace("_", "-") for package in packages if find_spec(package) is None]:
-        raise InputError(
-            f"{needs} {' and '.join(missing)}; install with `pip install {' '.join(missing)}`."
-        )
 
 
 def is_plain(weight: torch.Tensor) -> bool:

@@ -17,8 +17,7 @@ from transformers import (
     SmolLM3Config,
 )
 
-from decoders import InputError, load_pair
-from decoders.engine.loading import smollm2
+from decoders import InputError, load_pair, smollm2
 from workbench.models import memory, presets
 from workbench.models.presets import EMBEDDED, HEAD, PAIRS, SMOLLM2, PairChoice, first
 from workbench.page.parts import words

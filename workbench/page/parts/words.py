@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from decoders.engine.loading import smollm2
+from decoders import smollm2
 from workbench.kinds import links, registry
 from workbench.models.presets import SMOLLM2, PairChoice
 from workbench.runs.estimates import label, number

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoders import InputError, generate, load_pair, parameters
-from decoders.engine.loading import smollm2
+from decoders import InputError, generate, load_pair, parameters, smollm2
 from tests.models import build, build_tokenizer
 
 ROOT = Path(__file__).parents[4]

@@ -22,8 +22,7 @@ from platformdirs import user_cache_dir
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from decoders.assets import assets
-from decoders.engine.weights.quantization import installed
-from decoders.errors import InputError, first_line
+from decoders.errors import InputError, first_line, installed
 
 NAME = "smollm2"
 HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
