@@ -1,7 +1,8 @@
-"""The whole page: header, tabs, endpoints, and the handler of its address."""
+"""The whole page: name, tabs, endpoints, and the handler of its address."""
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
@@ -11,11 +12,11 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds import links, registry
-from workbench.page.first_paint import nothing_asked
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
 from workbench.page.tabs.about import AboutTab
+from workbench.page.tabs.rooms import Rooms
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
 from workbench.page.widgets.handlers import QUIET, CheckedBlocks, Updates
@@ -40,44 +41,52 @@ class _Page(LightBlocks, CheckedBlocks):
 def build(host: Host) -> gr.Blocks:
     """The whole page. Launch it with `workbench.page.opening.launch_options(host, page)`."""
     with _Page(title=words.TITLE, analytics_enabled=False, delete_cache=UNREAD_SECONDS) as page:
-        header = gr.HTML(words.header(host.first), elem_id="header")
+        gr.HTML(words.NAME, elem_id="header")
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         # The run during which the page before this one was left, see page.js.
         left = gr.Textbox(visible="hidden")
         pair = gr.State(host.first)
-        with gr.Tabs(overflow_behavior="wrap") as tabs:
-            parts = [part for kind in registry.KINDS.values() if (part := kind.part("form"))]
-            made = [part.TAB(host, pair) for part in parts if hasattr(part, "TAB")]
+        parts = [part for kind in registry.KINDS.values() if (part := kind.part("form"))]
+        with gr.Tabs(overflow_behavior="wrap", elem_id="rooms") as tabs:
+            forms = [part.TAB for part in parts if hasattr(part, "TAB")]
+            made = [form(host, pair) for form in forms if not getattr(form, "in_lab", False)]
+            with _lab() as (lab, inner):
+                made += [form(host, pair) for form in forms if getattr(form, "in_lab", False)]
+                theory = TheoryTab(host)
+            rooms = Rooms(tabs, lab, inner)
             cards = [card for tab in made for card in getattr(tab, "cards", ())]
             studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
-            visits = _Visits(host, studies, RunsTab(host, studies, tabs, pair), tabs, notice)
-            theory = TheoryTab(host)
+            visits = _Visits(host, studies, RunsTab(host, studies, rooms, pair), rooms, notice)
             AboutTab()
         gr.HTML(
-            f"{BUILT} · {_kept(host)}",
+            f'<a href="?tab=about" data-tab="about">About</a> · {BUILT} · {_kept(host)}',
             elem_id="footer",
             elem_classes="wb-note",
         )
         for part in parts:
             if hasattr(part, "endpoints"):
                 part.endpoints(host)
-        pair.change(
-            lambda found: words.header(found, host.parameters(found)), pair, header, **QUIET
-        )
-        shown = [notice, tabs, *(part for tab in studies.values() for part in tab.outputs)]
+        shown = [notice, *rooms.outputs, *(part for tab in studies.values() for part in tab.outputs)]
         filling = visits.first.noted.filling
         # `then`, whatever happened in `opened`.
         page.load(visits.opened, left, shown, js="WorkbenchPage.left", **filling).then(
             None, None, visits.first.runner.run, js="WorkbenchPage.ready", api_visibility="private"
         )
-        for button, recording in zip(visits.first.gallery, recordings(), strict=True):
+        for button, recording in zip(visits.first.gallery, visits.first.examples, strict=True):
             show = partial(visits.picked, recording)
             button.click(show, None, shown, **filling)
         for recording in recordings()[:1]:
             visits.beforehand(recording)  # now, and not while the first visitor waits
-        page.send_later([*tabs.children[1:], *theory.pages])
+        page.send_later([*tabs.children[1:], *inner.children, *theory.pages])
     page.queue(max_size=host.limits.queue_size)
     return page
+
+
+@contextmanager
+def _lab() -> Iterator[tuple[gr.Tab, gr.Tabs]]:
+    """The tab that holds what is measured over many prompts, and the papers' formulas."""
+    with gr.Tab("Lab", id="lab", elem_id="lab") as lab, gr.Tabs(overflow_behavior="wrap") as inner:
+        yield lab, inner
 
 
 def _there(part: Any, update: Any) -> bool:
@@ -102,7 +111,7 @@ class _Visits:
     host: Host
     studies: Mapping[str, StudyTab]
     runs: RunsTab
-    tabs: gr.Tabs
+    rooms: Rooms
     notice: gr.HTML
 
     def __post_init__(self) -> None:
@@ -124,7 +133,7 @@ class _Visits:
         """
         updates = self.beforehand(recording)
         if self.runs.shown_in[recording.run.kind] is self.first:
-            del updates[self.tabs]
+            del updates[self.rooms.tabs]
         return updates
 
     def opened(self, left: str | None, request: gr.Request) -> dict[Any, Any]:
@@ -132,7 +141,7 @@ class _Visits:
 
         A notice tells about missing models, and about a run that was left.
         """
-        query, host, tabs = dict(request.query_params), self.host, self.tabs
+        query, host = dict(request.query_params), self.host
         updates, faults = self.first.greet(), [host.fault] if host.fault else []
         # The other tabs come filled; in the first one, it is the browser that notes what is filled.
         for tab in self.studies.values():
@@ -146,22 +155,21 @@ class _Visits:
                     if known
                     else self.runs.show(host.store.get(query["run"]))
                 )
-            elif nothing_asked(query):
-                updates |= {**self.beforehand(recordings()[0]), **self.first.unasked}
             elif link := links.from_query(query):
                 tab = self.studies[link.kind]
                 updates |= {
                     **tab.fill(link.data), tab.runner.progress: words.note(words.NOT_RUN_YET),
-                    tabs: gr.update(selected=tab.id),
+                    **self.rooms.select(tab.id),
                 }  # fmt: skip
                 faults += link.faults
                 asked = link.data.get("settings", {}).get("decoders", ())
                 faults += tab.form.decoders.missing(asked)
+            elif recordings():
+                updates |= {**self.beforehand(recordings()[0]), **self.first.unasked}
         except InputError as error:
             faults.append(str(error))
         updates = {part: update for part, update in updates.items() if not _there(part, update)}
-        if query.get("tab") in [tab.id for tab in tabs.children if isinstance(tab, gr.Tab)]:
-            updates[tabs] = gr.update(selected=query["tab"])
+        updates |= self.rooms.select(query.get("tab", ""))
         notes = "".join(words.note(fault, "alert") for fault in faults)
         notes += "" if left is None else words.left(left if host.store.has(left) else None)
         told = {self.notice: gr.update(value=notes, visible=True)} if notes else {}

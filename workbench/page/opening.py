@@ -6,14 +6,12 @@ from typing import Any
 
 import gradio as gr
 from fastapi.exceptions import RequestValidationError
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.page.first_paint import Completing, FirstPaint
 from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.page.widgets.repairs import unread
@@ -88,10 +86,10 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
 
 def launch_options(host: Host, page: gr.Blocks) -> dict[str, Any]:
     """The options of `page.launch`."""
-    paint = FirstPaint(host, page)
     return {
         "theme": THEME,
         "css_paths": web.WEB / "page.css",
+        "head": web.head() + web.page_script(),
         "ssr_mode": False,
         "run_history": False,
         "footer_links": ["api", "settings"],
@@ -101,9 +99,8 @@ def launch_options(host: Host, page: gr.Blocks) -> dict[str, Any]:
         # The endpoints are tools of agents, too; an older environment may lack the package.
         "mcp_server": find_spec("mcp") is not None,
         "app_kwargs": {
-            "routes": [export_route(host.store), paint.route],
+            "routes": [export_route(host.store)],
             "exception_handlers": {RequestValidationError: unread},
-            "middleware": [Middleware(Completing, paint=paint)],
         },
     }
 

@@ -1,181 +1,185 @@
-"""The charts of a comparison: rows of results in, HTML out."""
+"""The charts of a comparison: rows of results in, figures of Plotly out."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+from textwrap import wrap
 from typing import Any
+
+import plotly.graph_objects as go
 
 from decoders import Fate
 from workbench.runs import laps
 from workbench.runs.estimates import Row, unsteady
 from workbench.runs.trace import RoundRecord
-from workbench.show import laws, plots
-from workbench.show.bars import Bar, BarChart
+from workbench.show import laws
+from workbench.show.figure import GREY, canvas, line, or_words
 from workbench.show.looks import look_of
-from workbench.show.quantities import BY_NAME, Quantity, significant
-from workbench.show.spread import Spread, figure, marked, range_text, spread
+from workbench.show.quantities import BY_NAME, Quantity, percent, significant
+from workbench.show.spread import Spread, figure, marked, spread
+
+BAR = "#7c8494"  # the colours belong to the fates of tokens
+HATCHED = {"shape": "/", "fgcolor": BAR, "bgcolor": "rgba(0,0,0,0)", "size": 5, "solidity": 0.35}
+BAR_PIXELS, AROUND_PIXELS, CAPTION = 30, 62, 46
+LOOPS = "Lower is likelier to the model; loops score well too."
+SAME = "Hatched: one distribution, so they differ by chance alone."
 
 
-def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> str:
-    """All charts of a comparison, as HTML.
+def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[go.Figure]:
+    """Speed, energy, and perplexity beside repetition: a bar for each decoder."""
+    return [speed(rows), energy(rows), perplexity(rows, settings)]
 
-    If no joule was measured, memory traffic takes the place of energy.
-    """
-    each = [
-        speed(rows).html(), perplexity(rows, settings).html(), energy(rows).html(),
-        bars(rows, BY_NAME["block_efficiency"]).html(), round_times(rows).html(),
-        speed_against_perplexity(rows), acceptance_by_position(rows),
-    ]  # fmt: skip
-    return f'<div class="wb-charts">{"".join(each)}</div>'
+
+def details(rows: Sequence[Row]) -> list[go.Figure]:
+    """What a researcher asks next: acceptance by place, ms a round, speed against perplexity."""
+    return [acceptance_by_position(rows), round_times(rows), speed_against_perplexity(rows)]
 
 
 def bars(
-    rows: Sequence[Row], quantity: Quantity, faint: Sequence[Row] = (), says: str = ""
-) -> BarChart:
-    """One quantity of every decoder, with its deviation over repeats or its range over timings.
+    rows: Sequence[Row], quantity: Quantity, title: str, says: str, more: Callable[[Row], str] = str
+) -> go.Figure:
+    """One quantity of every decoder, the first on top, with its range or deviation.
 
     Args:
         rows: the decoders
         quantity: the quantity
-        faint: the rows whose bars are hatched
-        says: a sentence under the title
+        title: the name of the chart
+        says: a line under it
+        more: words after the figure of a row
     """
-    each = []
-    for row in rows:
-        style, found = look_of(row.decoder), spread(quantity, row)
-        if found is None:
-            each.append(Bar(row.label, style))
-            continue
-        text = detail = figure(quantity, row, not unsteady(row))
-        if found.range:
-            detail += f", {range_text(quantity, found.range)}"
-        low, high = found.ends or (None, None)
-        each.append(Bar(row.label, style, (found.mean,), text, detail, low, high, row in faint))
-    return BarChart(quantity.label, each, quantity.better, says)
+    values = [spread(quantity, row) for row in rows]
+    texts = [
+        figure(quantity, row, not unsteady(row)) + (more(row) if more is not str else "")
+        for row in rows
+    ]
+    chart = _titled(title, says, len(rows))
+    chart.add_bar(
+        x=[value.mean if value else None for value in values],
+        y=[row.label for row in rows],
+        orientation="h",
+        marker={"color": BAR},
+        text=texts,
+        textposition="outside",
+        cliponaxis=False,
+        hovertemplate="%{y}: %{text}<extra></extra>",
+        error_x={
+            "type": "data", "symmetric": False, "color": GREY, "thickness": 1.2, "width": 3,
+            "array": [value.above if value else 0 for value in values],
+            "arrayminus": [value.below if value else 0 for value in values],
+        } if any(value and value.ends for value in values) else None,
+    )  # fmt: skip
+    longest = max([value.mean + value.above for value in values if value] or [1.0])
+    room = 1.25 + max(map(len, texts)) / 30  # for the figure after the longest bar
+    chart.update_xaxes(range=[0, longest * room], showgrid=False, showticklabels=False)
+    return or_words(chart, "No decoder of this run has it.")
 
 
-def speed(rows: Sequence[Row]) -> BarChart:
-    quantity, says = BY_NAME["speed"], "New tokens per second of computing"
-    if any(found.range for row in rows if (found := spread(quantity, row)) is not None):
-        says += ", in the quickest of several timings; the line is their range"
-    return bars(rows, quantity, says=f"{says}.")
+def speed(rows: Sequence[Row]) -> go.Figure:
+    says = "New tokens per second"
+    if any(len(r.laps) > 1 for row in rows for r in row.results):
+        says += "; the line is the range of several timings"
+    return bars(rows, BY_NAME["speed"], "Speed", f"{says}.")
 
 
-def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> BarChart:
-    """The perplexities; bars of decoders that share a law are hatched.
+def energy(rows: Sequence[Row]) -> go.Figure:
+    """Joules a token; where none were measured, the reason, and the memory read for a token."""
+    sources = [r.energy.source for row in rows for r in row.results if not r.error]
+    if any(r.energy.joules is not None for row in rows for r in row.results):
+        return bars(rows, BY_NAME["joules_per_token"], "Energy", f"Joules per token, {sources[0]}.")
+    why = sources[0] if sources else "not measured"
+    return bars(
+        rows, BY_NAME["memory_per_token"], "Energy",
+        f"{why[:1].upper()}{why[1:]}. Instead: memory read per token.",
+    )  # fmt: skip
+
+
+def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> go.Figure:
+    """The perplexities and repetitions; bars of decoders that share a distribution are hatched.
 
     Their texts differ by chance alone, which a ranking would hide.
     """
-    says, faint = "Lower means likelier text.", list[Row]()
-    for decoders in laws.by_chance(settings, [row.decoder for row in rows]):
-        group = [row for row in rows if row.decoder in decoders]
-        faint += group
-        *names, last = (row.label for row in group)
-        says += (
-            f" Hatched bars: {', '.join(names)} and {last} draw from the same distribution, so "
-            "differences between them are due to chance."
-        )
-    return bars(rows, BY_NAME["perplexity"], faint, says)
+    repetition = BY_NAME["repetition"]
+
+    def repeated(row: Row) -> str:
+        found = spread(repetition, row)
+        return "" if found is None else f" · {percent(found.mean)} repeated"
+
+    groups = laws.by_chance(settings, [row.decoder for row in rows])
+    alike = {decoder for group in groups for decoder in group}
+    says = f"{LOOPS} {SAME}" if alike else LOOPS
+    chart = bars(rows, BY_NAME["perplexity"], "Perplexity", says, repeated)
+    shapes = [HATCHED["shape"] if row.decoder in alike else "" for row in rows]
+    return chart.update_traces(marker_pattern={**HATCHED, "shape": shapes}, selector={"type": "bar"})
 
 
-def energy(rows: Sequence[Row]) -> BarChart:
-    """Joules if any were measured; else the memory traffic, under its own name."""
-    if any(r.energy.joules is not None for row in rows for r in row.results):
-        return bars(rows, BY_NAME["joules_per_token"])
-    return bars(
-        rows, BY_NAME["memory_per_token"], says="Weights and cache read; energy was not measured."
-    )
-
-
-def round_times(rows: Sequence[Row]) -> BarChart:
+def round_times(rows: Sequence[Row]) -> go.Figure:
     """Mean milliseconds per round, drafting (hatched) and verifying.
 
     The first round, which also reads the prompt, is left out.
     """
-    each = []
-    for row in rows:
-        draft = _milliseconds(row, laps.drafting, lambda r: r.draft_seconds)
-        verify = _milliseconds(row, laps.verifying, lambda r: r.verify_seconds)
-        if draft is None and verify is None:
-            each.append(Bar(row.label, look_of(row.decoder)))
-            continue
-        first, second = (part.mean if part else 0.0 for part in (draft, verify))
-        drafting, verifying = (
-            marked(significant(part), not unsteady(row)) for part in (first, second)
-        )
-        whole = _milliseconds(
-            row, laps.drafting_and_verifying, lambda r: r.draft_seconds + r.verify_seconds
-        )
-        each.append(
-            Bar(
-                row.label, look_of(row.decoder), (first, second) if first else (second,),
-                f"{drafting} + {verifying}" if first else verifying,
-                f"drafting {drafting} ms, verifying {verifying} ms",
-                *((whole and whole.ends) or ()),
-            )
-        )  # fmt: skip
-    return BarChart(
-        "ms per round",
-        each,
-        None,
-        "Draft (hatched) + large model; the first round, which reads the prompt, is left out.",
+    chart = _titled(
+        "ms per round", "Draft (hatched) and large model, without the first round.", len(rows)
     )
+    parts = (
+        (laps.drafting, lambda r: r.draft_seconds, "draft", HATCHED),
+        (laps.verifying, lambda r: r.verify_seconds, "large model", {"shape": ""}),
+    )
+    for timed, seconds, name, pattern in parts:
+        found = [_milliseconds(row, timed, seconds) for row in rows]
+        chart.add_bar(
+            x=[each and each.mean for each in found],
+            y=[row.label for row in rows],
+            orientation="h",
+            marker={"color": BAR, "pattern": pattern},
+            name=name,
+            text=[
+                marked(significant(each.mean), not unsteady(row)) if each and each.mean else ""
+                for each, row in zip(found, rows, strict=True)
+            ],
+            hovertemplate="%{y}: %{text} ms, " + name + "<extra></extra>",
+        )
+    chart.update_layout(barmode="stack", showlegend=False)
+    return or_words(chart)
 
 
-def speed_against_perplexity(rows: Sequence[Row]) -> str:
+def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
     """Each decoder as a point; up and left is faster and likelier."""
-    points = []
+    chart = canvas("perplexity", "tokens/s", title="Speed against perplexity", height=300)
     for row in rows:
         fast, likely = spread(BY_NAME["speed"], row), spread(BY_NAME["perplexity"], row)
         if fast and likely:
             quick = marked(significant(fast.mean), not unsteady(row))
-            points.append(
-                plots.Point(
-                    row.label,
-                    look_of(row.decoder),
-                    likely.mean,
-                    fast.mean,
-                    f"{quick} tokens/s, perplexity {likely.mean:.2f}",
-                    likely.ends,
-                    fast.ends,
-                )
-            )
-    return plots.scatter(
-        "Speed against perplexity",
-        "Up and left is better: faster, and likelier text.",
-        points,
-        "perplexity",
-        "tokens/s",
-    )
+            chart.add_scatter(
+                x=[likely.mean], y=[fast.mean], mode="markers+text", text=[row.label],
+                textposition="top center", name=row.label,
+                marker={"color": BAR, "size": 11, "symbol": look_of(row.decoder).symbol},
+                hovertemplate=f"{quick} tokens/s, perplexity {likely.mean:.2f}<extra></extra>",
+            )  # fmt: skip
+    chart.update_layout(showlegend=False)
+    return or_words(chart)
 
 
-def acceptance_by_position(rows: Sequence[Row]) -> str:
+def acceptance_by_position(rows: Sequence[Row]) -> go.Figure:
     """The share of the tested draft tokens that was kept, by place in the draft (from 1)."""
-    return plots.lines(
-        "Acceptance by position in the draft",
-        "The share of the tested draft tokens that was kept, at each place in the draft.",
-        [line for row in rows if (line := acceptance(row)) is not None],
-        "place in the draft",
-    )
+    chart = canvas("place in the draft", "kept", title="Acceptance by place", height=300)
+    for row in rows:
+        tested, kept = acceptance(row)
+        shares = {place: kept[place] / tested[place] for place in sorted(tested) if tested[place]}
+        if shares:
+            line(chart, shares, row.label, look_of(row.decoder), "%{y:.0%} kept at place %{x}")
+    chart.update_yaxes(range=[0, 1.04], tickformat=".0%").update_xaxes(dtick=1)
+    return or_words(chart, "No decoder of this run drafts.")
 
 
-def acceptance(row: Row) -> plots.Line | None:
-    """A decoder's shares; None if none of its drafts was tested."""
+def acceptance(row: Row) -> tuple[Counter[int], Counter[int]]:
+    """For each place in the draft, the tokens tested there, and those kept."""
     tested, kept = Counter[int](), Counter[int]()
     for position, fate in (
         p for r in row.results for entry in r.alone.rounds for p in draft_positions(entry)
     ):
         tested[position] += fate != Fate.DISCARDED
         kept[position] += fate == Fate.ACCEPTED
-    positions = sorted(p for p in tested if tested[p])
-    if not positions:
-        return None
-    return plots.Line(
-        row.label,
-        look_of(row.decoder),
-        {p: kept[p] / tested[p] for p in positions},
-        {p: f"{kept[p]} of {tested[p]} kept at place {p}" for p in positions},
-    )
+    return tested, kept
 
 
 def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
@@ -188,6 +192,21 @@ def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
     for trial in sorted(drafted, key=lambda t: t.node):  # parents have lower ids
         depth[trial.node] = depth.get(trial.parent, 0) + 1
     return [(depth[t.node], Fate(t.fate)) for t in drafted]
+
+
+def _titled(title: str, says: str, count: int) -> go.Figure:
+    """An empty chart of horizontal bars, with a name and a line under it."""
+    wrapped = wrap(says, CAPTION)
+    says, lines = "<br>".join(wrapped), len(wrapped)
+    chart = canvas(height=AROUND_PIXELS + 14 * lines + BAR_PIXELS * max(1, count))
+    chart.update_layout(
+        title={
+            "text": title, "font": {"size": 15}, "x": 0, "xanchor": "left", "y": 1, "pad": {"t": 6},
+            "yanchor": "top", "subtitle": {"text": says, "font": {"size": 13, "color": GREY}},
+        },
+        margin={"l": 8, "r": 8, "t": 44 + 18 * lines, "b": 4}, bargap=0.35, font_size=13,
+    )  # fmt: skip
+    return chart.update_yaxes(autorange="reversed", showgrid=False, title=None)
 
 
 def _milliseconds(

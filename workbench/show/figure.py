@@ -1,6 +1,6 @@
 """Parts that Plotly's figures share: the canvas, and lines that are readable on either ground."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -55,9 +55,14 @@ def level(figure: go.Figure, y: float, text: str = "") -> None:
     figure.add_hline(y, line={"color": GREY, "width": 1, "dash": "dot"}, annotation={"text": text})
 
 
+def _values(trace: Any) -> Sequence[Any]:
+    """The figures of a line, or of bars, which may lie."""
+    return trace.x if getattr(trace, "orientation", None) == "h" else trace.y
+
+
 def or_words(figure: go.Figure, words: str = "no measurement gives this figure") -> go.Figure:
     """The figure; if it is empty, with words that say why."""
-    if all(y is None for trace in figure.data for y in trace.y):
+    if all(value is None for trace in figure.data for value in _values(trace)):
         figure.add_annotation(
             text=words, showarrow=False, font={"color": GREY, "size": 13},
             xref="paper", yref="paper", x=0.5, y=0.5,

@@ -1,46 +1,51 @@
-"""The outcome of a comparison in sentences.
+"""The outcome of a comparison in one line, and the mark of the fastest decoder.
 
-They name the decoders with the fewest passes, the highest speed and the likeliest text.
+Counted figures carry it: they are the same on every machine. The exact decoder with the fewest
+passes is in it; others write another text, which no figure makes better.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.runs.estimates import Row, label, number, rows, unsteady
-from workbench.runs.ranking import leaders, quickest
+from decoders.settings import Law
+from workbench.runs.doubts import disturbances
+from workbench.runs.estimates import Row, number, rows, unsteady
+from workbench.runs.ranking import quickest
 from workbench.runs.record import Run
-from workbench.show.laws import by_chance, claim_in
-from workbench.show.quantities import BY_NAME, significant
-from workbench.show.spread import MISSING, UNSURE, greedy_disturbed, spread
+from workbench.show.laws import claim_in
+from workbench.show.quantities import BY_NAME
+from workbench.show.spread import greedy_disturbed, spread
 from workbench.studies import schemes, text
+from workbench.studies.methods import known, method_of
 
+SHORTEST = 16  # tokens of a text from which passes are worth comparing
 WORTH_SAYING = 1.2  # tokens per pass below which drafts are not worth a sentence
-SPEED, PERPLEXITY, PER_PASS = (
-    BY_NAME[name] for name in ("speed", "perplexity", "block_efficiency")
-)
+ROUGH = "Speeds are rough: {}."
+BUSY, UNEVEN = "this machine is busy", "the timings differ"
 
 
-def headline(run: Run) -> list[str]:
-    """The sentences, most telling first; [] if there is nothing to tell."""
+def verdict(run: Run, settled: bool = True) -> str:
+    """The outcome in one line; "" if there is nothing to tell.
+
+    Args:
+        run: the comparison
+        settled: whether its timing is over; before that the line has no speed
+    """
     found = [row for row in rows(run.results) if row.first.error is None]
-    sentences = [_saved(found)]
-    if (first := fastest(found)) is not None:
-        sentences.append(f"Fastest here: {first.label}, {_speed(first)}.")
-    elif len(found) > 1:
-        unsure = f"No decoder is clearly the fastest here: {why_not(found)}."
-        sentences.append(_ahead(found) or unsure)
-    best = likeliest(found, run.settings)
-    if best is not None and (value := spread(PERPLEXITY, best)) is not None:
-        sentences.append(
-            f"Likeliest text: {best.label} (perplexity {PERPLEXITY.show(value.mean)}, where 1 "
-            "would be certain)."
-        )
-    for group in by_chance(run.settings, [row.decoder for row in found]):
-        sentences.append(
-            f"{', '.join(map(label, group[:-1]))} and {label(group[-1])} draw from the same "
-            "distribution: differences between their texts are due to chance."
-        )
-    return [sentence for sentence in sentences if sentence]
+    exact = [row for row in found if _drafts(row) and claim_in(run.settings, row.decoder).law]
+    best, says = _fewest(exact), ""
+    if best is not None:
+        same = "same text" if run.settings.get("temperature") == 0 else "same kind of text"
+        says = f"{best.label}: the {same}, {_passes(best)}"
+    elif (best := _fewest([row for row in found if _drafts(row)])) is not None:
+        says = f"{best.label}: {_passes(best)}, and not the large model’s own distribution"
+    if best is None:
+        return ROUGH.format(_rough(found)) if settled and _rough(found) else ""
+    if not settled:
+        return f"{says}."
+    if why := _rough(found):
+        return f"{says}. {ROUGH.format(why)}"
+    return f"{says}{_times(best)}."
 
 
 def fastest(found: Sequence[Row]) -> Row | None:
@@ -55,73 +60,56 @@ def fastest(found: Sequence[Row]) -> Row | None:
 def why_not(found: Sequence[Row]) -> str:
     """The reason why none of them is clearly the fastest."""
     if any(unsteady(row) for row in found):
-        return f"timings marked {UNSURE} cannot be trusted"
+        return "speeds are rough"
     if any(len(row.results) < 2 and len(row.first.laps) < 2 for row in found):
         return "each was timed once"
     return "the ranges of their timings overlap"
 
 
-def likeliest(found: Sequence[Row], settings: Mapping[str, Any]) -> Row | None:
-    """The row with the lowest perplexity.
-
-    None if another one may be as low by chance: one of the same law, or within its deviation.
-    """
-    figures = [(row, value) for row in found if (value := spread(PERPLEXITY, row)) is not None]
-    if len(figures) < 2:
-        return None
-    (best, lowest), *others = sorted(figures, key=lambda each: each[1].mean)
-    if any(lowest.mean + lowest.above >= value.mean - value.below for _, value in others):
-        return None
-    laws = [claim_in(settings, row.decoder).law for row in found]
-    own = claim_in(settings, best.decoder).law
-    return None if own and laws.count(own) > 1 else best
-
-
 def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The marks that each decoder won: "fastest", "likeliest text"."""
-    won: dict[str, list[str]] = {row.decoder: [] for row in found}
-    for mark, row in (("fastest", fastest(found)), ("likeliest text", likeliest(found, settings))):
-        if row is not None:
-            won[row.decoder].append(mark)
-    return won
+    """The mark of the fastest decoder; a likely text wins none, because loops are likely."""
+    first = fastest(found)
+    return {row.decoder: ["fastest"] if row is first else [] for row in found}
 
 
-def _ahead(found: Sequence[Row]) -> str:
-    """The sentence on those that share the first place, if each is surely faster than greedy."""
-    first, ratios = leaders(found), []
-    for row in first:
-        ratio = spread(BY_NAME["x_greedy"], row)
-        if unsteady(row) or greedy_disturbed(row) or row.decoder == schemes.BASELINE:
-            return ""
-        if ratio is None or ratio.ends is None or ratio.ends[0] <= 1:
-            return ""
-        ratios.append((ratio.mean, row.label))
-    each = [f"{name} {ratio:.2f} times" for ratio, name in sorted(ratios, reverse=True)]
-    return f"Faster than greedy: {', '.join(each)}; their ranges overlap." if each else ""
+def _drafts(row: Row) -> bool:
+    """Whether its passes can be fewer than its tokens, and the text is long enough to tell."""
+    if not known(row.decoder):
+        return False
+    drafts = method_of(row.decoder).law != Law.BEAM_SAMPLING and row.decoder not in PLAIN
+    return drafts and (number(row.first, "new_tokens") or 0) >= SHORTEST
 
 
-def _saved(found: Sequence[Row]) -> str:
-    best = max(
-        [
-            row
-            for row in found
-            if number(row.first, "target_calls") and number(row.first, "new_tokens")
-        ],
-        key=lambda row: number(row.first, "block_efficiency") or 0,
-        default=None,
-    )
-    if best is None or (number(best.first, "block_efficiency") or 0) < WORTH_SAYING:
-        return ""
-    tokens, passes = (int(number(best.first, name) or 0) for name in ("new_tokens", "target_calls"))
-    return (
-        f"{best.label} wrote {text.counted(tokens, 'token')} in "
-        f"{text.counted(passes, 'pass', 'passes')} of the large model instead of {tokens:,}."
-    )
+PLAIN = ("greedy", "multinomial", "beam_search", "beam_sampling")
 
 
-def _speed(row: Row) -> str:
-    ratio, own = spread(BY_NAME["x_greedy"], row), spread(SPEED, row)
-    words = f"{significant(own.mean) if own else MISSING} tokens/s"
+def _fewest(found: Sequence[Row]) -> Row | None:
+    """The row with most tokens per pass, if that is worth a sentence."""
+    best = max(found, key=_efficiency, default=None)
+    return best if best is not None and _efficiency(best) >= WORTH_SAYING else None
+
+
+def _efficiency(row: Row) -> float:
+    return number(row.first, "block_efficiency") or 0.0
+
+
+def _passes(row: Row) -> str:
+    tokens, passes = (int(number(row.first, name) or 0) for name in ("new_tokens", "target_calls"))
+    return f"{text.counted(passes, 'pass', 'passes')} instead of {tokens:,}"
+
+
+def _times(row: Row) -> str:
+    """ ", 1.6 times as fast here", if greedy ran beside it."""
+    ratio = spread(BY_NAME["x_greedy"], row)
     if ratio is None or row.decoder == schemes.BASELINE:
-        return words
-    return f"{words}, {ratio.mean:.2f} times greedy"
+        return ""
+    return f", {ratio.mean:.1f} times as fast here"
+
+
+def _rough(found: Sequence[Row]) -> str:
+    """The reason why speeds are rough; "" if they are not."""
+    if any(disturbances(r) for row in found for r in row.results) or any(
+        greedy_disturbed(row) for row in found
+    ):
+        return BUSY
+    return UNEVEN if any(unsteady(row) for row in found) else ""

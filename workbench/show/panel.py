@@ -21,7 +21,7 @@ ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequenc
 # The figures above each text, the certain one first (tokens/s if greedy did not run), and those
 # below it; the others unfold.
 TOP = ("block_efficiency", "x_greedy")
-MAIN = ("perplexity", "acceptance")
+MAIN = ("perplexity", "repetition", "acceptance")
 TOP_SERVED = ("first_token", "x_greedy")  # of an engine, whose passes are mostly not told
 # The judge's verdicts on a greedy text that is not ours: the badge's kind and its words.
 VERDICTS = {

@@ -14,6 +14,7 @@ from workbench.runs.record import Result
 from workbench.show.sums import enough, gives
 
 MEGABYTE = 1e6
+REPEATED = 4  # tokens
 KEPT = "draft tokens kept, as a share of those that the rule tested and of all that were drafted"
 
 
@@ -155,6 +156,17 @@ def _nats(result: Result) -> float:
     return float(np.log(perplexity) * result.metrics["new_tokens"]) if perplexity else 0.0
 
 
+def _repeated(result: Result) -> float | None:
+    """The share of runs of REPEATED tokens that occurred before in the text.
+
+    Source:
+        Welleck et al. 2020 (unlikelihood training, arXiv 1908.04319), seq-rep-4.
+    """
+    ids = [token.id for token in result.alone.tokens]
+    runs = list(zip(*(ids[i:] for i in range(REPEATED)), strict=False))
+    return 1 - len(set(runs)) / len(runs) if runs else None
+
+
 def _scores(result: Result) -> list[float]:
     return [float(s.scores["score"]) for s in result.samples if s.scores and "score" in s.scores]
 
@@ -187,11 +199,17 @@ QUANTITIES = (
     ),
     Quantity(
         "perplexity", "perplexity",
-        "exp(−mean log p) of the new tokens under the plain target: lower means likelier text",
+        "exp(−mean log p) of the new tokens under the plain target: lower is likelier to the model; "
+        "loops score well too",
         metric("perplexity"), two_decimals, lambda r: f"over {_count(r, 'new_tokens')} tokens",
         "lower", ratio=Ratio(_nats, _tokens_with("perplexity"), np.exp), ranged=True,
         meaning="of the outputs under the target's own distribution, without temperature, top-k "
         "and top-p; lower means likelier",
+    ),
+    Quantity(
+        "repetition", "repeated",
+        "share of the text's runs of 4 tokens that occurred in it before",
+        lambda r, _: _repeated(r), percent, better="lower",
     ),
     Quantity(
         "joules_per_token", "J/token", "measured energy / new tokens",

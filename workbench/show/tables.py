@@ -70,6 +70,18 @@ def figures(run: Run) -> Table:
     )
 
 
+def summary(run: Run) -> Table:
+    """What the three charts of a comparison show, in words."""
+    found = rows(run.results)
+    energy = [shown(ENERGY, row) for row in found]
+    measured = ENERGY if set(energy) != {MISSING} else BY_NAME["memory_per_token"]
+    each = [BY_NAME["speed"], measured, BY_NAME["perplexity"], BY_NAME["repetition"]]
+    return Table(
+        ["decoder", *(quantity.label for quantity in each)],
+        [[row.label, *(shown(quantity, row) for quantity in each)] for row in found],
+    )
+
+
 def side_by_side(a: Run, b: Run) -> Table:
     """The figures of two runs of one kind next to each other.
 

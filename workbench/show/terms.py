@@ -17,7 +17,7 @@ TERMS = {
     "tokens/s": "New tokens divided by the seconds of computing. It depends on the machine.",
     "× greedy": "Tokens per second divided by greedy's in the same run: above 1 is faster.",
     "perplexity": "How surprising the large model finds a text: e to the power of minus the mean "
-    "ln p of its tokens. 1 would be certain; lower means likelier text.",
+    "ln p of its tokens. Lower is likelier to the model; loops score well too.",
     "beam": "One of several continuations that are kept side by side, so that the likeliest whole "
     "text can be found.",
     "temperature": "How much chance decides: at 0 always the likeliest token is taken, at 1 tokens "

@@ -103,10 +103,4 @@ def embedded() -> str:
 @cache
 def page_script() -> str:
     """More content of the <head> of the live page, after `head`."""
-    return f"<script>{joined(('frames.js', 'address.js', 'early.js', 'page.js'))}</script>"
-
-
-@cache
-def opening_style() -> str:
-    """The style of the picture that stands for the live page until that is ready."""
-    return (WEB / "page.css").read_text("utf-8") + (WEB / "opening.css").read_text("utf-8")
+    return f"<script>{joined(('frames.js', 'address.js', 'page.js'))}</script>"

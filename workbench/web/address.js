@@ -2,23 +2,35 @@
 "use strict";
 
 const WorkbenchAddress = (() => {
-  const first = new URLSearchParams(location.search), theme = first.get("__theme"), wanted = first.get("tab");
+  const first = new URLSearchParams(location.search), theme = first.get("__theme");
   for (const name of ["tab", "__theme"]) first.delete(name);
   let shown = first.toString(); // a run or settings, as a query
   let home = first.get("kind") || "compare"; // the tab that shows it
 
-  const tabs = () => document.querySelector(".tab-container"); // the outer ones stand first
-  const selected = () => tabs()?.querySelector('[aria-selected="true"]')?.dataset.tabId || home;
+  const strip = () => document.querySelector("#rooms .tab-container"); // of the outer tabs, which stand first
+  const tab = (name) => document.querySelector(`#rooms [data-tab-id="${CSS.escape(name)}"]`);
+  /** The tab on screen; of a tab with tabs in it, the one that is open there. */
+  function selected() {
+    const name = strip()?.querySelector('[aria-selected="true"]')?.dataset.tabId || home;
+    const inner = name === "lab" && document.querySelector('#lab [role="tab"][aria-selected="true"]')?.dataset.tabId;
+    return inner || name;
+  }
+
+  /** Go to a tab by its name, which may lie in another one. */
+  function open(name) {
+    if (!strip()?.querySelector(`[data-tab-id="${CSS.escape(name)}"]`)) tab("lab")?.click();
+    setTimeout(() => tab(name)?.click(), tab(name) ? 0 : 300);
+  }
 
   /** The tab is named if it is not the one that shows what the address names anyway. */
-  function address(tab) {
+  function address(name) {
     const query = new URLSearchParams(shown);
-    if (tab !== home) query.set("tab", tab);
+    if (name !== home) query.set("tab", name);
     if (theme) query.set("__theme", theme);
     return query.size ? `?${query}` : location.pathname;
   }
 
-  const write = (how, tab) => history[how]({ tab }, "", address(tab));
+  const write = (how, name) => history[how]({ tab: name }, "", address(name));
 
   /** The page shows this run or these settings, which belong to the tab whose `elem_id`s have this prefix. */
   function show(query, prefix) {
@@ -29,16 +41,15 @@ const WorkbenchAddress = (() => {
 
   /** The page shows what its address asked for: from now on another tab is another step of the history. */
   function ready() {
-    if (!tabs().querySelector(`[data-tab-id="${CSS.escape(home)}"]`)) home = "compare"; // an address can name anything
     write("replaceState", selected());
     const follow = () => selected() !== history.state?.tab && write("pushState", selected());
-    new MutationObserver(follow).observe(tabs(), { attributes: true, subtree: true, attributeFilter: ["aria-selected"] });
+    new MutationObserver(follow).observe(document.getElementById("rooms"), { attributes: true, subtree: true, attributeFilter: ["aria-selected"] });
     addEventListener("popstate", ({ state }) => {
-      const tab = state?.tab || home;
-      write("replaceState", tab); // what is shown may have changed since
-      if (tab !== selected()) tabs().querySelector(`[data-tab-id="${CSS.escape(tab)}"]`)?.click();
+      const name = state?.tab || home;
+      write("replaceState", name); // what is shown may have changed since
+      if (name !== selected()) open(name);
     });
   }
 
-  return { show, ready, elsewhere: Boolean(wanted) && wanted !== "compare" };
+  return { show, ready, open };
 })();

@@ -8,8 +8,9 @@
   /** The legend of the fates, with the race and the switch of rejected drafts. */
   Workbench.legend = (root) => {
     const toggle = make("input", { type: "checkbox" });
+    root.classList.add("show-refused");
     toggle.addEventListener("change", () => {
-      root.classList.toggle("show-refused", toggle.checked);
+      root.classList.toggle("show-refused", !toggle.checked);
       Workbench.trimLegend(root);
     });
     const bar = make("div.wb-legend", { role: "group", "aria-label": "What the colours mean" });
@@ -17,7 +18,7 @@
     for (const [name, fate] of Object.entries(fates())) {
       bar.append(make("button.entry", { type: "button", "aria-pressed": "false", "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
     }
-    bar.append(says, Workbench.race(root), make("label.toggle", {}, toggle, "show rejected drafts"));
+    bar.append(says, Workbench.race(root), make("label.toggle", {}, toggle, "clean text"));
     explain(root, bar, says);
     light(root, bar);
     return bar;

@@ -61,30 +61,18 @@ const WorkbenchPage = (() => {
     return inputs.length === 1 ? inputs[0] : inputs;
   };
 
-  /** What the panels show when the page opens, if its address asks for nothing: it comes with the HTML, before Gradio's scripts. */
-  let first = null;
-  const opening = () => first;
-
-  /** Draw it where it stands until `ready`; Gradio will choose light or dark by the same rule. */
-  function open(panels) {
-    first = panels;
-    if (WorkbenchAddress.elsewhere) document.getElementById("opening").hidden = true;
-    const theme = new URLSearchParams(location.search).get("__theme"), system = matchMedia("(prefers-color-scheme: dark)").matches;
-    document.body.classList.toggle("dark", theme === "dark" || (theme !== "light" && system));
-    Workbench.show(document.querySelector("#opening .panels"), panels);
-  }
-
   /** The page shows what its address asks for: it can be run. Fields that were just filled are noted first. */
-  const ready = () => new Promise((resolve) => setTimeout(async () => {
-    await WorkbenchEarly.settled();
-    try {
-      WorkbenchEarly.handOver();
-      WorkbenchAddress.ready();
-    } finally {
-      document.getElementById("opening")?.remove();
-      resolve({ __type__: "update", interactive: true });
-    }
+  const ready = () => new Promise((resolve) => setTimeout(() => {
+    WorkbenchAddress.ready();
+    resolve({ __type__: "update", interactive: true });
   }, 50));
+
+  /** Open the side sheet, or close it; the keyboard goes with it. */
+  const sheet = (open) => () => {
+    setTimeout(() => document.querySelector(open ? "#close-sheet" : "#open-sheet")?.focus(), 100);
+    return { __type__: "update", visible: open };
+  };
+  document.addEventListener("keydown", (event) => event.key === "Escape" && document.querySelector("#form #close-sheet")?.click());
 
   /** A run ends when its page is left or reloaded, or with its server: the page that opens next in this tab says so, once the server has
    *  looked for what was finished of it: here is its id, "" if nothing was, null for no such run. A browser may refuse to remember. */
@@ -107,17 +95,13 @@ const WorkbenchPage = (() => {
     button.click();
   });
 
-  /** Links within the page: the address names a run or settings, which a plain link would drop. The keyboard goes on from there. */
+  /** Links within the page: to the prompt, and to a tab. The address names a run or settings, which a plain link would drop. */
   document.addEventListener("click", (event) => {
-    const link = event.target.closest && event.target.closest(".wb-jump a");
-    const place = link && document.querySelector(link.hash);
+    const link = event.target.closest?.("a.wb-skip, a[data-tab]");
     if (!link) return;
     event.preventDefault();
-    if (!place) return;
-    if (place.tagName === "DETAILS") place.open = true;
-    place.tabIndex = -1;
-    place.focus({ preventScroll: true });
-    place.scrollIntoView({ block: "start" });
+    if (link.dataset.tab) WorkbenchAddress.open(link.dataset.tab);
+    else document.querySelector("#prompt textarea")?.focus();
   });
 
   /** A message in a fold that is shut is not seen: open the folds around it. */
@@ -240,5 +224,5 @@ const WorkbenchPage = (() => {
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
 
-  return { open, opening, ready, left, note, asked, tell, unfold, began, queued, address, confirmed, runs, reveal };
+  return { ready, sheet, left, note, asked, tell, unfold, began, queued, address, confirmed, runs, reveal };
 })();

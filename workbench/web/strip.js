@@ -98,10 +98,17 @@ const Workbench = (() => {
     if (first && !box.querySelector('.tok[tabindex="0"]')) first.tabIndex = 0;
   }
 
-  /** The prompt before a text, with what a chat template wrote of it set apart. */
+  const LAST_WORDS = 6; // of a prompt, before a text
+
+  /** The end of the prompt before a text; a click shows all of it, with what a chat template wrote set apart. */
   function fillPrompt(span, panel) {
     const pieces = panel.parts && panel.parts.length ? panel.parts : [[panel.prompt, false]];
-    span.replaceChildren(...pieces.map(([text, template]) => (template ? make("span.template", { title: "written by the chat template" }, text) : text)));
+    const whole = pieces.map(([text, template]) => (template ? make("span.template", { title: "written by the chat template" }, text) : text));
+    const last = pieces.filter(([, template]) => !template).map(([text]) => text).join("").trimEnd().split(/\s+/).slice(-LAST_WORDS).join(" ");
+    if (pieces.map(([text]) => text).join("").length <= last.length + 12) return span.replaceChildren(...whole), span;
+    const more = make("button.whole", { type: "button", title: "show the whole prompt" }, `… ${last}`);
+    more.addEventListener("click", () => span.replaceChildren(...whole));
+    if (span.firstChild?.textContent !== more.textContent) span.replaceChildren(more);
     return span;
   }
 
@@ -163,15 +170,27 @@ const Workbench = (() => {
     return fold;
   }
 
+  /** The button that shows a whole text with its figures, or two lines of it. */
+  function opener(box) {
+    const button = make("button.open-text", { type: "button", "aria-expanded": "false" }, "Show all");
+    button.addEventListener("click", () => {
+      const open = box().classList.toggle("open");
+      button.setAttribute("aria-expanded", String(open));
+      button.textContent = open ? "Show less" : "Show all";
+    });
+    return button;
+  }
+
   function newPanel(root, index) {
     const parts = {
-      title: make("h3"), pace: make("span.pace"), top: make("div.top"), marks: make("span.marks"), claim: make("span.claim"), unsteady: make("details.unsteady"), state: make("span.state"), summary: make("p.summary"),
+      title: make("h3"), passes: make("span.passes"), pace: make("span.pace"), top: make("div.top"), marks: make("span.marks"), claim: make("span.claim"), unsteady: make("details.unsteady"), state: make("span.state"), summary: make("p.summary"),
       prompt: make("span.prompt", { dir: "auto" }), text: make("div.wb-text", { dir: "auto" }),
       end: make("span.end"), foot: make("div.foot"),
     };
-    const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.pace),
-      parts.top, make("div.chips-line", {}, parts.marks, parts.claim, parts.unsteady, parts.state), 
-      make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text, parts.end), parts.summary, parts.foot);
+    parts.paper = make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text, parts.end);
+    const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.claim, parts.passes, opener(() => box)),
+      make("div.chips-line", {}, parts.pace, parts.marks, parts.unsteady, parts.state), parts.top,
+      parts.paper, parts.summary, parts.foot);
     root.panels[index] = { box, parts };
     root.grid.append(box);
     return root.panels[index];
@@ -187,12 +206,15 @@ const Workbench = (() => {
     const written = panel.status === "done" && panel.tokens.length > 0;
     parts.state.textContent = written ? "" : panel.state;
     parts.end.textContent = written ? ` (${panel.state})` : "";
+    const passes = panel.passes ?? (panel.rounds.length || null);
+    parts.passes.textContent = passes === null ? panel.state : `${passes} ${passes === 1 ? "pass" : "passes"}`;
     parts.pace.textContent = panel.pace || "";
     parts.pace.title = panel.status === "running" ? "provisional: the first timing is under way" : "";
     parts.marks.replaceChildren(...(panel.marks || []).map((mark) => make("span.mark", {}, mark)));
     parts.summary.replaceChildren(...Workbench.explained(panel.summary));
     fillPrompt(parts.prompt, panel);
     fillText(parts.text, panel.tokens, panel.rounds, panel.provisional);
+    if (panel.status === "running" && !box.classList.contains("open")) parts.paper.scrollTop = parts.paper.scrollHeight;
     parts.foot.replaceChildren();
     if (panel.error) parts.foot.append(make("p.wb-error", { role: "alert" }, panel.error));
     parts.unsteady.hidden = !panel.unsteady;
@@ -220,18 +242,6 @@ const Workbench = (() => {
     }
   }
 
-  /** As many columns as there is room for, and no gap at the end of a row: 5 panels stand in a row of five, or of three and two. */
-  function arrange(root) {
-    const count = root.panels.length, width = root.grid.clientWidth;
-    root.grid.style.setProperty("--of", count > 1 ? `" of ${count}"` : "none");
-    if (!count || !width) return;
-    const rows = Math.ceil(count / Math.max(1, Math.floor((width + GAP) / (NARROWEST + GAP))));
-    const few = Math.floor(count / rows), long = count % rows; // the first rows have one panel more
-    root.grid.style.gridTemplateColumns = `repeat(${few * (few + 1)}, minmax(0, 1fr))`;
-    root.panels.forEach(({ box }, i) => { box.style.gridColumnEnd = `span ${i < long * (few + 1) ? few : few + 1}`; });
-  }
-  const NARROWEST = 230, GAP = 12; // px, of a panel, and between two
-
   /** Show `value` = {panels: [one JSON string each, null for one that stays as it is]} in `root`; called again with every update. */
   function show(root, value) {
     if (!root.grid) {
@@ -244,7 +254,6 @@ const Workbench = (() => {
       root.stage = Workbench.stage(root);
       root.lanes = Workbench.lanes();
       root.replaceChildren(root.lanes, Workbench.legend(root), root.grid);
-      new ResizeObserver(() => arrange(root)).observe(root.grid);
       Workbench.card(root);
       Workbench.branches(root);
     }
@@ -259,7 +268,6 @@ const Workbench = (() => {
       root.shown[i] = JSON.parse(source);
       showPanel(root, i, root.shown[i]);
     });
-    arrange(root);
     root.sources = sources.map((source, i) => source ?? root.sources[i]);
     Workbench.trimLegend(root);
     root.racing();

@@ -58,6 +58,7 @@ class AdviceCard(StudyTab):
         with gr.Row(elem_classes="chips"):
             self.lay_out_asked()
         self.runner.lay_out_progress()
+        self.runner.lay_out_again()
         self.results = Answer(self.prefix)
 
     @property

@@ -42,7 +42,7 @@ INTRODUCTION = (
 
 class BatchTab(StudyTab):
     study: ClassVar[type[Batch]] = Batch
-    id, title, prefix = "batch", "Batch", "batch-"
+    id, title, prefix, in_lab = "batch", "Batch", "batch-", True
     opening: ClassVar[Mapping[str, Any]] = OPENING
     linked: ClassVar[Mapping[str, Any]] = OPENING
 

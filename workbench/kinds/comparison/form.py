@@ -1,4 +1,4 @@
-"""Comparisons on the page: the first tab, with decoders side by side, and the endpoint /compare."""
+"""Comparisons on the page: the first tab, with one prompt in many ways, and /compare."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -17,12 +17,15 @@ from workbench.page.host import Host
 from workbench.page.parts import form, words
 from workbench.page.parts.choices import PairPicker
 from workbench.page.parts.frame import StudyTab
-from workbench.page.widgets.handlers import Updates, Values
-from workbench.runs.recorded import recordings
+from workbench.page.widgets.handlers import QUIET, Updates, Values
+from workbench.runs.recorded import Recording, recordings
 from workbench.studies import presets
-from workbench.studies.settings import shared
+from workbench.studies.settings import Settings, shared
 
 CUSTOM = "custom"
+DARING = 1.5  # the highest temperature of the slider in the first band
+EXAMPLES = 4
+ASK, BEGIN = "Ask something", "Begin a text"
 PROMPT = next(iter(presets.PROMPTS.values()))
 
 
@@ -31,7 +34,6 @@ class CompareTab(StudyTab):
 
     study: ClassVar[type[Comparison]] = Comparison
     id, title, prefix = "compare", "Compare", ""
-    folded = "Decoders, settings, models"
     empty = "The prompt is empty; write a few words, or try one of those above."
     opening: ClassVar[Mapping[str, Any]] = {"prompt": PROMPT, "settings": START}
     linked: ClassVar[Mapping[str, Any]] = {
@@ -42,37 +44,71 @@ class CompareTab(StudyTab):
     results: ComparisonResults
 
     def lay_out(self) -> None:
-        with gr.Row(elem_id="gallery", elem_classes="chips", visible=bool(recordings())):
-            gr.HTML("Try:", elem_classes="wb-note chips-name")
-            self.gallery = [
-                gr.Button(each.title, size="sm", elem_classes="chip") for each in recordings()
-            ]
-        with gr.Row(elem_id="asking", equal_height=True):
-            self.lay_out_prompt(min_width=420)
-            with gr.Column(scale=5, min_width=560), gr.Row(elem_id="go", equal_height=True):
-                self.preset = gr.Dropdown(
-                    [(presets.described(name), name) for name in presets.SETTINGS]
-                    + [("your own settings", CUSTOM)],
-                    value=presets.OPENING,
-                    label="Sampling",
-                    elem_id="preset",
-                    scale=3,
-                    min_width=430,
-                )
+        with gr.Column(elem_id="asking"):
+            self.introduction = gr.HTML(words.introduction(self.host.first), elem_id="says")
+            with gr.Row(elem_id="ask", equal_height=True):
+                self.lay_out_prompt(min_width=200)
                 self.lay_out_buttons()
-        with gr.Row(elem_classes="chips"):
-            self.lay_out_asked("token-count")
-        self.told.append(self.preset)
-        self.lay_out_folds()
-        self.results = ComparisonResults()
+            with gr.Row(elem_id="gallery", elem_classes="chips", visible=bool(self.examples)):
+                self.gallery = [
+                    gr.Button(each.title, size="sm", elem_classes="chip", min_width=0)
+                    for each in self.examples
+                ]
+            with gr.Row(elem_id="tune"):
+                self.daring = gr.Slider(
+                    0, DARING, START["temperature"], step=0.1, label="careful … daring",
+                    elem_id="daring", buttons=[], min_width=200, scale=0,
+                )  # fmt: skip
+                sheet = gr.Button(
+                    "Decoders and settings", size="sm", elem_id="open-sheet", min_width=0
+                )
+                self.share = self.lay_out_share()
+        with gr.Row(elem_id="state"):
+            self.runner.lay_out_progress()
+        self.lay_out_sheet(sheet)
+        self.results = ComparisonResults(self.runner)
+        with gr.Accordion("For researchers", open=False, elem_id="researchers"):
+            self.results.lay_out_details()
+            with gr.Accordion("Models", open=False, elem_id="models"):
+                PairPicker(self.host, self.pair)
+            gr.HTML(words.more_examples(self.others), elem_classes="wb-note")
 
-    def lay_out_more_folds(self) -> None:
-        with gr.Accordion("Models", open=False, elem_id="models"):
-            PairPicker(self.host, self.pair)
+    def lay_out_sheet(self, button: gr.Button) -> None:
+        """Lay out the side sheet with decoders and settings, which the button opens."""
+        with gr.Column(visible=False, elem_id="form") as self.sheet:
+            with gr.Row(elem_id="sheet-head"):
+                gr.HTML("<h2>Decoders and settings</h2>")
+                close = gr.Button("Close", size="sm", elem_id="close-sheet", scale=0, min_width=80)
+            self.asked = self.lay_out_summary("token-count")
+            self.preset = gr.Dropdown(
+                [(presets.described(name), name) for name in presets.SETTINGS]
+                + [("your own settings", CUSTOM)],
+                value=presets.OPENING,
+                label="Sampling",
+                elem_id="preset",
+            )
+            self.form.lay_out_decoders()
+            with gr.Column(elem_id="settings"):
+                self.form.lay_out_settings()
+        for each, shown in ((button, True), (close, False)):
+            each.click(
+                None, None, self.sheet, api_visibility="private",
+                js=f"WorkbenchPage.sheet({str(shown).lower()})",
+            )  # fmt: skip
+        self.told: list[Any] = [self.share, self.asked, self.preset]
+
+    @property
+    def examples(self) -> list[Recording]:
+        """The recorded comparisons that are offered first."""
+        return [each for each in recordings() if each.run.kind == self.study.kind][:EXAMPLES]
+
+    @property
+    def others(self) -> list[Recording]:
+        return [each for each in recordings() if each not in self.examples]
 
     @property
     def fields(self) -> list[Any]:
-        return [self.prompt, self.asked, self.preset]
+        return [self.prompt, self.asked, self.preset, self.daring]
 
     @property
     def refreshing(self) -> list[Any]:
@@ -86,18 +122,43 @@ class CompareTab(StudyTab):
             [self.preset, *(self._drawn(name) for name in presets.SETTINGS[presets.OPENING])],
             **self.noted.filling,
         )
+        temperature = self._drawn("temperature")
+        self.daring.input(
+            None, self.daring, temperature, js="(value) => value", api_visibility="private"
+        )
+        temperature.change(
+            None, temperature, self.daring, api_visibility="private",
+            js=f"(value) => Math.min({DARING}, Math.max(0, value ?? 0))",
+        )  # fmt: skip
+        self.pair.change(self._introduced, self.pair, [self.introduction, self.prompt], **QUIET)
         Branching(self.host, self.runner, self.results, self.pair)
         Judging(self.host, self.results, self.pair)
 
     def fill(self, data: Mapping[str, Any]) -> Updates:
-        return {**super().fill(data), self.preset: _preset_of(data.get("settings", {}))}
+        settings = data.get("settings", {})
+        return {
+            **super().fill(data),
+            self.preset: _preset_of(settings),
+            self.daring: _within(settings.get("temperature", Settings.temperature)),
+        }
 
     def greet(self) -> Updates:
         """Updates for a fresh page: the length of the prompt that it opens with."""
         return {
             self.asked: words.note(self.says(self.opening, self.host.first)),
+            self.prompt: gr.update(placeholder=self._invites(self.host.first)),
             **super().offer(self.host.first),
         }
+
+    def _introduced(self, choice: PairChoice) -> list[Any]:
+        """The line about the pair, and what the prompt's box says for it."""
+        return [
+            words.introduction(choice, self.host.parameters(choice)),
+            gr.update(placeholder=self._invites(choice)),
+        ]
+
+    def _invites(self, choice: PairChoice) -> str:
+        return ASK if self.host.offers(choice).get("chat_template") else BEGIN
 
     def offer(self, choice: PairChoice, *ticked: Any) -> Updates:
         """The updates after another pair was loaded, whose chat template is used at first."""
@@ -112,14 +173,10 @@ class CompareTab(StudyTab):
 
     @property
     def unasked(self) -> Updates:
-        """Updates that hide parts of a run that nobody asked for: its outcome, and its address.
-
-        Its panels have come with the HTML.
-        """
+        """Updates that hide parts of a run that nobody asked for: its outcome, and its address."""
         return {
             self.runner.progress: "",
             self.results.kept.run_id: "",
-            self.results.strip: gr.skip(),
         }
 
     # ---- the study in the form
@@ -150,6 +207,12 @@ class CompareTab(StudyTab):
             for c in self.form.controls
             if (c.owner, c.field.name) == (form.SHARED, name)
         )
+
+
+def _within(temperature: Any) -> float:
+    """The place of the slider for a temperature, which may be beyond its end."""
+    known = isinstance(temperature, (int, float)) and not isinstance(temperature, bool)
+    return min(DARING, max(0.0, temperature)) if known else Settings.temperature
 
 
 def _preset_of(settings: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A comparison on the page: results in sentences, panels, explanation, charts, and links."""
+"""A comparison on the page: the picture, the verdict, charts, all texts, details, and links."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.comparison.view import run_panels, view
 from workbench.page.parts import words
 from workbench.page.parts.results import Kept
+from workbench.page.parts.runner import Runner
 from workbench.page.widgets.components import Alternatives, TokenStrip
 from workbench.page.widgets.handlers import Updates
 from workbench.runs.estimates import rows, times_greedy
@@ -18,59 +19,72 @@ from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
 from workbench.runs.trace import PromptPart
-from workbench.show import comparison, laws, steps, tables
+from workbench.show import comparison, laws, tables
 from workbench.show.panel import Panel
+from workbench.show.picture import picture
 from workbench.studies.schemes import BASELINE
 
 
-@dataclasses.dataclass(frozen=True)
-class Drawn:
-    """The top of a comparison's results: two texts as HTML, and the strip's value."""
-
-    headline: str
-    steps: str
-    panels: dict[str, Any]
-
-
-def drawn(run: Run) -> Drawn:
-    return Drawn(
-        words.trail(run) + words.headline(run),
-        steps.how_it_works(run),
-        {**view(run_panels(run), run.id), "recorded": recorded(run.id) is not None},
-    )
-
-
 class ComparisonResults:
-    """The results in sentences, the panels, the explanation, charts and figures, and links."""
+    """The picture, the verdict, three charts and all texts; details and links.
 
-    def __init__(self) -> None:
-        self.headline = gr.HTML(elem_id="headline", elem_classes="wb-note")
+    Args:
+        runner: its button to measure again stands beside the verdict
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self.kept = Kept(apart=True)
+        self.picture = gr.HTML(elem_id="band-picture", padding=False)
+        with gr.Row(elem_id="verdict"):
+            self.headline = gr.HTML(elem_id="headline", elem_classes="wb-note")
+            runner.lay_out_again()
+        with gr.Row(visible=False, elem_id="charts") as self.box:
+            self.charts = _plots("chart", 3)
+        self.summary = gr.HTML(elem_id="summary", elem_classes="wb-unseen")
         self.strip = TokenStrip(elem_id="panels")
-        self.steps = gr.HTML(elem_id="steps", elem_classes="wb-note")
         self.alternatives = Alternatives(visible="hidden")
-        with gr.Column(visible=False) as self.box:
-            self.charts = gr.HTML(elem_id="charts", elem_classes="wb-note")
-            self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
-            self.timing = gr.HTML(elem_id="timing", elem_classes="wb-note")
-        self.kept = Kept()
-        top, charts = (
-            [self.headline, self.strip, self.steps],
-            [self.charts, self.table, self.timing],
-        )
-        self.outputs: list[Any] = [*top, self.box, *charts, *self.kept.outputs]
+
+    def lay_out_details(self) -> None:
+        """Lay out what a researcher asks next."""
+        self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
+        self.timing = gr.HTML(elem_id="timing", elem_classes="wb-note")
+        with gr.Row():
+            self.details = _plots("detail", 3)
+        self.kept.lay_out_environment()
+
+    @property
+    def outputs(self) -> list[Any]:
+        top = [self.picture, self.headline, self.box, *self.charts, self.summary, self.strip]
+        return [*top, self.table, self.timing, *self.details, *self.kept.outputs]
 
     def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
-        top = drawn(run)
         return {
-            self.headline: top.headline,
-            self.steps: top.steps,
-            self.strip: top.panels,
-            self.box: gr.update(visible=True),
-            self.charts: comparison.charts(rows(run.results), run.settings),
-            self.table: tables.markup(tables.figures(run)),
-            self.timing: words.timing(run),
+            self.picture: picture(run),
+            self.strip: {**view(run_panels(run), run.id), "recorded": recorded(run.id) is not None},
+            **self.figures(run),
             **self.kept.show(run, unkept),
         }
+
+    def figures(self, run: Run, settled: bool = True) -> Updates:
+        """Updates of what timing changes: the verdict, charts and tables."""
+        found, table = rows(run.results), tables.markup(tables.figures(run))
+        three = comparison.charts(found, run.settings)
+        return {
+            self.headline: words.trail(run) + words.headline(run, settled),
+            self.box: gr.update(visible=True),
+            **dict(zip(self.charts, three, strict=True)),
+            self.summary: tables.markup(tables.summary(run)),
+            self.table: table,
+            self.timing: words.timing(run),
+            **dict(zip(self.details, comparison.details(found), strict=True)),
+        }
+
+
+def _plots(name: str, count: int) -> list[gr.Plot]:
+    return [
+        gr.Plot(show_label=False, container=False, elem_id=f"{name}-{i}", min_width=300)
+        for i in range(count)
+    ]
 
 
 class LivePanels:
@@ -169,7 +183,8 @@ class Live:
         results = self._results
         return {
             results.headline: "",
-            results.steps: "",
+            results.picture: "",
+            results.summary: "",
             results.strip: self._panels.value(),
             results.box: gr.update(visible=False),
             **results.kept.clear(),

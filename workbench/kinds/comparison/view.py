@@ -12,9 +12,9 @@ from workbench.runs import laps
 from workbench.runs.estimates import rows
 from workbench.runs.record import Result, Run
 from workbench.show import comparison, differences, tables, web
-from workbench.show.headline import headline
+from workbench.show.headline import verdict
 from workbench.show.panels import run_panels
-from workbench.show.view import Body, Line, View
+from workbench.show.view import Body, Line, View, drawn
 
 
 def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:
@@ -31,7 +31,8 @@ def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:
 
 def body(run: Run) -> Body:
     """The results in sentences, coloured text with its cards and replay, figures and charts."""
-    says = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in headline(run))
+    says, found = f"<p>{html.escape(verdict(run))}</p>", rows(run.results)
+    figures = [*comparison.charts(found, run.settings), *comparison.details(found)]
     texts = "".join(
         f"<h3>{html.escape(r.decoder)}</h3><pre>{html.escape(r.alone.text)}</pre>"
         for r in run.results
@@ -43,8 +44,9 @@ def body(run: Run) -> Body:
 <div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}
-{comparison.charts(rows(run.results), run.settings)}""",
+{"".join(map(drawn, figures))}""",
         f'Workbench.show(document.getElementById("panels"), {panels});',
+        plotly=True,
     )
 
 

@@ -41,7 +41,7 @@ class ExperimentsTab:
         pair: the pair that is loaded
     """
 
-    id = "experiments"
+    id, in_lab = "experiments", True
 
     def __init__(self, host: Host, pair: gr.State):
         self.host, self.pair, self.public = host, pair, host.limits.public

@@ -31,6 +31,7 @@ class StudyTab:
         id: the name of the tab in addresses
         title: its name on the page
         prefix: the beginning of the `elem_id` of each of its parts
+        in_lab: whether it lies in the tab Lab
         folded: the title of the fold with decoders and settings
         opening: the study that the form shows at first, as its `to_json` gives it; decoders have
             the settings that are kept with the pair
@@ -52,6 +53,7 @@ class StudyTab:
     id: ClassVar[str]
     title: ClassVar[str]
     prefix: ClassVar[str]
+    in_lab: ClassVar[bool] = False
     folded: ClassVar[str] = "Decoders, settings"
     opening: ClassVar[Mapping[str, Any]]
     linked: ClassVar[Mapping[str, Any]]
@@ -162,17 +164,23 @@ class StudyTab:
 
         They are not in a fold, whose content is not on the page while it is shut.
         """
-        self.asked = gr.HTML(
+        self.asked = self.lay_out_summary(name)
+        self.share = self.lay_out_share()
+        self.told: list[Any] = [self.share, self.asked]
+
+    def lay_out_summary(self, name: str) -> gr.HTML:
+        return gr.HTML(
             words.note(self.says(self.opening, self.host.first)),
             elem_id=f"{self.prefix}{name}", elem_classes=["wb-note", "wb-asked"],
         )  # fmt: skip
-        self.share = gr.HTML(
+
+    def lay_out_share(self) -> gr.HTML:
+        return gr.HTML(
             words.settings_link(
                 self.study.kind, {**self.opening, "settings": self.start}, self.linked
             ),
             elem_id=f"{self.prefix}settings-link", elem_classes="wb-note",
         )  # fmt: skip
-        self.told: list[Any] = [self.share, self.asked]
 
     def lay_out_folds(self) -> None:
         with gr.Accordion(self.folded, open=False, elem_id=f"{self.prefix}form"):
@@ -181,6 +189,7 @@ class StudyTab:
                 self.form.lay_out_settings()
             self.lay_out_more_folds()
         self.runner.lay_out_progress()
+        self.runner.lay_out_again()
 
     @property
     def refreshing(self) -> list[Any]:

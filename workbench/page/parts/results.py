@@ -22,24 +22,39 @@ class Follower(Protocol):
 
 
 class Kept:
-    """Links to a run and its files, and its environment; its id goes into the page's address."""
+    """Links to a run and its files, and its environment; its id goes into the page's address.
 
-    def __init__(self, prefix: str = "") -> None:
-        with gr.Column(visible=False) as self.box:
+    Args:
+        prefix: the beginning of the `elem_id` of each part
+        apart: whether the environment stands in another place: `lay_out_environment` puts it there
+    """
+
+    def __init__(self, prefix: str = "", apart: bool = False) -> None:
+        self.prefix, self.apart = prefix, apart
+        with gr.Column(visible=False, elem_classes="kept-box") as self.box:
             self.link = gr.HTML(elem_classes="wb-note", elem_id=f"{prefix}run-link")
-            with gr.Accordion("Environment of these measurements", open=False):
-                self.environment = gr.HTML(elem_id=f"{prefix}environment", elem_classes="wb-note")
+            if not apart:
+                self.lay_out_environment()
         self.run_id = gr.Textbox(visible="hidden")
         gr.on(
             [arrival(), self.run_id.change], None, self.run_id, None, api_visibility="private",
             js=f"(id) => WorkbenchPage.address(id, '{prefix}')",
         )  # fmt: skip
-        self.outputs: list[Any] = [self.box, self.link, self.environment, self.run_id]
+
+    def lay_out_environment(self) -> None:
+        with gr.Accordion("Environment of these measurements", open=False):
+            self.environment = gr.HTML(
+                elem_id=f"{self.prefix}environment", elem_classes="wb-note"
+            )
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [self.box, self.link, self.environment, self.run_id]
 
     def show(self, run: Run, unkept: bool = False) -> Updates:
         return {
             self.box: gr.update(visible=True),
-            self.link: words.kept(run, unkept),
+            self.link: words.share(run, unkept) if self.apart else words.kept(run, unkept),
             self.environment: words.environment(run),
             self.run_id: "" if unkept else run.id,
         }
@@ -61,7 +76,11 @@ class Figures:
         with gr.Column(visible=False) as self.box:
             parts = self.lay_out(prefix)
         self.kept = Kept(prefix)
-        self.outputs: list[Any] = [self.box, *parts, *self.kept.outputs]
+        self.parts = [self.box, *parts]
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [*self.parts, *self.kept.outputs]
 
     def lay_out(self, prefix: str) -> list[Any]:
         """Lay out the parts that show the run; returns them."""

@@ -68,18 +68,27 @@ class Runner:
             elem_id=f"{self.prefix}leave", elem_classes="wb-leave",
         )  # fmt: skip
 
+    def lay_out_again(self) -> None:
+        self.again = gr.Button(
+            "Measure again", size="sm", visible=False, elem_id=f"{self.prefix}again", scale=0,
+            min_width=120,
+        )  # fmt: skip
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [self.progress, self.run, self.stop, self.leave, self.again]
+
+    @property
+    def starting(self) -> list[Any]:
+        """What a study changes when it begins."""
+        return [self._ticket, self._number, *self.outputs]
+
     def lay_out_progress(self) -> None:
         self.progress = gr.HTML(
             elem_id=f"{self.prefix}progress", elem_classes=["wb-note", "wb-progress"]
         )
-        self.again = gr.Button(
-            "Measure again", size="sm", visible=False, elem_id=f"{self.prefix}again", scale=0
-        )
         # The ticket stays on the server; its number, new at each click, starts the run.
         self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
-        self.outputs: list[Any] = [self.progress, self.run, self.stop, self.leave, self.again]
-        # What a study changes when it begins.
-        self.starting = [self._ticket, self._number, *self.outputs]
 
     def wire(self, tab: Any) -> None:
         """Connect the buttons with the form, the study and the results of a `StudyTab`."""

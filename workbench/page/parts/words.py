@@ -12,10 +12,10 @@ from workbench.models.presets import SMOLLM2, PairChoice
 from workbench.runs.estimates import label, number
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.runs.recorded import recorded, recordings
+from workbench.runs.recorded import Recording, recorded, recordings
 from workbench.show import looks, tables
 from workbench.show.files import WRITERS
-from workbench.show.headline import headline as sentences
+from workbench.show.headline import verdict
 from workbench.show.terms import explained
 from workbench.studies import presets, schemes
 from workbench.studies.settings import Settings
@@ -28,12 +28,8 @@ CARD = (
     "3.1 Community License; small models make things up"
 )
 TITLE = "Decoding Workbench"
-SAYS = "Watch one text being written in five ways."
-JUMPS = (
-    '<nav class="wb-jump" aria-label="On this page">'
-    '<a href="#panels">Texts</a> <a href="#charts">Charts</a> '
-    '<a href="#figures">Table</a> <a href="#run-link">Downloads</a></nav>'
-)
+NAME = f'<a class="wb-skip" href="#prompt">Skip to the prompt</a><h1>{TITLE}</h1>'
+SAYS = "A small model guesses. A large one checks."
 NOT_RUN_YET = "The link has filled the form. Press Run to see what it gives."
 
 
@@ -187,11 +183,19 @@ def kept(run: Run, unkept: bool = False) -> str:
     return f'<div class="kept"><span>{name}</span><span>Download {files}</span></div>'
 
 
-def headline(run: Run) -> str:
-    """The results in sentences and, if the run was recorded beforehand, its place and date."""
-    first, *others = sentences(run) or [""]
-    says = f"<h2>{html.escape(first)}</h2><p>{explained(' '.join(others))}</p>" if first else ""
-    return f'<div class="wb-headline">{JUMPS}{says}{source(run)}</div>'
+def share(run: Run, unkept: bool = False) -> str:
+    """The same as a menu."""
+    return (
+        '<details class="wb-share"><summary>Share</summary>'
+        f"<div>{kept(run, unkept)}</div></details>"
+    )
+
+
+def headline(run: Run, settled: bool = True) -> str:
+    """The verdict in one line and, if the run was recorded beforehand, its place and date."""
+    says = verdict(run, settled)
+    line = f'<p class="verdict">{explained(says)}</p>' if says else ""
+    return f'<div class="wb-headline">{line}{source(run)}</div>'
 
 
 def trail(run: Run) -> str:
@@ -208,18 +212,17 @@ def trail(run: Run) -> str:
     return f'<nav class="wb wb-trail" aria-label="Branched from">{each}this run</nav>'
 
 
-def header(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int] = ()) -> str:
-    """The head of the page: its purpose, and the pair in use with the size of each model."""
+def introduction(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int] = ()) -> str:
+    """What the page shows, and the pair in use with the size of each model."""
     embedded = choice.target is None and choice.draft is None
     models = choice.preset and [choice.preset.target, choice.preset.draft]
     if not parameters and models:
         parameters = [model.parameters for model in models if model]
     if choice.target is None:  # its sizes are known from the first recorded run
-        where = recordings()[0].run.environment if recordings() else {}
-        known = [where[role]["parameters"] for role in ("target", "draft") if where.get(role)]
+        known = _recorded_sizes()
         parameters = known if embedded else [*known[:1], *parameters[-1:]]
     sizes = " and ".join(map(sized, parameters))
-    counts = f'<span class="wide"> ({sizes} parameters)</span>' if sizes else ""
+    counts = f" ({sizes} parameters)" if sizes else ""
     writes = f"Two tiny story models{counts} run here; don't expect facts."
     if embedded and not smollm2.at_hand():
         writes += f" {html.escape(smollm2.MISSING)}"
@@ -228,7 +231,24 @@ def header(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int] = ())
     elif not embedded:
         writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}"
         writes += "." if len(parameters) > 1 else ", without a draft model."
-    return f"<h1>{TITLE}</h1><p>{SAYS} {writes}</p>"
+    return f"<h2>{SAYS}</h2><p>{writes}</p>"
+
+
+def _recorded_sizes() -> list[int]:
+    """The parameters of the embedded pair, from the first run that was recorded with it."""
+    for each in recordings():
+        where = each.run.environment
+        if where.get("target", {}).get("name", "").startswith("Llama-Stories"):
+            return [where[role]["parameters"] for role in ("target", "draft") if where.get(role)]
+    return []
+
+
+def more_examples(others: Sequence[Recording]) -> str:
+    """Links to the recorded runs beyond the examples; "" if there are none."""
+    each = " · ".join(
+        f'<a href="?run={other.run.id}">{html.escape(other.title)}</a>' for other in others
+    )
+    return f"<p>More recorded runs: {each}</p>" if each else ""
 
 
 def sized(parameters: int) -> str:

@@ -12,6 +12,7 @@ from workbench.kinds.divergence.form import Divergence
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
+from workbench.page.tabs.rooms import Rooms
 from workbench.page.widgets.components import Given, GivenButton, RunTable
 from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.estimates import label
@@ -34,14 +35,14 @@ class RunsTab:
     Args:
         host: the page's host
         shown_in: for each kind of run, the tab that shows it
-        tabs: all tabs
+        rooms: all tabs
         choice: the visitor's pair
     """
 
     def __init__(
-        self, host: Host, shown_in: Mapping[str, StudyTab], tabs: gr.Tabs, choice: gr.State
+        self, host: Host, shown_in: Mapping[str, StudyTab], rooms: Rooms, choice: gr.State
     ):
-        self.host, self.shown_in, self._tabs = host, shown_in, tabs
+        self.host, self.shown_in, self.rooms = host, shown_in, rooms
         with gr.Tab("Runs", id="runs") as self.tab:
             self._lay_out()
             Divergence(host, choice)
@@ -89,7 +90,7 @@ class RunsTab:
             **QUIET,
         )
         outputs = [
-            self._tabs,
+            *self.rooms.outputs,
             self.note,
             *(part for tab in self.shown_in.values() for part in tab.outputs),
         ]
@@ -160,7 +161,7 @@ class RunsTab:
         if run.kind not in self.shown_in:
             raise InputError(f"There is no tab for runs of the kind {quoted(run.kind)} here.")
         tab = self.shown_in[run.kind]
-        return {**tab.show(run), self._tabs: gr.update(selected=tab.id)}
+        return {**tab.show(run), **self.rooms.select(tab.id)}
 
     def _both(self, table: dict[str, Any] | None) -> tuple[str, str]:
         """The text below the list, and two runs compared; the first one ticked is A."""

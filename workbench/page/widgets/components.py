@@ -42,7 +42,7 @@ class TokenStrip(Drawn):
 
     script = """
 const root = element.firstElementChild;
-const show = () => Workbench.show(root, props.value || WorkbenchPage.opening());
+const show = () => Workbench.show(root, props.value);
 root.ask = trigger;
 watch('value', show);
 show();
