@@ -19,7 +19,7 @@ from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.rooms import Rooms
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
-from workbench.page.widgets.handlers import QUIET, CheckedBlocks, Updates
+from workbench.page.widgets.handlers import CheckedBlocks, Updates
 from workbench.page.widgets.later import LightBlocks
 from workbench.runs.recorded import Recording, recorded, recordings
 
@@ -66,7 +66,11 @@ def build(host: Host) -> gr.Blocks:
         for part in parts:
             if hasattr(part, "endpoints"):
                 part.endpoints(host)
-        shown = [notice, *rooms.outputs, *(part for tab in studies.values() for part in tab.outputs)]
+        shown = [
+            notice,
+            *rooms.outputs,
+            *(part for tab in studies.values() for part in tab.outputs),
+        ]
         filling = visits.first.noted.filling
         # `then`, whatever happened in `opened`.
         page.load(visits.opened, left, shown, js="WorkbenchPage.left", **filling).then(

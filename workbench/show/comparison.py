@@ -109,7 +109,9 @@ def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> go.Figure:
     says = f"{LOOPS} {SAME}" if alike else LOOPS
     chart = bars(rows, BY_NAME["perplexity"], "Perplexity", says, repeated)
     shapes = [HATCHED["shape"] if row.decoder in alike else "" for row in rows]
-    return chart.update_traces(marker_pattern={**HATCHED, "shape": shapes}, selector={"type": "bar"})
+    return chart.update_traces(
+        marker_pattern={**HATCHED, "shape": shapes}, selector={"type": "bar"}
+    )
 
 
 def round_times(rows: Sequence[Row]) -> go.Figure:

@@ -199,8 +199,8 @@ QUANTITIES = (
     ),
     Quantity(
         "perplexity", "perplexity",
-        "exp(−mean log p) of the new tokens under the plain target: lower is likelier to the model; "
-        "loops score well too",
+        "exp(−mean log p) of the new tokens under the plain target: lower is likelier to the "
+        "model; loops score well too",
         metric("perplexity"), two_decimals, lambda r: f"over {_count(r, 'new_tokens')} tokens",
         "lower", ratio=Ratio(_nats, _tokens_with("perplexity"), np.exp), ranged=True,
         meaning="of the outputs under the target's own distribution, without temperature, top-k "

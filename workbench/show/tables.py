@@ -39,16 +39,21 @@ def markdown(table: Table) -> str:
 
 
 def markup(table: Table) -> str:
-    """The table as HTML, its texts escaped."""
+    """The table as HTML, its texts escaped, in a box that scrolls."""
+    return (
+        '<div class="wb-table" tabindex="0" role="region" aria-label="Figures">'
+        f"{bare(table)}</div>"
+    )
+
+
+def bare(table: Table) -> str:
+    """The same without the box."""
     head = "".join(f"<th>{html.escape(h)}</th>" for h in table.heads)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
         for row in table.rows
     )
-    return (
-        '<div class="wb-table" tabindex="0" role="region" aria-label="Figures">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 # ---- Figures of a run

@@ -252,8 +252,7 @@ const Workbench = (() => {
       root.more = new Set(); // decoders whose figures are unfolded
       root.grid = make("div.wb-grid");
       root.stage = Workbench.stage(root);
-      root.lanes = Workbench.lanes();
-      root.replaceChildren(root.lanes, Workbench.legend(root), root.grid);
+      root.replaceChildren(Workbench.legend(root), root.grid);
       Workbench.card(root);
       Workbench.branches(root);
     }
@@ -271,7 +270,6 @@ const Workbench = (() => {
     root.sources = sources.map((source, i) => source ?? root.sources[i]);
     Workbench.trimLegend(root);
     root.racing();
-    root.lanes.show(value, root.shown);
   }
 
   return { show, make, visible, number, timed, calm, tokenSpan, fillPrompt, fates: {} };

@@ -17,7 +17,6 @@ from workbench.page.widgets.handlers import Updates
 from workbench.runs.estimates import rows, times_greedy
 from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.runs.recorded import recorded
 from workbench.runs.trace import PromptPart
 from workbench.show import comparison, laws, tables
 from workbench.show.panel import Panel
@@ -58,9 +57,10 @@ class ComparisonResults:
         return [*top, self.table, self.timing, *self.details, *self.kept.outputs]
 
     def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
+        panels = run_panels(run)
         return {
-            self.picture: picture(run),
-            self.strip: {**view(run_panels(run), run.id), "recorded": recorded(run.id) is not None},
+            self.picture: picture(run, panels),
+            self.strip: view(panels, run.id),
             **self.figures(run),
             **self.kept.show(run, unkept),
         }
@@ -73,7 +73,7 @@ class ComparisonResults:
             self.headline: words.trail(run) + words.headline(run, settled),
             self.box: gr.update(visible=True),
             **dict(zip(self.charts, three, strict=True)),
-            self.summary: tables.markup(tables.summary(run)),
+            self.summary: tables.bare(tables.summary(run)),
             self.table: table,
             self.timing: words.timing(run),
             **dict(zip(self.details, comparison.details(found), strict=True)),

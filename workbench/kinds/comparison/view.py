@@ -14,6 +14,7 @@ from workbench.runs.record import Result, Run
 from workbench.show import comparison, differences, tables, web
 from workbench.show.headline import verdict
 from workbench.show.panels import run_panels
+from workbench.show.picture import picture
 from workbench.show.view import Body, Line, View, drawn
 
 
@@ -38,9 +39,11 @@ def body(run: Run) -> Body:
         for r in run.results
         if r.repeat == 0
     )
-    panels = web.embed(view(run_panels(run), run.id))
+    packed = run_panels(run)
+    panels = web.embed(view(packed, run.id))
     return Body(
-        f"""{says}
+        f"""{picture(run, packed)}
+{says}
 <div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}

@@ -43,9 +43,7 @@ class Kept:
 
     def lay_out_environment(self) -> None:
         with gr.Accordion("Environment of these measurements", open=False):
-            self.environment = gr.HTML(
-                elem_id=f"{self.prefix}environment", elem_classes="wb-note"
-            )
+            self.environment = gr.HTML(elem_id=f"{self.prefix}environment", elem_classes="wb-note")
 
     @property
     def outputs(self) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from decoders import smollm2
-from workbench.kinds import links, registry
+from workbench.kinds import links
 from workbench.models.presets import SMOLLM2, PairChoice
 from workbench.runs.estimates import label, number
 from workbench.runs.events import At, Ended, Finished, Progress, Started
@@ -265,9 +265,8 @@ def source(run: Run) -> str:
     if recording is None:
         return ""
     return (
-        f'<p class="source"><b>{html.escape(recording.title)}:</b> {explained(recording.says)} '
-        f"Recorded on {html.escape(run.created[:10])}, {explained(presets.written(run.settings))}. "
-        f"Press <b>{registry.study_of(run.kind).verb}</b> to repeat it.</p>"
+        f'<p class="source"><b>{html.escape(recording.title)}:</b> {html.escape(recording.says)} '
+        f"Recorded on {run.created[:10]}, {html.escape(presets.written(run.settings))}.</p>"
     )
 
 
