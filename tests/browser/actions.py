@@ -40,24 +40,37 @@ def finished(page: Page, tab: str = "") -> str:
 
 
 def open_recorded(page: Page, recording: Recording) -> None:
-    """Choose an entry from the gallery of the tab that compares."""
+    """Choose an example of the tab that compares; a run that is none has an address."""
     page.get_by_role("tab", name="Compare").click()
-    page.locator("#gallery").get_by_role("button", name=recording.title).click()
+    example = page.locator("#gallery").get_by_role("button", name=recording.title, exact=True)
+    if example.count():
+        example.click()
+    else:
+        page.goto(f"{page.url.split('?')[0]}?run={recording.run.id}")
+        expect(page.locator("#run")).to_be_enabled()
     prefix = {"batch": "batch-", "draw": "draw-"}.get(recording.run.kind, "")
     expect(page.locator(f"#{prefix}run-link")).to_contain_text(recording.run.id)
-    skip(page)
+    unfold_texts(page)
 
 
-def skip(page: Page) -> None:
-    """Ends the growing texts at the top, which take eight seconds and as much work as a visit."""
+def unfold_texts(page: Page) -> None:
+    """Show the texts of all decoders whole."""
     page.evaluate(
-        """document.querySelectorAll(".wb-lanes:not(.over) button.again")
+        """document.querySelectorAll('#panels .open-text[aria-expanded="false"]')
             .forEach((button) => button.click())"""
     )
 
 
 def panel(page: Page, decoder: str) -> Locator:
+    """The text of a decoder, whole, with its figures."""
+    unfold_texts(page)
     return page.locator(f'#panels {PANEL}[data-decoder="{decoder}"]')
+
+
+def open_lab(page: Page, name: str) -> None:
+    """Open one of the tabs in the tab Lab."""
+    page.get_by_role("tab", name="Lab").click()
+    page.get_by_role("tab", name=name).click()
 
 
 def text_of(page: Page, decoder: str) -> str:
@@ -72,10 +85,18 @@ def text_of(page: Page, decoder: str) -> str:
 
 
 def unfold_form(page: Page) -> None:
-    """Show decoders, settings and models: Gradio builds the contents of a fold when it opens."""
-    fold = page.locator("#form > button")
-    if "open" not in (fold.get_attribute("class") or ""):
-        fold.click()
+    """Open the side sheet with decoders and settings."""
+    if not page.locator("#form").is_visible():
+        page.locator("#open-sheet").click()
+    expect(page.locator("#form")).to_be_visible()
+
+
+def unfold_models(page: Page) -> None:
+    """Show the choice of models, which researchers find under the texts."""
+    for fold in ("#researchers", "#models"):
+        button = page.locator(f"{fold} > button")
+        if "open" not in (button.get_attribute("class") or ""):
+            button.click()
 
 
 def setting(page: Page, label: str) -> Locator:

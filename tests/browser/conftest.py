@@ -15,7 +15,6 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before Gradio is imported
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from tests.browser.actions import skip
 from tests.workbench.conftest import byte_tokenizer, pair, run, unmetered  # noqa: F401 - fixtures
 from tests.workbench.page.conftest import a_host, one_thread  # noqa: F401 - fixtures
 from workbench.page.host import Host
@@ -107,10 +106,8 @@ def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
         page.on("console", lambda message: sins.append(message.text) if is_sin(message) else None)
         page.on("pageerror", lambda error: sins.append(str(error)))
         page.goto(address)
-        expect(page.locator("#opening")).to_have_count(0)  # the picture has given way to the page
         # the settings of the address have arrived
         expect(page.locator("#run")).to_be_enabled()
-        skip(page)
         return page
 
     yield visit

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import finished, link, press_run, toggle
+from tests.browser.actions import finished, link, open_lab, press_run, toggle
 from tests.browser.conftest import visits
 from tests.opened import whole
 
@@ -98,7 +98,7 @@ def test_stop_ends_the_job_of_its_own_tab_and_keeps_what_is_finished(visit, addr
     )
     press_run(page)
     expect(page.locator("#progress")).to_contain_text("token")
-    page.get_by_role("tab", name="Batch").click()
+    open_lab(page, "Batch")
     page.locator("#batch-run").click()
     expect(page.locator("#batch-leave")).to_be_visible()
     expect(page.locator("#batch-progress")).to_contain_text("Waiting for the device")
@@ -106,12 +106,12 @@ def test_stop_ends_the_job_of_its_own_tab_and_keeps_what_is_finished(visit, addr
     page.locator("#stop").click()
     expect(page.locator("#progress")).to_contain_text("Stopped")
     expect(page.locator("#run")).to_be_visible()
-    page.get_by_role("tab", name="Batch").click()
+    open_lab(page, "Batch")
     expect(page.locator("#batch-progress .wb-track")).to_be_visible()  # it runs now
     page.get_by_role("tab", name="Compare").click()
     press_run(page)
     expect(page.locator("#leave")).to_be_visible()
-    page.get_by_role("tab", name="Batch").click()
+    open_lab(page, "Batch")
     page.locator("#batch-stop").click()
     expect(page.locator("#batch-progress")).to_contain_text("Stopped")
     expect(page.locator("#batch-run")).to_be_visible()

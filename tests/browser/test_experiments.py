@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import finished, link, press_run
+from tests.browser.actions import finished, link, open_lab, press_run
 
 PLAN = """
 title = "Small <b>plan</b>"
@@ -24,7 +24,7 @@ y = ["x greedy", "perplexity"]
 
 
 def tab(page: Page) -> Page:
-    page.get_by_role("tab", name="Experiments").click()
+    open_lab(page, "Experiments")
     expect(page.locator("#experiment-run")).to_be_visible()
     return page
 

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 
 from decoders import __version__
 from tests import strangers
-from tests.browser.actions import link, panel, run, unfold_form
+from tests.browser.actions import link, open_lab, panel, run, unfold_form
 from tests.test_docs import README, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -203,7 +203,7 @@ def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
         expect(page.locator("#decoders input:checked")).to_have_count(5)
         run(page)
         expect(page.locator("#figures tbody tr")).to_have_count(5)
-        page.get_by_role("tab", name="Experiments").click()
+        open_lab(page, "Experiments")
         expect(page.locator(".wb-orderings li").first).to_be_visible()
         page.close()
     finally:

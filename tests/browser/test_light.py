@@ -4,7 +4,7 @@ import urllib.request
 
 from playwright.sync_api import expect
 
-from tests.browser.actions import link
+from tests.browser.actions import link, open_lab
 
 COUNT = """
 window.asked = 0;
@@ -61,10 +61,10 @@ def test_a_tab_is_not_on_the_page_until_it_is_opened_and_then_stays_as_it_was_le
     """All 651 components were there from the start, and Gradio went through them twice."""
     page = visit(address)
     assert page.locator("#draw-prompt, #batch-count, #theory-run").count() == 0
-    page.get_by_role("tab", name="Batch").click()
+    open_lab(page, "Batch")
     page.locator("#batch-count input").fill("7")
     page.get_by_role("tab", name="Compare").click()
-    page.get_by_role("tab", name="Batch").click()
+    open_lab(page, "Batch")
     expect(page.locator("#batch-count input")).to_have_value("7")
 
 

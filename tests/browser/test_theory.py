@@ -5,6 +5,7 @@ import itertools
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.actions import open_lab
 from workbench.theory.pages import PAGES
 
 TOKENS = "tokens per round · "  # of the words under the sliders
@@ -18,7 +19,7 @@ FILLS = """() => [...document.querySelectorAll(".js-plotly-plot")]
 @pytest.fixture
 def tab(page) -> Page:
     """The first page of theory, with acceptance and draft length as they are at first."""
-    page.get_by_role("tab", name="Theory").click()
+    open_lab(page, "Theory")
     page.get_by_role("tab", name=PAGES[0].title).click()
     page.get_by_label("number input for acceptance α").fill("0.8")
     page.get_by_label("number input for draft length γ").fill("5")
@@ -71,6 +72,6 @@ def test_every_page_is_one_click_away(tab):
         tab.wait_for_function(FILLS)  # drawn while hidden, charts kept 700 px in boxes of 296
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         tops = {
-            tab.get_by_role("tab", name=name).bounding_box()["y"] for name in ("Compare", "About")
+            tab.get_by_role("tab", name=name).bounding_box()["y"] for name in ("Compare", "Runs")
         }
         assert len(tops) == 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from tests.browser.actions import fill_prompt, link, run
+from tests.browser.actions import fill_prompt, link, open_lab, run
 from tests.browser.conftest import serving
 from workbench.theory.pages import PAGES
 
@@ -55,7 +55,7 @@ def test_no_handler_makes_a_pool(two_threads, visit, pair, tmp_path):
         expect(page.locator("#token-count")).to_contain_text("240 of")
         for kind in ("json", "csv", "html"):
             assert page.request.get(f"{address}export/{id}.{kind}").ok
-        page.get_by_role("tab", name="Theory").click()
+        open_lab(page, "Theory")
         page.get_by_label("Compare with one of your runs").click()
         page.get_by_role("option").nth(1).click()
         expect(page.locator(".wb-now:visible").first).to_contain_text("Measured:")

@@ -207,10 +207,3 @@ def test_nothing_lies_over_what_is_shown(page):
             .map((each) => each.outerHTML.slice(0, 80))"""
     )
     assert over == []
-
-
-def test_how_tokens_are_drawn_is_visible_at_once(page):
-    """It stood in a fold."""
-    preset = page.locator("#preset input")
-    expect(preset).to_be_visible()
-    assert preset.evaluate("(box) => box.scrollWidth <= box.clientWidth")

@@ -41,8 +41,7 @@ def markdown(table: Table) -> str:
 def markup(table: Table) -> str:
     """The table as HTML, its texts escaped, in a box that scrolls."""
     return (
-        '<div class="wb-table" tabindex="0" role="region" aria-label="Figures">'
-        f"{bare(table)}</div>"
+        f'<div class="wb-table" tabindex="0" role="region" aria-label="Figures">{bare(table)}</div>'
     )
 
 

@@ -1,8 +1,8 @@
-"""The figures show the quantities of the run, and say so if there is none."""
+"""The charts show the quantities of the run, and say so if there is none."""
 
-import re
 from dataclasses import replace
 
+import plotly.graph_objects as go
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,35 +18,59 @@ def of(run: Run, decoder: str) -> Row:
     return next(row for row in rows(run.results) if row.decoder == decoder)
 
 
+def caption(chart: go.Figure) -> str:
+    return chart.layout.title.subtitle.text.replace("<br>", " ")
+
+
+def every(found: list[Row], asked: dict) -> list[go.Figure]:
+    """All charts of a comparison, as the browser gets them."""
+    charts = [*comparison.charts(found, asked), *comparison.details(found)]
+    assert all(chart.to_json() for chart in charts)
+    return charts
+
+
 def test_bars_are_the_means_and_their_spread(run):
     found = rows(run.results)
-    for row, bar in zip(found, comparison.speed(found).bars, strict=True):
+    bar = comparison.speed(found).data[0]
+    for i, row in enumerate(found):
         speeds = [r.metrics["tokens_per_second"] for r in row.results]
-        assert bar.sum == pytest.approx(sum(speeds) / 2)
-        assert bar.high - bar.low == pytest.approx(2 * abs(speeds[0] - speeds[1]) / 2**0.5)
+        assert bar.x[i] == pytest.approx(sum(speeds) / 2)
+        assert bar.error_x.array[i] == pytest.approx(abs(speeds[0] - speeds[1]) / 2**0.5)
 
 
-def test_energy_gives_way_to_memory_traffic_under_its_own_name(run):
+def test_energy_has_its_place_and_the_reason_where_nothing_can_be_measured(run):
+    """No heading had the word where a machine has no counter."""
     unmeasured = [replace(r, energy=Energy(None, "not measured: a test")) for r in run.results]
     measured = comparison.energy(rows(run.results))  # one of the fixture's results is measured
-    assert measured.title == "J/token"
-    assert comparison.energy(rows(unmeasured)).title == "memory read per token"
+    assert "Joules per token" in caption(measured)
+    chart = comparison.energy(rows(unmeasured))
+    assert chart.layout.title.text == "Energy"
+    assert caption(chart) == "Not measured: a test. Instead: memory read per token."
+    assert all("MB" in text for text in chart.data[0].text)
+
+
+def test_perplexity_says_that_loops_score_well_and_shows_repetition(run):
+    """ "Lower is better" had a medal, which a sentence repeated five times won."""
+    first = run.results[0]
+    loop = replace(first.alone, tokens=[*first.alone.tokens[:4]] * 5)
+    chart = comparison.perplexity(rows([replace(first, samples=[loop])]), run.settings)
+    assert "loops score well" in caption(chart)
+    assert chart.data[0].text[0].endswith("76% repeated")  # 13 of 17 runs of four tokens
 
 
 def test_acceptance_by_position_counts_what_was_tested(run):
     row = of(run, "speculative")
-    line = comparison.acceptance(row)
+    tested, kept = comparison.acceptance(row)
     drafted = [
         t
         for r in row.results
         for entry in r.alone.rounds
         for t in comparison.draft_positions(entry)
     ]
-    tested = [(place, fate) for place, fate in drafted if fate != Fate.DISCARDED]
-    counts = [re.match(r"(\d+) of (\d+)", text).groups() for text in line.texts.values()]
-    assert sum(int(of) for _, of in counts) == len(tested)
-    assert sum(int(kept) for kept, _ in counts) == sum(r.metrics["accepted"] for r in row.results)
-    assert list(line.shares) == sorted({place for place, _ in tested})
+    assert tested.total() == sum(fate != Fate.DISCARDED for _, fate in drafted)
+    assert kept.total() == sum(r.metrics["accepted"] for r in row.results)
+    line = comparison.acceptance_by_position([row]).data[0]
+    assert list(line.y) == [kept[place] / tested[place] for place in line.x]
 
 
 def test_positions_in_a_draft_are_depths(run):
@@ -59,7 +83,7 @@ def test_positions_in_a_draft_are_depths(run):
 
 def verifying(row: Row) -> float:
     """Milliseconds that the figure shows."""
-    return comparison.round_times([row]).bars[0].parts[-1]
+    return comparison.round_times([row]).data[-1].x[0]
 
 
 def test_time_per_round_is_that_of_the_timings_without_the_first_round(run):
@@ -87,28 +111,16 @@ def test_charts_mark_what_cannot_be_trusted(run):
         replace(r, laps=[replace(lap, load=Load(pressure=0.9)) for lap in r.laps])
         for r in row.results
     ]
-    for laps, before in ((busy, "≈"), ([replace(r, laps=[]) for r in row.results], "")):
-        [bar] = comparison.round_times([replace(row, results=laps, greedy=[None] * len(laps))]).bars
-        assert re.fullmatch(rf"{before}[\d.]+ \+ {before}[\d.]+", bar.text)
-        assert bar.detail.count("≈") == 2 * len(before)
-        drawn = comparison.speed_against_perplexity(
-            [replace(row, results=laps, greedy=[None] * len(laps))]
-        )
-        assert re.search(rf">{before}[\d.,]+ tokens/s, perplexity", drawn)
+    for laps, sure in ((busy, False), ([replace(r, laps=[]) for r in row.results], True)):
+        found = [replace(row, results=laps, greedy=[None] * len(laps))]
+        texts = [trace.text[0] for trace in comparison.round_times(found).data]
+        texts.append(comparison.speed_against_perplexity(found).data[0].hovertemplate)
+        assert all(text.startswith("≈") != sure for text in texts)
 
 
 def test_without_drafts_the_figure_says_so(run):
-    assert "No decoder of this run drafts." in comparison.acceptance_by_position(
-        [of(run, "greedy")]
-    )
-
-
-def test_a_decoder_looks_the_same_in_every_chart(run):
-    """Colours once followed the place in the run: a decoder changed its colour in the next run."""
-    alone, among = comparison.speed([of(run, "mtad")]), comparison.speed(rows(run.results))
-    assert alone.bars[0].look == next(
-        bar.look for bar in among.bars if bar.name == alone.bars[0].name
-    )
+    chart = comparison.acceptance_by_position([of(run, "greedy")])
+    assert chart.layout.annotations[0].text == "No decoder of this run drafts."
 
 
 def test_chance_is_not_shown_as_a_ranking(run):
@@ -116,23 +128,20 @@ def test_chance_is_not_shown_as_a_ranking(run):
     more = replace(
         run, results=[*run.results, *(replace(r, decoder="multinomial") for r in run.results[:1])]
     )
-    found = comparison.perplexity(rows(more.results), run.settings)
-    assert {bar.name for bar in found.bars if bar.faint} == {
+    found = rows(more.results)
+    chart = comparison.perplexity(found, run.settings)
+    shapes = zip(chart.data[0].y, chart.data[0].marker.pattern.shape, strict=True)
+    assert {name for name, shape in shapes if shape} == {
         of(more, d).label for d in ("speculative", "multinomial")
     }
-    assert "chance" in found.says
-    certain = comparison.perplexity(rows(more.results), {**run.settings, "temperature": 0.0})
-    assert not any(bar.faint for bar in certain.bars)
-    assert "chance" not in certain.says
-
-
-def test_every_chart_is_there_and_names_every_decoder(run):
-    text = comparison.charts(rows(run.results), run.settings)
-    assert text.count("<figure") == 7
-    assert text.count("<tr") == 5 * 5
+    assert "chance" in caption(chart)
+    certain = comparison.perplexity(found, {**run.settings, "temperature": 0.0})
+    assert not any(certain.data[0].marker.pattern.shape)
+    assert "chance" not in caption(certain)
 
 
 def test_every_chart_survives_results_without_figures(run):
+    """An imported file with `metrics: {}` once gave an error 500 and stayed in the list."""
     failed = [
         replace(
             r,
@@ -142,13 +151,8 @@ def test_every_chart_survives_results_without_figures(run):
         )
         for r in run.results
     ]
-    assert comparison.charts(rows(failed), run.settings).count("<figure") == 7
-
-
-def test_every_chart_survives_metrics_that_an_older_run_lacks(run):
-    """An imported file with `metrics: {}` once gave an error 500 and stayed in the list."""
-    bare = rows([replace(r, metrics={}) for r in run.results])
-    assert comparison.charts(bare, run.settings).count("<figure") == 7
+    every(rows(failed), run.settings)
+    every(rows([replace(r, metrics={}) for r in run.results]), run.settings)
 
 
 @settings(
@@ -161,4 +165,4 @@ def test_forged_figures_are_drawn(run, seconds, figure):
         for r in run.results
     ]
     forged = [replace(r, laps=[replace(lap, seconds=seconds) for lap in r.laps]) for r in forged]
-    assert comparison.charts(rows(forged), run.settings).count("<figure") == 7
+    every(rows(forged), run.settings)

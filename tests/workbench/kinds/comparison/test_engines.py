@@ -16,7 +16,7 @@ from workbench.runs.record import Result, Run, Sample
 from workbench.runs.trace import UNTOLD, Lap, Server, TokenRecord
 from workbench.show import comparison, tables
 from workbench.show.files import WRITERS
-from workbench.show.headline import headline
+from workbench.show.headline import verdict
 from workbench.show.looks import look_of
 
 NAME = "engine:fast"
@@ -111,7 +111,7 @@ def test_charts_tables_and_files_hold_it(beside):
         assert "Engine fast" in write(beside) or NAME in write(beside)
     assert MODEL not in WRITERS["html"](beside)
     assert Run.from_json(WRITERS["json"](beside)) == beside
-    assert headline(beside)
+    assert verdict(beside)
 
 
 def test_a_spreadsheet_has_columns_for_engines_where_there_is_one(beside, run):

@@ -1,0 +1,105 @@
+"""Words that explain themselves, a legend that lights its tokens, tabs that open with a result."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.actions import open_lab, open_recorded, panel
+from tests.browser.readable import faults
+from workbench.runs.recorded import recorded, recordings
+
+FIRST = recordings()[0].run
+
+
+@pytest.fixture
+def page(page) -> Page:
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    page.get_by_role("tab", name="Compare").click()
+    return page
+
+
+def test_the_certain_figure_is_the_large_one(page):
+    """Times greedy stood there, which differs from machine to machine."""
+    open_recorded(page, recordings()[0])
+    top = panel(page, "greedy").locator(".top .numbers > div")
+    expect(top.nth(0)).to_contain_text("tokens per pass")
+    expect(top.nth(1)).to_contain_text("× greedy")
+    sizes = [
+        each.locator("dd").first.evaluate("(n) => parseFloat(getComputedStyle(n).fontSize)")
+        for each in (top.nth(0), top.nth(1))
+    ]
+    assert sizes[0] > sizes[1]
+
+
+def test_the_legend_lights_its_tokens(page):
+    """Pointing at "accepted draft" did nothing, so that nobody saw which words those were."""
+    open_recorded(page, recordings()[0])
+    strip = page.locator("#panels .wb")
+    entry = page.locator(".wb-legend .entry[data-fate=accepted]")
+    token = panel(page, "speculative").locator(".wb-paper .tok.accepted").first
+    plain = token.evaluate("(t) => getComputedStyle(t).outlineStyle")
+    entry.hover()
+    expect(strip).to_have_attribute("data-lit", "accepted")
+    assert token.evaluate("(t) => getComputedStyle(t).outlineStyle") != plain
+    page.mouse.move(0, 0)
+    expect(strip).not_to_have_attribute("data-lit", "accepted")
+    entry.focus()
+    page.keyboard.press("Tab")  # with the keyboard
+    expect(strip).to_have_attribute("data-lit", re.compile("^(?!accepted)"))
+    page.keyboard.press("Shift+Tab")
+    expect(strip).to_have_attribute("data-lit", "accepted")
+    page.keyboard.press("Enter")  # as a tap
+    expect(entry).to_have_attribute("aria-pressed", "true")
+    entry.blur()
+    expect(strip).to_have_attribute("data-lit", "accepted")
+    entry.click()
+    page.mouse.move(0, 0)
+    entry.blur()
+    expect(strip).not_to_have_attribute("data-lit", "accepted")
+
+
+def test_a_word_explains_itself_to_a_mouse_and_to_the_keyboard(page):
+    """ "Perplexity" stood there without a word, or with one that only a mouse found."""
+    open_recorded(page, recordings()[0])
+    word, help = panel(page, "greedy").locator(".top .wb-term").first, page.locator("#wb-help")
+    word.hover()
+    expect(help).to_be_visible()
+    expect(help).to_contain_text("passes of the large model")
+    page.mouse.move(0, 0)
+    expect(help).to_be_hidden()
+    word.focus()
+    expect(help).to_be_visible()
+    expect(word).to_have_attribute("aria-describedby", "wb-help")
+    assert faults(page, "#wb-help") == []
+    page.keyboard.press("Escape")
+    expect(help).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("tab", "shows"),
+    [("Draws", "#draw-trees .wb-panel"), ("Lab", "#batch-figures table")],
+)
+def test_a_tab_opens_with_a_recorded_result(visit, address, tab, shows):
+    """These tabs opened empty."""
+    page = visit(address)
+    page.get_by_role("tab", name=tab).click()
+    expect(page.locator(shows).first).to_be_visible()
+    shown = page.get_by_role("tabpanel").filter(visible=True).first
+    expect(shown).to_contain_text("Recorded on 20")
+    assert "run=" not in page.url
+    names = page.get_by_role("tablist").first.get_by_role("tab").all_inner_texts()
+    assert len(set(names)) == len(names)  # a state among the tabs made a second tab of one
+    # a run that is shown stays
+    recording = next(each for each in recordings() if each.run.kind == "comparison")
+    open_recorded(page, recording)
+    page.get_by_role("tab", name=tab).click()
+    expect(page.locator(shows).first).to_be_visible()
+    assert recorded(recording.run.id) is not None
+
+
+def test_experiments_open_with_what_became_of_the_papers_orderings(page):
+    open_lab(page, "Experiments")
+    found = page.locator("#experiment-orderings")
+    expect(found).to_contain_text("Recorded on 20")
+    expect(found.locator("li .sign").first).to_have_text(re.compile("[✓✗?–]"))
