@@ -12,7 +12,6 @@ from decoders import catalog
 from workbench.measuring.work import Measured, Outputs
 from workbench.runs import laps
 from workbench.runs.agreement import Agreement
-from workbench.runs.doubts import disturbances
 from workbench.runs.estimates import rows, uncertain
 from workbench.runs.record import Result
 from workbench.runs.trace import Lap, TokenRecord
@@ -22,9 +21,8 @@ from workbench.studies.study import Job
 
 # Seconds of computing, over all timings of a decoder, below which its speed means little.
 LEAST_SECONDS = 0.5
-BUSY_LAPS = 10  # if the counters still see other programs after this many, they will stay
-MOST_LAPS = 30  # after this many, the machine itself is uneven
-PATIENCE_SECONDS = 20.0  # the most seconds of timings beyond those that the study asks for
+MOST_MORE = 7  # timings of the one extension
+PATIENCE_SECONDS = 6.0  # the most seconds that it takes
 
 
 def laps_in_order(
@@ -32,35 +30,47 @@ def laps_in_order(
 ) -> Iterator[tuple[int, int]]:
     """The timings of a study, in order.
 
-    The jobs of one repeat run in cycles, every second cycle in reverse order, so that a machine
-    that gets slower or faster favours none of them.
+    First come all jobs once: the study has its texts then, and the rest is timing. The jobs of one
+    repeat run in cycles, every second cycle in reverse order, so that a machine that gets slower or
+    faster favours none of them.
 
     Args:
         jobs: the jobs of the study
-        once_more: called with the numbers of a repeat's jobs and the lap; whether they run this lap
+        once_more: called with the numbers of a repeat's jobs and the lap, from 1; whether they run
+            this lap
 
     Yields:
         (job's number, lap)
     """
+    yield from ((number, 0) for number in range(len(jobs)))
     for _, block in groupby(range(len(jobs)), lambda i: jobs[i].repeat):
         numbers = list(block)
-        for lap in count():
+        for lap in count(1):
             if not once_more(numbers, lap):
                 break
             yield from ((number, lap) for number in (reversed(numbers) if lap % 2 else numbers))
 
 
-def needs_more_laps(results: Sequence[Result]) -> bool:
-    """Whether it may help to time all these decoders again.
+def extension(results: Sequence[Result], patience: float) -> int:
+    """How many more timings of all these decoders may help to compare them; 0 if none.
 
-    It may if one of them was timed for less than LEAST_SECONDS, or too unevenly.
+    They help if one of them was timed for less than LEAST_SECONDS, or too unevenly. What is still
+    uneven then is told: on a busy machine it would stay so.
+
+    Args:
+        results: the results so far, of at least one timing each
+        patience: the seconds that the timings may take
     """
-    if not results or len(results[0].laps) >= MOST_LAPS:
-        return False
-    if len(results[0].laps) >= BUSY_LAPS and any(disturbances(r) for r in results):
-        return False
+    if not results:
+        return 0
+    laps = len(results[0].laps)
     least = min(sum(lap.seconds for lap in r.laps) for r in results)
-    return least < LEAST_SECONDS or any(uncertain(row) for row in rows(results))
+    if least >= LEAST_SECONDS and not any(uncertain(row) for row in rows(results)):
+        return 0
+    takes = sum(r.laps[-1].seconds for r in results)
+    wanted = math.ceil(LEAST_SECONDS * laps / least) - laps if least > 0 else MOST_MORE
+    afforded = int(patience / takes) if takes > 0 else MOST_MORE
+    return max(0, min(max(wanted, laps), MOST_MORE, afforded))
 
 
 class References:

@@ -13,8 +13,8 @@ from workbench.engines.addresses import engines as named
 from workbench.measuring.asking import Engines, chosen, texts
 from workbench.measuring.cycles import (
     References,
+    extension,
     laps_in_order,
-    needs_more_laps,
     timed_again,
 )
 from workbench.measuring.disturbance import Watch
@@ -35,6 +35,7 @@ from workbench.runs.trace import Prefix
 from workbench.runs.values import date
 from workbench.studies.study import Job, Study
 
+SOON = 0.3  # of a job, before which nobody can tell how long the others take
 log = logging.getLogger(__name__)
 
 
@@ -63,8 +64,8 @@ def run(
         threads: the number of threads that the caller has set, and why, for the run's environment
         watch: reads the machine's counters; by default the real ones
         cancel: when set, or when it returns True, the study ends
-        patience: seconds in all for further timings of decoders that were timed too briefly or too
-            unevenly to be compared; with `timings` set to 1, nothing is repeated
+        patience: the most seconds of one extension of the timing, for decoders that were timed too
+            briefly or too unevenly to be compared; with `timings` set to 1, there is none
         engines: gives the engines that may be asked, by name; by default those of the environment
 
     Raises:
@@ -97,7 +98,7 @@ class _Session:
         self.first: dict[int, Measured] = {}  # the first lap of each job, by number
         self.over: set[int] = set()  # jobs that are not timed again
         self.warm: set[tuple[Method, int]] = set()  # decoders, and the batch sizes they ran at
-        self.done, self.steps = 0, len(self.jobs) * study.settings.timings
+        self.laps: dict[int, int] = {}  # by a repeat's first job: its timings with the extension
 
     def events(self) -> Generator[Event, None, None]:
         with light_heap():
@@ -107,14 +108,14 @@ class _Session:
                 if self.work.cancelled():
                     break
                 if number in self.over:
-                    self.done += 1
                     continue
                 yield from self._timed(self._at(number, lap), self.jobs[number])
                 if self.run.results and self.run.results[-1].cancelled:
                     break
             if self.study.settings.energy == "thorough":
                 yield from self._metered_again()
-            stopped = self.done < self.steps or any(r.cancelled for r in self.run.results)
+            stopped = len(self.first) < len(self.jobs)
+            stopped = stopped or any(r.cancelled for r in self.run.results)
             yield Ended(replace(self.run, cancelled=stopped))
 
     def _law(self, ask: Callable[..., list[Prefix]], *more: Any) -> list[Prefix]:
@@ -133,22 +134,21 @@ class _Session:
     def _once_more(self, numbers: Sequence[int], lap: int) -> bool:
         """Whether these jobs, timed `lap` times, are timed once more.
 
-        They are as often as asked for, then while comparing them needs more and patience lasts.
+        They are as often as asked for, and then once more together if comparing them needs it.
         """
         asked = self.study.settings.timings
-        if lap < asked or self.work.cancelled():
+        if lap < asked or asked == 1 or self.work.cancelled():
             return lap < asked
-        results = [
-            result
-            for number, result in zip(self.first, self.run.results, strict=True)
-            if number in numbers and number not in self.over
-        ]
-        takes = sum(r.laps[-1].seconds for r in results)
-        if asked == 1 or takes > self.patience or not needs_more_laps(results):
-            return False
-        self.patience -= takes
-        self.steps += len(numbers)
-        return True
+        if lap == asked:
+            results = [
+                result
+                for number, result in zip(self.first, self.run.results, strict=True)
+                if number in numbers and number not in self.over
+            ]
+            more = extension(results, self.patience)
+            self.patience -= more * sum(r.laps[-1].seconds for r in results)
+            self.laps[numbers[0]] = asked + more
+        return lap < self.laps[numbers[0]]
 
     def _metered_again(self) -> Iterator[Event]:
         """Repeat the jobs that were too short for the meter."""
@@ -167,10 +167,10 @@ class _Session:
     def _at(self, number: int, lap: int) -> At:
         job, timings = self.jobs[number], max(lap + 1, self.study.settings.timings)
         where = (job.method.name, job.repeat, job.batch_size, job.scheme, number, len(self.jobs))
-        return At(*where, lap, timings, self.done, self.steps, job.prompt)
+        return At(*where, lap, timings, job.prompt)
 
     def _timed(self, at: At, job: Job) -> Iterator[Event]:
-        yield Started(at, self._eta(self.done), parts_of(self.work, job.prompt or 0))
+        yield Started(at, self._eta(at), parts_of(self.work, job.prompt or 0))
         if at.lap == 0:
             # Texts that are only read need no warm-up, which would be half of the work of draws:
             # nothing compares their speeds.
@@ -197,7 +197,6 @@ class _Session:
             if self._is_half(job, measured.result):
                 return
             result = self._merged(at, job, measured)
-        self.done += 1
         yield Finished(at, result, self.run)
 
     def _is_half(self, job: Job, result: Result) -> bool:
@@ -234,12 +233,15 @@ class _Session:
                 update = next(measuring)
             except StopIteration as over:
                 return over.value
-            eta = self._eta(self.done + min(1.0, update.done / budget))
+            eta = self._eta(at, min(1.0, update.done / budget))
             yield Progress(
                 at, update.done, budget, update.tokens, update.rounds, update.provisional, eta,
                 update.seconds,
             )  # fmt: skip
 
-    def _eta(self, done: float) -> float | None:
-        """Seconds until all timings are over, after this many of them."""
-        return (time.monotonic() - self.began) * (self.steps - done) / done if done else None
+    def _eta(self, at: At, part: float = 0.0) -> float | None:
+        """Seconds until all jobs have run once, of which the one under way is done in part."""
+        done, jobs = len(self.first) + part, len(self.jobs)
+        if at.lap or done < SOON:
+            return None
+        return (time.monotonic() - self.began) * max(0.0, jobs - done) / done

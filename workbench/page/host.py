@@ -56,6 +56,7 @@ class Host:
         self.pairs = self.pairs or PairKeeper(self.limits.custom_models, self.limits.public)
         self.device = Device(self.pairs)
         self._stops: dict[Hashable, threading.Event] = {}
+        self._timing: threading.Event | None = None  # ends what has its texts and times them
 
     @property
     def engines(self) -> list[str]:
@@ -128,9 +129,10 @@ class Host:
             with closing(onto(earlier, self.device.run(study, choice, stopped))) as events:
                 for event in events:
                     if isinstance(event, Finished):
-                        finished, began = event.run, time.monotonic()
-                        if began >= due:
-                            self._kept(Ended(replace(finished, cancelled=True)))
+                        whole, began = event.at.lap or event.at.last_text, time.monotonic()
+                        finished = replace(event.run, cancelled=not whole)
+                        if began >= due or event.at.last_text:
+                            self._kept(Ended(finished))
                             due = time.monotonic() + KEPT_AGAIN_AFTER * (time.monotonic() - began)
                     if isinstance(event, Ended):
                         finished = None
@@ -138,11 +140,11 @@ class Host:
                     yield event
             # A borrowed GPU is given back at once, without a last event.
             if finished is not None:
-                ended, finished = Ended(replace(finished, cancelled=True)), None
+                ended, finished = Ended(finished), None
                 yield self._kept(ended)
         finally:
             if finished is not None:
-                self._kept(Ended(replace(finished, cancelled=True)))
+                self._kept(Ended(finished))
 
     def _kept(self, event: Ended) -> Ended:
         """The event once its run is stored, or with the reason why that failed."""
@@ -235,6 +237,16 @@ class Host:
     def stop(self, job: Hashable) -> None:
         if job in self._stops:
             self._stops[job].set()
+
+    def time_quietly(self, stopped: threading.Event) -> None:
+        """The study on the device has its texts; it may be ended for the next one."""
+        self._timing = stopped
+
+    def hurry(self) -> None:
+        """End the study that only times its texts: somebody waits for the device."""
+        if self._timing is not None:
+            self._timing.set()
+            self._timing = None
 
     def open(self) -> None:
         """Load the first pair; if it is missing, the page says so when a visitor comes."""

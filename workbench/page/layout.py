@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
@@ -19,6 +20,7 @@ from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.rooms import Rooms
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
+from workbench.page.widgets.components import Address
 from workbench.page.widgets.handlers import CheckedBlocks, Updates
 from workbench.page.widgets.later import LightBlocks
 from workbench.runs.recorded import Recording, recorded, recordings
@@ -45,6 +47,7 @@ def build(host: Host) -> gr.Blocks:
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         # The run during which the page before this one was left, see page.js.
         left = gr.Textbox(visible="hidden")
+        address = Address(visible="hidden")
         pair = gr.State(host.first)
         parts = [part for kind in registry.KINDS.values() if (part := kind.part("form"))]
         with gr.Tabs(overflow_behavior="wrap", elem_id="rooms") as tabs:
@@ -56,7 +59,8 @@ def build(host: Host) -> gr.Blocks:
             rooms = Rooms(tabs, lab, inner)
             cards = [card for tab in made for card in getattr(tab, "cards", ())]
             studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
-            visits = _Visits(host, studies, RunsTab(host, studies, rooms, pair), rooms, notice)
+            runs = RunsTab(host, studies, rooms, pair)
+            visits = _Visits(host, studies, runs, rooms, notice, address)
             AboutTab()
         gr.HTML(
             f'<a href="?tab=about" data-tab="about">About</a> · {BUILT} · {_kept(host)}',
@@ -68,6 +72,7 @@ def build(host: Host) -> gr.Blocks:
                 part.endpoints(host)
         shown = [
             notice,
+            address,
             *rooms.outputs,
             *(part for tab in studies.values() for part in tab.outputs),
         ]
@@ -76,6 +81,7 @@ def build(host: Host) -> gr.Blocks:
         page.load(visits.opened, left, shown, js="WorkbenchPage.left", **filling).then(
             None, None, visits.first.runner.run, js="WorkbenchPage.ready", api_visibility="private"
         )
+        address.submit(visits.travelled, address, shown, **filling)
         for button, recording in zip(visits.first.gallery, visits.first.examples, strict=True):
             show = partial(visits.picked, recording)
             button.click(show, None, shown, **filling)
@@ -117,6 +123,7 @@ class _Visits:
     runs: RunsTab
     rooms: Rooms
     notice: gr.HTML
+    address: Address
 
     def __post_init__(self) -> None:
         self.first: Any = self.studies[registry.UNNAMED]  # the tab that the page opens with
@@ -138,7 +145,7 @@ class _Visits:
         updates = self.beforehand(recording)
         if self.runs.shown_in[recording.run.kind] is self.first:
             del updates[self.rooms.tabs]
-        return updates
+        return {**updates, self.notice: gr.update(visible=False)}
 
     def opened(self, left: str | None, request: gr.Request) -> dict[Any, Any]:
         """Updates for an address, which asks for a past run, a study or nothing, and for a tab.
@@ -146,35 +153,62 @@ class _Visits:
         A notice tells about missing models, and about a run that was left.
         """
         query, host = dict(request.query_params), self.host
-        updates, faults = self.first.greet(), [host.fault] if host.fault else []
+        faults = [host.fault] if host.fault else []
+        updates = self.first.greet() | self._asked(query, faults, left is None)
         # The other tabs come filled; in the first one, it is the browser that notes what is filled.
         for tab in self.studies.values():
             if tab is not self.first:
                 updates[tab.runner.run] = gr.update(interactive=True)
+        updates |= self.first.inviting(updates)
+        updates = {part: update for part, update in updates.items() if not _there(part, update)}
+        updates |= self.rooms.select(query.get("tab", ""))
+        notes = words.faults(faults)
+        notes += "" if left is None else words.left(left if host.store.has(left) else None)
+        return {**updates, **self._told(notes)}
+
+    def travelled(self, told: Mapping[str, Any] | None) -> Updates:
+        """Updates for a step back or forward to what an address asked for."""
+        faults: list[str] = []
+        query = dict(parse_qsl(str((told or {}).get("query", ""))))
+        updates = self._asked(query, faults, False)
+        for part in self.rooms.outputs:  # the browser goes to the tab by itself
+            updates.pop(part, None)
+        return {
+            **updates,
+            self.notice: gr.update(visible=False),
+            **self._told(words.faults(faults)),
+        }
+
+    def _told(self, notes: str) -> Updates:
+        return {self.notice: gr.update(value=notes, visible=True)} if notes else {}
+
+    def _asked(self, query: Mapping[str, str], faults: list[str], runs: bool) -> Updates:
+        """Updates that show what an address asks for; where that fails, the example, greyed.
+
+        Args:
+            query: the parameters of the address
+            faults: gets a sentence for each part of it that cannot be used
+            runs: whether a study that it asks for runs at once
+        """
         try:
             if "run" in query:
                 known = recorded(query["run"])
-                updates |= (
-                    self.beforehand(known)
-                    if known
-                    else self.runs.show(host.store.get(query["run"]))
-                )
-            elif link := links.from_query(query):
+                if known is None:
+                    return self.runs.show(self.host.store.get(query["run"]))
+                return self.beforehand(known)
+            if link := links.from_query(query):
                 tab = self.studies[link.kind]
-                updates |= {
-                    **tab.fill(link.data), tab.runner.progress: words.note(words.NOT_RUN_YET),
-                    **self.rooms.select(tab.id),
-                }  # fmt: skip
                 faults += link.faults
                 asked = link.data.get("settings", {}).get("decoders", ())
                 faults += tab.form.decoders.missing(asked)
-            elif recordings():
-                updates |= {**self.beforehand(recordings()[0]), **self.first.unasked}
+                runs = runs and tab.runs_by_link and not self.host.fault
+                return {
+                    **tab.fill(link.data), **self.rooms.select(tab.id),
+                    **({self.address: {"go": tab.prefix}} if runs else {}),
+                    tab.runner.progress: "" if runs else words.note(words.NOT_RUN_YET),
+                }  # fmt: skip
         except InputError as error:
-            faults.append(str(error))
-        updates = {part: update for part, update in updates.items() if not _there(part, update)}
-        updates |= self.rooms.select(query.get("tab", ""))
-        notes = "".join(words.note(fault, "alert") for fault in faults)
-        notes += "" if left is None else words.left(left if host.store.has(left) else None)
-        told = {self.notice: gr.update(value=notes, visible=True)} if notes else {}
-        return {**updates, **told}
+            faults.append(f"{error} {words.INSTEAD}" if recordings() else str(error))
+        if not recordings():
+            return {}
+        return {**self.beforehand(recordings()[0]), **self.first.unasked}

@@ -19,10 +19,8 @@ class At:
         scheme: how they share a batch
         job: the job's number, from 0
         jobs: jobs in all
-        lap: the timing of this job, from 0
-        laps: timings of this job in all
-        step: timings of all jobs that are over
-        steps: timings of all jobs in all
+        lap: the timing of this job, from 0: all jobs run once before one is timed again
+        laps: timings of this job in all, as far as that is known
         prompt: the number of its only prompt; None if it has several
     """
 
@@ -34,9 +32,12 @@ class At:
     jobs: int
     lap: int = 0
     laps: int = 1
-    step: int = 0
-    steps: int = 1
     prompt: int | None = None
+
+    @property
+    def last_text(self) -> bool:
+        """Whether all jobs have run once when this one is done; what follows is timing alone."""
+        return self.lap == 0 and self.job + 1 == self.jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class Progress:
         tokens: its text so far, for jobs that keep a trace
         rounds: its rounds so far, likewise
         provisional: whether a later round may take tokens back (beams)
-        eta_seconds: seconds until the whole study is over; None until that can be estimated
+        eta_seconds: seconds until all jobs have run once; None until that can be estimated, and
+            while jobs are timed again
         seconds: seconds of computing so far in this timing
     """
 

@@ -153,8 +153,8 @@ def _job(at: events.At) -> str:
     again = f" (repeat {at.repeat + 1})" if at.repeat else ""
     if at.prompt is not None:
         again = f" on prompt {at.prompt + 1}"
-    timing = f", timing {at.lap + 1} of {at.laps}" if at.laps > 1 else ""
-    return f"{at.step + 1}/{at.steps} {at.decoder}{batch}{again}{timing}"
+    timing = f", timing {at.lap + 1} of {at.laps}" if at.lap else ""
+    return f"{at.job + 1}/{at.jobs} {at.decoder}{batch}{again}{timing}"
 
 
 def duration(seconds: float) -> str:

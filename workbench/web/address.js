@@ -31,25 +31,38 @@ const WorkbenchAddress = (() => {
   }
 
   const write = (how, name) => history[how]({ tab: name }, "", address(name));
+  let running = false, travel = () => {};
 
-  /** The page shows this run or these settings, which belong to the tab whose `elem_id`s have this prefix. */
-  function show(query, prefix) {
+  /** The page shows this run or these settings, which belong to the tab whose `elem_id`s have this prefix. What was shown before is a step
+   *  back; but the settings of a study that runs give way to its run. */
+  function show(query, prefix, runs = false) {
+    const replaces = query === shown || running;
+    running = runs;
     shown = query;
     home = prefix.replace("-", "") || "compare";
-    write("replaceState", selected());
+    write(replaces ? "replaceState" : "pushState", selected());
   }
 
   /** The page shows what its address asked for: from now on another tab is another step of the history. */
   function ready() {
     write("replaceState", selected());
-    const follow = () => selected() !== history.state?.tab && write("pushState", selected());
+    const follow = () => {
+      const name = selected();
+      if (name !== history.state?.tab && name !== "lab") write("pushState", name); // of the lab, the tab in it is named once it has come
+    };
     new MutationObserver(follow).observe(document.getElementById("rooms"), { attributes: true, subtree: true, attributeFilter: ["aria-selected"] });
     addEventListener("popstate", ({ state }) => {
-      const name = state?.tab || home;
-      write("replaceState", name); // what is shown may have changed since
+      const query = new URLSearchParams(location.search), name = query.get("tab") || state?.tab || home;
+      for (const each of ["tab", "__theme"]) query.delete(each);
+      running = false;
+      if (query.toString() !== shown) {
+        shown = query.toString();
+        travel(shown);
+      }
+      history.replaceState({ tab: name }, "");
       if (name !== selected()) open(name);
     });
   }
 
-  return { show, ready, open };
+  return { show, ready, open, travels: (go) => { travel = go; } };
 })();

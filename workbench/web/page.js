@@ -53,7 +53,8 @@ const WorkbenchPage = (() => {
    *  the study is sent off: a handler of its own came after the end of a short study, and took that one's address away. */
   const began = (prefix) => (...inputs) => {
     const link = document.querySelector(`#${prefix}settings-link a`);
-    if (link) WorkbenchAddress.show(new URL(link.href).search.slice(1), prefix);
+    if (link) WorkbenchAddress.show(new URL(link.href).search.slice(1), prefix, true);
+    document.querySelector("#notice .wb-instead")?.remove();
     const progress = document.querySelector(`#${prefix}progress`);
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (progress) progress.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
@@ -66,6 +67,16 @@ const WorkbenchPage = (() => {
     WorkbenchAddress.ready();
     resolve({ __type__: "update", interactive: true });
   }, 50));
+
+  /** Run what a link asks for, once its tab has come. */
+  function go(prefix) {
+    const timer = setInterval(() => {
+      const button = document.getElementById(`${prefix}run`);
+      if (!button || button.disabled || !button.offsetParent) return;
+      clearInterval(timer);
+      button.click();
+    }, 100);
+  }
 
   /** Open the side sheet, or close it; the keyboard goes with it. */
   const sheet = (open) => () => {
@@ -224,5 +235,5 @@ const WorkbenchPage = (() => {
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
 
-  return { ready, sheet, left, note, asked, tell, unfold, began, queued, address, confirmed, runs, reveal };
+  return { ready, go, sheet, left, note, asked, tell, unfold, began, queued, address, confirmed, runs, reveal };
 })();

@@ -214,7 +214,7 @@ const Workbench = (() => {
     parts.summary.replaceChildren(...Workbench.explained(panel.summary));
     fillPrompt(parts.prompt, panel);
     fillText(parts.text, panel.tokens, panel.rounds, panel.provisional);
-    if (panel.status === "running" && !box.classList.contains("open")) parts.paper.scrollTop = parts.paper.scrollHeight;
+    if (!box.classList.contains("open")) parts.paper.scrollTop = panel.status === "running" ? parts.paper.scrollHeight : 0;
     parts.foot.replaceChildren();
     if (panel.error) parts.foot.append(make("p.wb-error", { role: "alert" }, panel.error));
     parts.unsteady.hidden = !panel.unsteady;

@@ -79,7 +79,8 @@ def test_progress_counts_tokens_of_all_requests(pair, unmetered, every_round):
         done = [e.done for e in updates if e.at.decoder == decoder]
         assert done == sorted(done)
         assert 0 < done[0] < done[-1] == 60
-    assert all(e.eta_seconds >= 0 and e.tokens == [] for e in updates)
+    assert all((e.eta_seconds or 0) >= 0 and e.tokens == [] for e in updates)
+    assert updates[-1].eta_seconds is not None
 
 
 def test_progress_shows_what_stands_and_is_a_snapshot(pair, unmetered, every_round):

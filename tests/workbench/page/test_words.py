@@ -118,9 +118,9 @@ def test_the_words_of_the_review_are_gone(run):
     assert [wanted for wanted, found in shown.items() if wanted not in found] == []
 
 
-def test_measurements_are_counted_as_the_bar_counts_them():
-    """ "Measurement 15 of 16" stood beside a bar at 29%: each was timed three times."""
-    at = At("mtad", 0, 1, "unpadded", job=14, jobs=16, lap=0, laps=3, step=14, steps=48)
+def test_the_progress_counts_what_is_done_as_the_bar_does():
+    """It promised 15 measurements and made 45."""
+    at = At("mtad", 0, 1, "unpadded", job=14, jobs=16, lap=0, laps=3)
     said = words.progress(Started(at))
-    assert "measurement 15 of 48) · timing 1 of 3" in said
-    assert "width:29.2%" in said
+    assert "MTAD (15 of 16)" in said
+    assert "width:87.5%" in said

@@ -36,6 +36,7 @@ class AdviceCard(StudyTab):
 
     study: ClassVar[type[Advice]] = Advice
     id, title, prefix = "experiments", "Will speculative decoding pay here?", "advice-"
+    runs_by_link = False
     opening: ClassVar[Mapping[str, Any]] = OPENING
     linked: ClassVar[Mapping[str, Any]] = OPENING
     shown: ClassVar[Mapping[str, Any]] = OPENING["settings"]

@@ -43,6 +43,7 @@ INTRODUCTION = (
 class BatchTab(StudyTab):
     study: ClassVar[type[Batch]] = Batch
     id, title, prefix, in_lab = "batch", "Batch", "batch-", True
+    runs_by_link = False  # it takes minutes
     opening: ClassVar[Mapping[str, Any]] = OPENING
     linked: ClassVar[Mapping[str, Any]] = OPENING
 

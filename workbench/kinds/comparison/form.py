@@ -33,7 +33,7 @@ class CompareTab(StudyTab):
     """Also picks the pair that all tabs use, and opens recorded runs."""
 
     study: ClassVar[type[Comparison]] = Comparison
-    id, title, prefix = "compare", "Compare", ""
+    id, title, prefix, times_quietly = "compare", "Compare", "", True
     empty = "The prompt is empty; write a few words, or try one of those above."
     opening: ClassVar[Mapping[str, Any]] = {"prompt": PROMPT, "settings": START}
     linked: ClassVar[Mapping[str, Any]] = {
@@ -146,9 +146,13 @@ class CompareTab(StudyTab):
         """Updates for a fresh page: the length of the prompt that it opens with."""
         return {
             self.asked: words.note(self.says(self.opening, self.host.first)),
-            self.prompt: gr.update(placeholder=self._invites(self.host.first)),
             **super().offer(self.host.first),
         }
+
+    def inviting(self, updates: Updates) -> Updates:
+        """The prompt with what its box says while it is empty, which the loaded pair decides."""
+        value = updates.get(self.prompt, self.prompt.value)
+        return {self.prompt: gr.update(value=value, placeholder=self._invites(self.host.first))}
 
     def _introduced(self, choice: PairChoice) -> list[Any]:
         """The line about the pair, and what the prompt's box says for it."""

@@ -56,14 +56,28 @@ class ComparisonResults:
         top = [self.picture, self.headline, self.box, *self.charts, self.summary, self.strip]
         return [*top, self.table, self.timing, *self.details, *self.kept.outputs]
 
-    def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
+    def show(
+        self, run: Run, unkept: bool = False, *looked_at: Any, settled: bool = True
+    ) -> Updates:
+        """Updates that show a run.
+
+        Args:
+            run: the run
+            unkept: whether it could not be kept
+            looked_at: nothing, for comparisons
+            settled: whether its timing is over
+        """
         panels = run_panels(run)
         return {
             self.picture: picture(run, panels),
             self.strip: view(panels, run.id),
-            **self.figures(run),
+            **self.figures(run, settled),
             **self.kept.show(run, unkept),
         }
+
+    def settle(self, run: Run) -> Updates:
+        """Updates of a run in view whose timing is over."""
+        return {self.strip: view(run_panels(run), run.id), **self.figures(run)}
 
     def figures(self, run: Run, settled: bool = True) -> Updates:
         """Updates of what timing changes: the verdict, charts and tables."""

@@ -32,6 +32,9 @@ class StudyTab:
         title: its name on the page
         prefix: the beginning of the `elem_id` of each of its parts
         in_lab: whether it lies in the tab Lab
+        times_quietly: whether a run is in view once it has its texts, and is timed behind that; its
+            results can `settle`
+        runs_by_link: whether a link to its settings runs them at once
         folded: the title of the fold with decoders and settings
         opening: the study that the form shows at first, as its `to_json` gives it; decoders have
             the settings that are kept with the pair
@@ -54,6 +57,8 @@ class StudyTab:
     title: ClassVar[str]
     prefix: ClassVar[str]
     in_lab: ClassVar[bool] = False
+    times_quietly: ClassVar[bool] = False
+    runs_by_link: ClassVar[bool] = True
     folded: ClassVar[str] = "Decoders, settings"
     opening: ClassVar[Mapping[str, Any]]
     linked: ClassVar[Mapping[str, Any]]

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -27,7 +28,7 @@ from workbench.studies.study import Study
 
 HERE = ("127.0.0.1", "::1")
 # While the clock stands still, a browser on these cores may draw an update, a finished panel.
-DRAWING_SECONDS, PANEL_SECONDS = 0.05, 0.3
+DRAWING_SECONDS, PANEL_SECONDS = 0.05, 0.1
 log = logging.getLogger(__name__)
 Renew = Callable[[], tuple[Study, Run]]
 
@@ -132,6 +133,7 @@ class Runner:
     def start(self, study: Study, choice: PairChoice, renew: Renew | None = None) -> Updates:
         """Updates of `starting` that queue a study; raises InputError if it cannot be run."""
         self.host.check(study, choice)
+        self.host.hurry()
         return {self._ticket: Ticket(study, choice, renew), **self._queued()}
 
     def _queued(self) -> Updates:
@@ -167,7 +169,7 @@ class Runner:
                 # A run may have grown while this waited; now no other visitor adds to it.
                 study, earlier = ticket.renew() if ticket.renew else (ticket.study, None)
                 with closing(self.host.run(study, ticket.choice, stopped, earlier)) as events:
-                    yield from self._followed(ticket, events, follower, shared, *looked_at)
+                    yield from self._followed(ticket, events, follower, shared, stopped, *looked_at)
             except Exception as error:
                 yield {self.progress: words.note(sentence(error), "alert")}
 
@@ -177,25 +179,29 @@ class Runner:
         events: Iterator[Event],
         follower: Follower,
         shared: bool,
+        stopped: threading.Event,
         *looked_at: Any,
     ) -> Iterator[Updates]:
-        kept = ""  # the id of the run with the finished part, for a visitor who leaves
+        kept, told = "", False  # the id of the run once a part is finished; whether it is in view
         for event in events:
             if isinstance(event, Ended):
-                run, unkept = event.run, bool(event.unkept)
-                updates = self.tab.results.show(run, unkept, *looked_at) if run.results else {}
-                yield {
-                    **updates,
-                    self.progress: words.ended(event),
-                    # What was added to a run would be added a second time.
-                    self.again: gr.update(
-                        visible=not ticket.renew and any(map(unsteady, rows(run.results)))
-                    ),
-                }
+                yield {**self._ended(event, ticket, told, *looked_at), **self.idle()}
                 return
-            updates = follower.update(event)
             if isinstance(event, Finished):
                 kept = event.run.id
+            if told:  # what is read stays as it is while it is timed
+                yield {self.progress: words.timing_on(event)}
+                continue
+            if self.tab.times_quietly and isinstance(event, Finished) and event.at.last_text:
+                told = True
+                self.host.time_quietly(stopped)
+                yield {
+                    **self.tab.results.show(event.run, settled=event.at.laps == 1),
+                    self.progress: words.timing_on(event),
+                    **self.idle(),
+                }
+                continue
+            updates = follower.update(event)
             if isinstance(event, Finished) and not updates:
                 continue  # drawn with the next event, which follows at once
             yield {**updates, self.progress: words.progress(event, kept)}
@@ -205,6 +211,23 @@ class Runner:
                 )
                 time.sleep(PANEL_SECONDS if updates and whole else DRAWING_SECONDS)
         yield {self.progress: words.note("Stopped.")}
+
+    def _ended(self, event: Ended, ticket: Ticket, told: bool, *looked_at: Any) -> Updates:
+        """Updates for the end; if the run is in view, only its figures settle."""
+        run, results = event.run, self.tab.results
+        updates: Updates = {}
+        if told:
+            updates = results.settle(run)
+        elif run.results:
+            updates = results.show(run, bool(event.unkept), *looked_at)
+        return {
+            **updates,
+            self.progress: words.ended(event),
+            # What was added to a run would be added a second time.
+            self.again: gr.update(
+                visible=not ticket.renew and any(map(unsteady, rows(run.results)))
+            ),
+        }
 
     def _stop(self, request: gr.Request) -> None:
         self.host.stop((request.session_hash, self.name))

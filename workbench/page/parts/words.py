@@ -31,10 +31,18 @@ TITLE = "Decoding Workbench"
 NAME = f'<a class="wb-skip" href="#prompt">Skip to the prompt</a><h1>{TITLE}</h1>'
 SAYS = "A small model guesses. A large one checks."
 NOT_RUN_YET = "The link has filled the form. Press Run to see what it gives."
+INSTEAD = "Below is an example."
 
 
 def note(text: str, kind: str = "status") -> str:
     return f'<div role="{kind}">{html.escape(text)}</div>'
+
+
+def faults(sentences: Sequence[str]) -> str:
+    """A note for each sentence; a page that shows an example instead is greyed."""
+    greyed = any(INSTEAD in sentence for sentence in sentences)
+    mark = '<span class="wb-instead"></span>' if greyed else ""
+    return "".join(note(sentence, "alert") for sentence in sentences) + mark
 
 
 def left(id: str | None) -> str:
@@ -56,24 +64,32 @@ def progress(event: Started | Progress | Finished, kept: str = "") -> str:
         words.append(f"about {seconds_left(event.eta_seconds)} left")
     return (
         f'{note(" · ".join(words))}<div data-run="{kept}">'
-        f"{bar(min(1.0, (at.step + part) / at.steps))}</div>"
+        f"{bar(min(1.0, (at.job + part) / at.jobs))}</div>"
     )
 
 
 def where(at: At) -> str:
-    """The job in words; as in the bar, each timing counts as a measurement."""
-    words = f"{label(at.decoder)} (measurement {min(at.step + 1, at.steps)} of {at.steps})"
+    """The job in words: its number among those that run once, or its timing after that."""
+    words = f"{label(at.decoder)} ({at.job + 1} of {at.jobs})"
     if at.prompt is not None:
         words += f" · prompt {at.prompt + 1}"
     elif at.repeat:
         words += f" · repeat {at.repeat + 1}"
-    if at.laps > 1:
+    if at.lap:
         words += f" · timing {at.lap + 1} of {at.laps}"
     if at.batch_size == 1:
         return words
     return (
         f"{words} · batch size {at.batch_size}: "
         f"{schemes.scheme_label(at.decoder, at.batch_size, at.scheme)}"
+    )
+
+
+def timing_on(event: Started | Progress | Finished) -> str:
+    """A line for a run that is in view and still being timed; it is as high as the last one."""
+    at = event.at
+    return note(
+        "Done." if at.laps == 1 else f"Done · timing {max(2, at.lap + 1)} of {at.laps}, quietly"
     )
 
 

@@ -76,6 +76,21 @@ show();
 """
 
 
+class Address(Drawn):
+    """The page's address.
+
+    Its value tells the browser {go: the prefix of a tab whose study runs at once}; the browser
+    answers a step back or forward with {query: what the address asks for}, as the event `submit`.
+    """
+
+    script = """
+WorkbenchAddress.travels((query) => { props.value = { query }; trigger('submit'); });
+const go = () => props.value?.go !== undefined && WorkbenchPage.go(props.value.go);
+watch('value', go);
+go();
+"""
+
+
 class OpenSlider(gr.Slider):
     """A slider whose number box may be empty or beyond its ends, for its handler to answer.
 
