@@ -107,7 +107,7 @@ def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
         page.on("pageerror", lambda error: sins.append(str(error)))
         page.goto(address)
         # the settings of the address have arrived
-        expect(page.locator("#run")).to_be_enabled()
+        expect(page.locator("#run:enabled, #stop, #leave").first).to_be_visible()
         return page
 
     yield visit

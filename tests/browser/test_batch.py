@@ -96,7 +96,6 @@ def test_stop_ends_the_job_of_its_own_tab_and_keeps_what_is_finished(visit, addr
     page = visit(
         link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100)
     )
-    press_run(page)
     expect(page.locator("#progress")).to_contain_text("token")
     open_lab(page, "Batch")
     page.locator("#batch-run").click()

@@ -3,7 +3,7 @@
 import torch
 from playwright.sync_api import expect
 
-from tests.browser.actions import skip
+from tests.browser.actions import unfold_texts
 from tests.models import build_chat_tokenizer, build_pair
 from tests.workbench.conftest import finished
 from workbench.kinds.comparison.study import Comparison
@@ -22,7 +22,8 @@ def test_what_the_template_wrote_is_set_apart(chromium, unmetered, tmp_path):
     report.write_text(WRITERS["html"](run), encoding="utf-8")
     page = chromium.new_page()
     page.goto(report.as_uri())
-    skip(page)
+    unfold_texts(page)
+    page.locator(".wb-panel .prompt .whole").first.click()
     prompt = page.locator(".wb-panel .prompt").first
     written = prompt.locator(".template")
     expect(written).to_have_text(["<|im_start|>user", "<|im_end|> <|im_start|>assistant"])

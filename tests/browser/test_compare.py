@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import finished, link, panel, press_run, run, text_of
+from tests.browser.actions import finished, link, panel, run, text_of
 from tests.browser.conftest import visits
 from workbench.runs.record import Result, Run
 from workbench.runs.recorded import id_of, recorded
@@ -309,7 +309,6 @@ def test_stop_ends_and_keeps_what_there_is(visit, address, server):
     page = visit(
         link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100)
     )
-    press_run(page)
     expect(page.locator("#progress")).to_contain_text("token")
     page.get_by_role("button", name="Stop", exact=True).click()
     id = finished(page)

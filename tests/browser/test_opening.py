@@ -116,6 +116,7 @@ def test_examples_and_links_show_each_recorded_run(page):
 def test_on_run_the_results_come_into_view_with_their_speed(visit, address):
     """While it ran, a laptop showed only the panels' titles; on a phone only the button changed."""
     page = visit(link(address, "Once", decoders="greedy,speculative", max_new_tokens=300))
+    finished(page)
     for width, height in ((1400, 1000), (1366, 700), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         page.evaluate("scrollTo(0, 0)")
@@ -152,10 +153,7 @@ def test_after_a_reload_during_a_run_the_page_says_where_its_finished_part_is(ch
     context = chromium.new_context()
     page = context.new_page()
     page.goto(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100))
-    press_run(page)
-    expect(page.locator("#progress")).to_contain_text(
-        re.compile(r"measurement ([3-9]|\d\d+) of 200")
-    )
+    expect(page.locator("#progress")).to_contain_text(re.compile(r"\(([3-9]|\d\d+) of 200\)"))
     page.reload()
     expect(page.locator("#notice")).to_contain_text("Its finished part is kept as run")
     page.locator("#notice a").click()
@@ -180,9 +178,8 @@ def test_what_was_finished_outlives_a_server_that_is_killed(chromium, tmp_path):
                 repeats=100,
             )
         )
-        press_run(page)
         expect(page.locator("#progress")).to_contain_text(
-            re.compile(r"measurement [3-9]\d* of 200"), timeout=120_000
+            re.compile(r"\([3-9]\d* of 200\)"), timeout=120_000
         )
         server.kill()
         server.start()
@@ -313,3 +310,44 @@ def test_a_tab_that_an_address_names_is_open_and_filled(visit, address):
     expect(visit(f"{address}?tab=nonsense").get_by_role("tab", name="Compare")).to_have_attribute(
         "aria-selected", "true"
     )
+
+
+def test_back_and_forward_walk_through_examples_and_runs(visit, address):
+    """Back left the site, whatever had been shown."""
+    page = visit(address)
+    first, second = recordings()[:2]
+    page.locator("#gallery button").nth(1).click()
+    expect(page).to_have_url(f"{address}?run={second.run.id}")
+    page.locator("#prompt textarea").fill("A run of my own")
+    id = run(page)
+    expect(page).to_have_url(f"{address}?run={id}")
+    page.go_back()
+    expect(page).to_have_url(f"{address}?run={second.run.id}")
+    expect(page.locator("#prompt textarea")).to_have_value(second.run.title)
+    expect(page.locator("#headline")).to_contain_text(second.title)
+    page.go_back()
+    expect(page).to_have_url(address)
+    expect(page.locator("#prompt textarea")).to_have_value(first.run.title)
+    for _ in range(2):
+        page.go_forward()
+    expect(page.locator("#prompt textarea")).to_have_value("A run of my own")
+    expect(page.locator("#run-link")).to_contain_text(id)
+
+
+def test_a_link_to_settings_runs_at_once(visit, server):
+    """It opened a page with a form and nothing below it, and a stranger took it for broken."""
+    address, host = server
+    page = visit(link(address, "By itself", decoders="greedy", max_new_tokens=4))
+    assert host.store.get(finished(page)).title == "By itself"
+    expect(page.locator("#picture")).to_be_visible()
+
+
+def test_a_run_that_is_gone_is_one_sentence_and_a_greyed_example(visit, address):
+    """It opened an empty page."""
+    page = visit(f"{address}?run=000000000000")
+    expect(page.locator("#notice")).to_contain_text("it may have been deleted. Below is an example")
+    expect(page.locator("#picture")).to_be_visible()
+    assert page.locator("#band-picture").evaluate("(box) => getComputedStyle(box).opacity") == "0.5"
+    page.locator("#gallery button").first.click()
+    expect(page.locator("#notice")).to_be_hidden()
+    assert page.locator("#band-picture").evaluate("(box) => getComputedStyle(box).opacity") == "1"

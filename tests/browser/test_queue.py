@@ -38,6 +38,7 @@ def test_ten_visitors_each_get_their_own(visit, server):
     with ThreadPoolExecutor(9) as pool:
         visitors = [*pool.map(lambda _: patient(address), range(9))]
     page = visit(link(address, "visitor 9", decoders="greedy", max_new_tokens=8))
+    finished(page)
     expect(page.locator("#prompt textarea")).to_have_value("visitor 9")
 
     def ask(i: int) -> dict:
@@ -75,7 +76,6 @@ def test_who_waits_reads_one_message_with_the_number_ahead(visit, server):
             for i in range(3)
         ]
         for page, button in zip(pages, ("#stop", "#leave", "#leave"), strict=True):
-            press_run(page)
             expect(page.locator(button)).to_be_visible()
         for i in (1, 2):
             line = pages[i].locator("#progress")
@@ -89,7 +89,6 @@ def test_who_waits_reads_one_message_with_the_number_ahead(visit, server):
 
 def test_a_closed_tab_frees_the_device(visit, address, client):
     page = visit(link(address, "Once", **LONG))
-    press_run(page)
     expect(page.locator("#progress")).to_contain_text("token")
     page.context.close()
     began = time.monotonic()

@@ -83,10 +83,11 @@ def speed(rows: Sequence[Row]) -> go.Figure:
 
 def energy(rows: Sequence[Row]) -> go.Figure:
     """Joules a token; where none were measured, the reason, and the memory read for a token."""
-    sources = [r.energy.source for row in rows for r in row.results if not r.error]
-    if any(r.energy.joules is not None for row in rows for r in row.results):
-        return bars(rows, BY_NAME["joules_per_token"], "Energy", f"Joules per token, {sources[0]}.")
-    why = sources[0] if sources else "not measured"
+    measured = [r.energy for row in rows for r in row.results if r.energy.joules is not None]
+    if measured:
+        says = f"Joules per token, {measured[0].source}."
+        return bars(rows, BY_NAME["joules_per_token"], "Energy", says)
+    why = next((r.energy.source for row in rows for r in row.results), "not measured")
     return bars(
         rows, BY_NAME["memory_per_token"], "Energy",
         f"{why[:1].upper()}{why[1:]}. Instead: memory read per token.",

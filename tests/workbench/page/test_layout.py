@@ -14,6 +14,7 @@ from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.page.parts import frame
+from workbench.page.widgets.components import Address
 from workbench.runs.recorded import recordings
 from workbench.studies import presets
 
@@ -207,11 +208,13 @@ def test_the_second_visitor_sees_what_the_first_one_saw(visit):
     assert second.value(second.find("panels"))["run"] == recordings()[0].run.id
 
 
-def test_a_link_to_settings_says_that_nothing_has_run_yet(visit):
+def test_a_link_to_settings_runs_at_once_and_one_to_a_batch_waits(visit):
     """It opened a page with a form and nothing below it, and a stranger took it for broken."""
     visitor = visit("prompt=Twice")
-    assert "Press Run to see" in visitor.value(visitor.find("progress"))
+    address = next(b for b in visitor.page.blocks.values() if isinstance(b, Address))
+    assert visitor.value(address) == {"go": ""}
     visitor = visit("kind=batch&decoders=greedy")
+    assert visitor.value(address) is None
     assert "Press Run to see" in visitor.value(visitor.find("batch-progress"))
 
 

@@ -76,17 +76,15 @@ class Replayed:
 
 
 class Full(RunStore):
-    """A store on a disk that is full until a study has ended."""
+    """A store on a disk that is full until `error` is taken away."""
 
     def __init__(self, path, error: Exception):
         super().__init__(path)
         self.error: Exception | None = error
 
     def save(self, run) -> None:
-        error = self.error
-        if error is not None:
-            self.error = error if run.cancelled else None  # that is what is kept while a study runs
-            raise error
+        if self.error is not None:
+            raise self.error
         super().save(run)
 
 
@@ -180,6 +178,7 @@ def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, recorded, monk
     assert "?run=" not in kept
     assert len(host.store.list()) == before
     assert idle(visitor, tab)
+    host.store.error = None
     works(visitor, tab)
     assert len(host.store.list()) == before + 1
 

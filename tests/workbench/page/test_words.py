@@ -61,36 +61,34 @@ def test_a_date_says_that_it_is_utc_and_a_title_cannot_turn_its_line(run):
 
 
 @pytest.mark.parametrize("recording", recordings(), ids=lambda each: each.title)
-def test_a_recorded_run_says_what_there_is_to_see_and_how_to_have_it_measured_here(recording, run):
+def test_a_recorded_run_says_what_there_is_to_see_and_when_it_was_recorded(recording, run):
     shown = words.source(recording.run)
     assert recording.says.replace("'", "&#x27;") in re.sub("</?button[^>]*>", "", shown)
     assert "Recorded on 20" in shown
-    verb = {"batch": "Measure", "draw": "Draw"}.get(recording.run.kind, "Run")
-    assert f"Press <b>{verb}</b>" in shown
     assert words.source(run) == ""
 
 
 def test_the_pair_in_use_is_named_as_text_with_its_sizes():
     """The header spoke of two tiny story models whatever pair was loaded."""
-    pair = words.header(PairChoice("org/<b>big", "org/small"), [8_030_261_248, 124_439_808])
+    pair = words.introduction(PairChoice("org/<b>big", "org/small"), [8_030_261_248, 124_439_808])
     assert "In use: <b>org/&lt;b&gt;big + org/small</b>" in pair
-    assert "(8.0B and 124.4M parameters)</span>." in pair
+    assert "(8.0B and 124.4M parameters)." in pair
     assert "story" not in pair
-    head = words.header(PAIRS["Llama-Stories + head"].choice())
+    head = words.introduction(PAIRS["Llama-Stories + head"].choice())
     assert "In use: <b>embedded target + head</b>" in head
     assert "27.8M and 3.1M parameters" in head
-    borrowed = words.header(PAIRS["Qwen3-4B + Qwen3-0.6B"].choice())  # not loaded yet
+    borrowed = words.introduction(PAIRS["Qwen3-4B + Qwen3-0.6B"].choice())  # not loaded yet
     assert "4.0B and 596.0M parameters" in borrowed
-    alone = words.header(PairChoice("org/big"), [124_439_808])
-    assert "(124.4M parameters)</span>, without a draft model." in alone
+    alone = words.introduction(PairChoice("org/big"), [124_439_808])
+    assert "(124.4M parameters), without a draft model." in alone
 
 
 def test_the_words_of_the_review_are_gone(run):
     """Clearer texts: the old and the new words of each line that no other test has."""
     script = "".join((web.WEB / name).read_text("utf-8") for name in web.SCRIPTS)
     shown = {
-        "don't expect facts": words.header(),
-        "written in five ways": words.SAYS,
+        "don't expect facts": words.introduction(),
+        "A small model guesses. A large one checks.": words.introduction(),
         "14 of 960 prompt tokens": words.tokens(
             (14, 1024), {"max_new_tokens": 64, "decoders": ["greedy"]}
         ),

@@ -218,6 +218,8 @@ class Runner:
         updates: Updates = {}
         if told:
             updates = results.settle(run)
+            if event.unkept:
+                updates |= results.kept.show(run, True)
         elif run.results:
             updates = results.show(run, bool(event.unkept), *looked_at)
         return {
