@@ -1,4 +1,4 @@
-"""The picture in README.md: the page as it opens, down to its first row of charts.
+"""The picture in README.md: the page as it opens, down to its charts.
 
 python -m tools.picture [--file assets/workbench.png] [--port 17961]
 """
@@ -16,7 +16,8 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).parents[1]
-USABLE = "!document.querySelector('#opening') && document.querySelector('#run')?.disabled === false"
+USABLE = "document.querySelector('#run')?.disabled === false"
+DRAWN = "document.querySelectorAll('#charts .js-plotly-plot .main-svg').length >= 3"
 
 
 @contextmanager
@@ -43,8 +44,8 @@ def chromium(port: int) -> Iterator[tuple[Page, str]]:
 
 def take(page: Page, address: str, file: Path) -> None:
     page.goto(address)
-    page.wait_for_function(USABLE)
-    chart = page.locator("#charts .wb-chart").first.bounding_box()
+    page.wait_for_function(f"{USABLE} && {DRAWN}")
+    chart = page.locator("#charts").bounding_box()
     clip = {"x": 0, "y": 0, "width": 1400, "height": chart["y"] + chart["height"] + 20}
     page.screenshot(path=file, full_page=True, clip=clip)
 

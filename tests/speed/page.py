@@ -2,10 +2,11 @@
 
 The page's first comparison in Chromium, and the same decoders here, in turn.
 
-    python -m tests.speed.page [--loads 7] [--rounds 8] [--tokens 64] [--port 17960]
+    python -m tests.speed.page [--loads 7] [--rounds 8] [--tokens 64] [--own 3] [--port 17960]
 
 The server and the browser are processes of their own on the same cores. Prints Markdown.
-`--rounds 0` measures only the time until the recorded run shows.
+`--rounds 0` measures only the time until the recorded run shows; `--own` how long runs of a
+visitor's own take, with five decoders and 64 tokens. WORKBENCH_PAIR names the pair.
 """
 
 import argparse
@@ -13,13 +14,13 @@ import os
 import statistics
 import urllib.request
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from playwright.sync_api import Page
 
 import decoders
-from tools.picture import USABLE, chromium
+from tools.picture import DRAWN, USABLE, chromium
 from workbench.kinds.comparison.study import Comparison
 from workbench.runs.record import Run
 
@@ -29,7 +30,22 @@ DONE = """(last) => {
         && document.querySelector('#progress').innerText.includes('Done');
 }"""
 
-PRESSED = f"document.querySelector('#opening .wb-run') || ({USABLE})"
+# Seconds from a press of Run, read off the page: until the run has its picture, its charts and its
+# verdict, and until its timing is over.
+TIMES = """() => new Promise((done) => {
+    const began = performance.now(), before = location.search, times = [];
+    document.querySelector('#run').click();
+    const says = () => document.querySelector('#progress')?.innerText || "";
+    const timer = setInterval(() => {
+        const there = says().startsWith('Done') && document.querySelector('#picture')
+            && document.querySelector('#headline').innerText && location.search !== before;
+        if (!times.length && there) times.push((performance.now() - began) / 1000);
+        if (times.length && /result/.test(says())) {
+            clearInterval(timer);
+            done([...times, (performance.now() - began) / 1000]);
+        }
+    }, 20);
+})"""
 READY = "performance.now() - performance.getEntriesByType('navigation')[0].responseEnd"
 PAINTED = """() => {
     const shown = performance.now(), page = performance.getEntriesByType('navigation')[0];
@@ -43,6 +59,14 @@ PAINTED = """() => {
         "of them sent, kB": files.reduce((sum, f) => sum + f.transferSize, 0) / 1e3,
     };
 }"""
+
+
+PROMPTS = (
+    "The dog ran to the big red house and saw",
+    "One morning the little bird could not find",
+    "Tell me about a fox who wanted to fly.",
+    "Anna and her brother built a boat and",
+)
 
 
 def on_the_page(page: Page, address: str, last: str | None) -> tuple[str, Run]:
@@ -78,17 +102,13 @@ def alone(pair: decoders.ModelPair, run: Run) -> dict[str, float]:
 def painted(page: Page, address: str) -> dict[str, float]:
     """Times in ms after the page's HTML has arrived, and the data sent until the recorded run.
 
-    The times are those of the moment from which Run takes a press, of the first paint, of the
-    panels of the recorded run, and of the moment from which the whole page can be used, when a
-    press is carried out."""
+    The times are those of the first paint, of the picture of the recorded run, and of the moment
+    from which the page can be used."""
     page.goto(address, wait_until="commit")
-    page.wait_for_function(PRESSED)
-    pressed = page.evaluate(READY)
-    page.locator(".wb-panel .pace").first.wait_for()
+    page.locator("#picture").wait_for()
     found: dict[str, float] = page.evaluate(PAINTED)
     page.wait_for_function(USABLE)
     return {
-        "Run takes a press, ms": pressed,
         **found,
         "all can be used, ms": page.evaluate(READY),
     }
@@ -107,6 +127,18 @@ def paint_table(page: Page, address: str, loads: int) -> str:
         "most) |\n|---|--:|--:|"
     )
     return "\n".join([head, *lines])
+
+
+def own_runs(page: Page, address: str, prompts: Sequence[str]) -> Iterator[tuple[float, float]]:
+    """Seconds from Run to the last word with the figures, and to the end of the quiet timing."""
+    page.goto(address)
+    page.wait_for_function(f"{USABLE} && {DRAWN}")
+    for prompt in prompts:
+        page.locator("#prompt textarea").fill(prompt)
+        page.wait_for_timeout(500)
+        texts, timing = page.evaluate(TIMES)
+        yield texts, timing
+        page.wait_for_timeout(1000)
 
 
 def print_rounds(speeds: Mapping[str, list[tuple[float, float]]]) -> None:
@@ -131,8 +163,17 @@ def main() -> None:
     parser.add_argument("--loads", type=int, default=7)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--own", type=int, default=0)
     parser.add_argument("--port", type=int, default=17960)
     args = parser.parse_args()
+    if args.own:
+        with chromium(args.port) as (page, address):
+            for texts, timing in own_runs(page, address, PROMPTS[: args.own]):
+                print(
+                    f"{texts:.1f} s to the last word and the figures, {timing:.1f} s with timing",
+                    flush=True,
+                )
+        return
     pair, last = decoders.load_pair(), None
     speeds: dict[str, list[tuple[float, float]]] = defaultdict(list)
     load = os.getloadavg()[0]

@@ -173,9 +173,10 @@ class _Session:
         yield Started(at, self._eta(at), parts_of(self.work, job.prompt or 0))
         if at.lap == 0:
             # Texts that are only read need no warm-up, which would be half of the work of draws:
-            # nothing compares their speeds.
+            # nothing compares their speeds. Where a text is timed again, that is warm anyway.
             decoder = job.method, job.batch_size
             cold = job.keep not in ("text", "chances") and decoder not in self.warm
+            cold = cold and self.study.settings.timings == 1
             if cold:
                 self.warm.add(decoder)
             measured = yield from self._shown(at, timed(self.work, job, self.references, cold=cold))

@@ -69,7 +69,7 @@ def bars(
         } if any(value and value.ends for value in values) else None,
     )  # fmt: skip
     longest = max([value.mean + value.above for value in values if value] or [1.0])
-    room = 1.25 + max(map(len, texts)) / 30  # for the figure after the longest bar
+    room = 1.25 + max(map(len, texts), default=0) / 30  # for the figure after the longest bar
     chart.update_xaxes(range=[0, longest * room], showgrid=False, showticklabels=False)
     return or_words(chart, "No decoder of this run has it.")
 

@@ -162,7 +162,7 @@ def _repeated(result: Result) -> float | None:
     Source:
         Welleck et al. 2020 (unlikelihood training, arXiv 1908.04319), seq-rep-4.
     """
-    ids = [token.id for token in result.alone.tokens]
+    ids = [token.id for token in result.alone.tokens if number(result, "new_tokens")]
     runs = list(zip(*(ids[i:] for i in range(REPEATED)), strict=False))
     return 1 - len(set(runs)) / len(runs) if runs else None
 

@@ -28,7 +28,9 @@ const WorkbenchPage = (() => {
 
   /** Put each message at its field; null takes one away. */
   const tell = (messages) => {
-    setTimeout(unfoldMessages, 100); // once they are drawn
+    const sheet = document.querySelector("#open-sheet");
+    if (messages.slice(1).some(Boolean) && sheet?.offsetParent && !document.querySelector("#form")) sheet.click();
+    setTimeout(unfoldMessages, 300); // once they are drawn
     return messages.map((message) => ({ __type__: "update", loading_status: { validation_error: message, show_validation_error: true } }));
   };
 
@@ -106,14 +108,28 @@ const WorkbenchPage = (() => {
     button.click();
   });
 
-  /** Links within the page: to the prompt, and to a tab. The address names a run or settings, which a plain link would drop. */
+  /** Links within the page: to the prompt, to a tab, to a part of it. The address names a run or settings, which a plain link would drop.
+   *  The keyboard goes on from there. */
   document.addEventListener("click", (event) => {
-    const link = event.target.closest?.("a.wb-skip, a[data-tab]");
+    const link = event.target.closest?.("a.wb-skip, a[data-tab], .wb-jump a");
     if (!link) return;
     event.preventDefault();
-    if (link.dataset.tab) WorkbenchAddress.open(link.dataset.tab);
-    else document.querySelector("#prompt textarea")?.focus();
+    if (link.dataset.tab) return WorkbenchAddress.open(link.dataset.tab);
+    if (link.matches(".wb-skip")) return document.querySelector("#prompt textarea")?.focus();
+    const place = document.querySelector(link.hash);
+    if (!place) return;
+    if (place.tagName === "DETAILS") place.open = true;
+    place.tabIndex = -1;
+    place.focus({ preventScroll: true });
+    place.scrollIntoView({ block: "start" });
   });
+
+  /** Show the decoders whose name or line has these words. */
+  const search = (words) => {
+    for (const label of document.querySelectorAll("#decoders label:has(input[type='checkbox'])")) {
+      label.hidden = !label.textContent.toLowerCase().includes(String(words ?? "").trim().toLowerCase());
+    }
+  };
 
   /** A message in a fold that is shut is not seen: open the folds around it. */
   function unfoldMessages() {
@@ -235,5 +251,5 @@ const WorkbenchPage = (() => {
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
 
-  return { ready, go, sheet, left, note, asked, tell, unfold, began, queued, address, confirmed, runs, reveal };
+  return { ready, go, sheet, search, left, note, asked, tell, unfold, began, queued, address, confirmed, runs, reveal };
 })();
