@@ -8,7 +8,7 @@ import gradio as gr
 
 from decoders import Method
 from workbench.kinds.comparison.study import Comparison
-from workbench.kinds.comparison.view import run_panels, view
+from workbench.kinds.comparison.view import view
 from workbench.page.parts import words
 from workbench.page.parts.results import Kept
 from workbench.page.parts.runner import Runner
@@ -20,6 +20,7 @@ from workbench.runs.record import Run
 from workbench.runs.trace import PromptPart
 from workbench.show import comparison, laws, tables
 from workbench.show.panel import Panel
+from workbench.show.panels import run_panels
 from workbench.show.picture import picture
 from workbench.studies.schemes import BASELINE
 

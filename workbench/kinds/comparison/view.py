@@ -11,9 +11,8 @@ from typing import Any
 from workbench.runs import laps
 from workbench.runs.estimates import rows
 from workbench.runs.record import Result, Run
-from workbench.show import comparison, differences, tables, web
+from workbench.show import comparison, differences, tables
 from workbench.show.headline import verdict
-from workbench.show.panels import run_panels
 from workbench.show.picture import picture
 from workbench.show.view import Body, Line, View, drawn
 
@@ -30,6 +29,15 @@ def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:
     return {"run": key, "panels": list(panels)}
 
 
+# The texts are drawn from what the picture has, so that a file holds it once.
+PANELS = """const found = document.getElementById("picture");
+if (found) {
+  const { run, panels } = JSON.parse(found.dataset.shown);
+  const value = { run, panels: panels.map((panel) => JSON.stringify(panel)) };
+  Workbench.show(document.getElementById("panels"), value);
+}"""
+
+
 def body(run: Run) -> Body:
     """The results in sentences, coloured text with its cards and replay, figures and charts."""
     says, found = f"<p>{html.escape(verdict(run))}</p>", rows(run.results)
@@ -39,16 +47,14 @@ def body(run: Run) -> Body:
         for r in run.results
         if r.repeat == 0
     )
-    packed = run_panels(run)
-    panels = web.embed(view(packed, run.id))
     return Body(
-        f"""{picture(run, packed)}
+        f"""{picture(run)}
 {says}
 <div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}
 {"".join(map(drawn, figures))}""",
-        f'Workbench.show(document.getElementById("panels"), {panels});',
+        PANELS,
         plotly=True,
     )
 
