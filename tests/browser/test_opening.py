@@ -226,6 +226,9 @@ def test_the_usual_and_all_decoders_are_one_click_away(page):
     page.locator("#form").get_by_role("button", name="The five").click()
     expect(page.locator("#decoders input:checked")).to_have_count(5)
     expect(page.locator("#decoders")).to_contain_text("Beam search")
+    page.locator("#search-decoders").get_by_role("textbox").fill("look")
+    expect(page.locator("#decoders label").filter(has_text="Prompt lookup")).to_be_visible()
+    expect(page.locator("#decoders label").filter(has_text="SpecTr")).to_be_hidden()
     page.keyboard.press("Escape")
     expect(page.locator("#form")).to_be_hidden()
 

@@ -147,7 +147,7 @@ def round_times(rows: Sequence[Row]) -> go.Figure:
 
 def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
     """Each decoder as a point; up and left is faster and likelier."""
-    chart = canvas("perplexity", "tokens/s", title="Speed against perplexity", height=300)
+    chart = _plane("Speed against perplexity", "perplexity", "tokens/s")
     for row in rows:
         fast, likely = spread(BY_NAME["speed"], row), spread(BY_NAME["perplexity"], row)
         if fast and likely:
@@ -158,13 +158,13 @@ def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
                 marker={"color": BAR, "size": 11, "symbol": look_of(row.decoder).symbol},
                 hovertemplate=f"{quick} tokens/s, perplexity {likely.mean:.2f}<extra></extra>",
             )  # fmt: skip
-    chart.update_layout(showlegend=False)
+    chart.update_layout(showlegend=False).update_xaxes(automargin=True)
     return or_words(chart)
 
 
 def acceptance_by_position(rows: Sequence[Row]) -> go.Figure:
     """The share of the tested draft tokens that was kept, by place in the draft (from 1)."""
-    chart = canvas("place in the draft", "kept", title="Acceptance by place", height=300)
+    chart = _plane("Acceptance by place", "place in the draft", "kept")
     for row in rows:
         tested, kept = acceptance(row)
         shares = {place: kept[place] / tested[place] for place in sorted(tested) if tested[place]}
@@ -195,6 +195,14 @@ def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
     for trial in sorted(drafted, key=lambda t: t.node):  # parents have lower ids
         depth[trial.node] = depth.get(trial.parent, 0) + 1
     return [(depth[t.node], Fate(t.fate)) for t in drafted]
+
+
+def _plane(title: str, x: str, y: str) -> go.Figure:
+    """An empty chart of points, with its legend under it."""
+    chart = canvas(x, y, height=340)
+    name = {"text": title, "font": {"size": 15}, "x": 0, "xanchor": "left"}
+    legend = {"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0}
+    return chart.update_layout(title=name, legend=legend, margin={"t": 44, "l": 8, "r": 48})
 
 
 def _titled(title: str, says: str, count: int) -> go.Figure:

@@ -48,7 +48,8 @@ const WorkbenchAddress = (() => {
     write("replaceState", selected());
     const follow = () => {
       const name = selected();
-      if (name !== history.state?.tab && name !== "lab") write("pushState", name); // of the lab, the tab in it is named once it has come
+      if (name === "lab") return setTimeout(follow, 200); // of the lab, the tab in it is named once it has come
+      if (name !== history.state?.tab) write("pushState", name);
     };
     new MutationObserver(follow).observe(document.getElementById("rooms"), { attributes: true, subtree: true, attributeFilter: ["aria-selected"] });
     addEventListener("popstate", ({ state }) => {

@@ -127,7 +127,8 @@ const WorkbenchPage = (() => {
   /** Show the decoders whose name or line has these words. */
   const search = (words) => {
     for (const label of document.querySelectorAll("#decoders label:has(input[type='checkbox'])")) {
-      label.hidden = !label.textContent.toLowerCase().includes(String(words ?? "").trim().toLowerCase());
+      const fits = label.textContent.toLowerCase().includes(String(words ?? "").trim().toLowerCase());
+      label.style.display = fits ? "" : "none";
     }
   };
 

@@ -87,13 +87,13 @@ class CompareTab(StudyTab):
                 label="Sampling",
                 elem_id="preset",
             )
-            gr.Textbox(
+            search = gr.Textbox(
                 label="Search decoders", placeholder="a name, or what it does", max_lines=1,
                 elem_id="search-decoders",
-            ).input(
-                None, None, None, api_visibility="private",
-                js="() => WorkbenchPage.search(document.querySelector('#search-decoders textarea,"
-                " #search-decoders input').value)",
+            )  # fmt: skip
+            search.change(
+                None, search, None, js="(words) => WorkbenchPage.search(words)",
+                api_visibility="private",
             )  # fmt: skip
             self.form.lay_out_decoders()
             with gr.Column(elem_id="settings"):
