@@ -32,7 +32,7 @@ def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[go.Figure]:
 
 def details(rows: Sequence[Row]) -> list[go.Figure]:
     """What a researcher asks next: acceptance by place, ms a round, speed against perplexity."""
-    return [acceptance_by_position(rows), round_times(rows), speed_against_perplexity(rows)]
+    return [draw(rows) for draw in DETAILS]
 
 
 def bars(
@@ -69,7 +69,7 @@ def bars(
         } if any(value and value.ends for value in values) else None,
     )  # fmt: skip
     longest = max([value.mean + value.above for value in values if value] or [1.0])
-    room = 1.25 + max(map(len, texts), default=0) / 30  # for the figure after the longest bar
+    room = 1.2 + max(map(len, texts), default=0) / 20  # for the figure after the longest bar
     chart.update_xaxes(range=[0, longest * room], showgrid=False, showticklabels=False)
     return or_words(chart, "No decoder of this run has it.")
 
@@ -235,3 +235,6 @@ def _milliseconds(
         1e3 * seconds(r) for result in row.results for r in result.alone.rounds[1:]
     ]
     return Spread(fmean(values)) if values else None
+
+
+DETAILS = (acceptance_by_position, round_times, speed_against_perplexity)

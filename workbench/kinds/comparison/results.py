@@ -49,7 +49,7 @@ class ComparisonResults:
         self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
         self.timing = gr.HTML(elem_id="timing", elem_classes="wb-note")
         with gr.Row():
-            self.details = _plots("detail", 3)
+            self.details = _plots("detail", len(comparison.DETAILS))
         self.kept.lay_out_environment()
 
     @property
