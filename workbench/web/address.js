@@ -45,7 +45,8 @@ const WorkbenchAddress = (() => {
 
   /** The page shows what its address asked for: from now on another tab is another step of the history. */
   function ready() {
-    write("replaceState", selected());
+    const wanted = new URLSearchParams(location.search).get("tab");
+    write("replaceState", selected() === "lab" && wanted ? wanted : selected()); // a tab in the lab comes later
     const follow = () => {
       const name = selected();
       if (name === "lab") return setTimeout(follow, 200); // of the lab, the tab in it is named once it has come

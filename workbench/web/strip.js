@@ -250,7 +250,7 @@ const Workbench = (() => {
       root.shown = [];
       root.sources = [];
       root.more = new Set(); // decoders whose figures are unfolded
-      root.grid = make("div.wb-grid");
+      root.grid = make("div.wb-grid.wb-texts");
       root.stage = Workbench.stage(root);
       root.replaceChildren(Workbench.legend(root), root.grid);
       Workbench.card(root);
