@@ -19,6 +19,7 @@ from workbench.studies import schemes, text
 from workbench.studies.methods import known, method_of
 
 SHORTEST = 16  # tokens of a text from which passes are worth comparing
+FASTER = 1.05  # times greedy
 WORTH_SAYING = 1.2  # tokens per pass below which drafts are not worth a sentence
 ROUGH = "Speeds are rough: {}."
 BUSY, UNEVEN = "this machine is busy", "the timings differ"
@@ -103,6 +104,8 @@ def _times(row: Row) -> str:
     ratio = spread(BY_NAME["x_greedy"], row)
     if ratio is None or row.decoder == schemes.BASELINE:
         return ""
+    if ratio.mean < FASTER:
+        return ", and no faster here"
     return f", {ratio.mean:.1f} times as fast here"
 
 
