@@ -231,7 +231,7 @@ def test_old_links_mean_the_librarys_settings_and_new_ones_name_what_is_tuned(
     pair, tmp_path, monkeypatch
 ):
     """Both open with the settings that their maker saw."""
-    monkeypatch.setattr(frame, "tuned", lambda: {"speculative": {"draft_length": 6}})
+    monkeypatch.setattr(frame, "tuned", lambda *_: {"speculative": {"draft_length": 6}})
     page = build(a_host(pair, tmp_path))
     old = Visitor(page, "prompt=Twice&decoders=greedy,speculative")
     assert shared(old, "") == {"prompt": "Twice", "decoders": "greedy,speculative"}
