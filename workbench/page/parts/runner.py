@@ -28,7 +28,7 @@ from workbench.studies.study import Study
 
 HERE = ("127.0.0.1", "::1")
 # While the clock stands still, a browser on these cores may draw an update, a finished panel.
-DRAWING_SECONDS, PANEL_SECONDS = 0.05, 0.1
+DRAWING_SECONDS, PANEL_SECONDS = 0.02, 0.05
 log = logging.getLogger(__name__)
 Renew = Callable[[], tuple[Study, Run]]
 
