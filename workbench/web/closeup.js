@@ -4,6 +4,7 @@
 (() => {
   const { make, known } = Workbench;
   const SAYS = { accepted: "kept", rejected: "refused", discarded: "not reached", corrected: "instead", bonus: "bonus", sampled: "its own", searched: "its own" };
+  const COLUMN = 112; // px of a tree's column where there is little room
   const SVG = "http://www.w3.org/2000/svg";
   const listed = (items) => (items.length > 1 ? `${items.slice(0, -1).join(", ")} and ${items.at(-1)}` : String(items[0]));
 
@@ -86,14 +87,13 @@
     }
 
     tree(at) {
-      const { film } = this, trials = film.shown(at), round = { ...film.rounds[at], trials }, stands = new Set(film.after[at]), beams = film.provisional;
+      const { film } = this, width = Math.max(280, (this.root.clientWidth || 900) - 8), trials = film.shown(at, Math.max(1, Math.min(7, Math.floor(width / COLUMN) - 1))), round = { ...film.rounds[at], trials }, stands = new Set(film.after[at]), beams = film.provisional;
       const alive = trials === film.rounds[at].trials ? null : film.alive(at);
-      const room = { width: Math.max(280, (this.root.clientWidth || 900) - 8), height: 230 };
-      const found = Workbench.tree(round, room, {
+      const found = Workbench.tree(round, { width, height: 230 }, {
         standing: (node) => node.trunk || stands.has(node.trial.node), score: (node) => (beams ? film.scores.get(node) : null), place: this.place(film.rounds[at]),
         start: (node) => (film.texts.has(node) ? film.texts.get(node).text : "prompt"), alive: (node) => !alive || alive.has(node.trial.node),
       });
-      const fit = Math.max(0.7, found.fit);
+      const { fit } = found;
       for (const [name, value] of Object.entries({ viewBox: `-4 ${found.top - 4} ${found.width + 8} ${found.height + 8}`, width: (found.width + 8) * fit, height: (found.height + 8) * fit })) found.svg.setAttribute(name, value);
       return [make("div.tree", {}, found.svg)];
     }

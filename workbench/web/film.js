@@ -77,9 +77,9 @@
     }
 
     /** What a round's picture shows: its trials; of beams that draft nothing also those of the rounds before it, in which they went apart. */
-    shown(at) {
+    shown(at, window = WINDOW) {
       const { trials } = this.rounds[at];
-      return trials.some(drafted) || trials.length < 2 ? trials : this.rounds.slice(Math.max(0, at - WINDOW + 1), at + 1).flatMap((round) => round.trials);
+      return trials.some(drafted) || trials.length < 2 ? trials : this.rounds.slice(Math.max(0, at - window + 1), at + 1).flatMap((round) => round.trials);
     }
 
     /** The nodes of the beams after a round. */

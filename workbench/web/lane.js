@@ -5,22 +5,13 @@
   const { make, timed, calm } = Workbench;
   const BEATS = { read: 0.4, done: 0.75 }; // of a round on the clock of passes: guessed until here, read until there
 
-  /** The end of a prompt in `span`, six words, after a button that unfolds the whole. */
-  function lead(span, panel) {
-    const said = panel.parts && panel.parts.length ? panel.parts.filter(([, template]) => !template).map(([text]) => text).join(" ") : panel.prompt;
-    const words = said.trimEnd().split(/(?<=\s)(?=\S)/);
-    if (words.length <= 6) return Workbench.fillPrompt(span, panel);
-    const more = make("button.unfold", { type: "button", "aria-label": "show the whole prompt" }, "…");
-    more.addEventListener("click", () => Workbench.fillPrompt(span, panel));
-    span.replaceChildren(more, ` ${words.slice(-6).join("")}`);
-    return span;
-  }
+  const LINE = 26; // px, of a lane that is a single line
 
   class Lane {
     constructor(film, clock) {
       Object.assign(this, { film, panel: film.panel, clock, at: null, state: "", met: new Set() });
       this.text = make("div.wb-text", { dir: "auto" });
-      this.words = make("div.words", { dir: "auto" }, lead(make("span.prompt", { dir: "auto" }), this.panel), this.text);
+      this.words = make("div.words", { dir: "auto" }, Workbench.fillPrompt(make("span.prompt", { dir: "auto" }), this.panel), this.text);
       this.number = make("b.number");
       this.unit = make("span.unit");
       this.box = make("div.lane", { "data-decoder": this.panel.decoder }, make("div.count", {}, this.number, this.unit), this.words);
@@ -38,14 +29,14 @@
     /** With its decoder's name, where several lanes stand in one list. */
     named() {
       const [place] = this.panel.place;
-      this.box.prepend(make("h4", {}, this.panel.title, make("span.when", {}, `${this.over}${place ? ` · ${place}` : ""}`)));
+      this.box.prepend(make("h4", {}, make("span.title", {}, this.panel.title), make("span.when", {}, `${this.over}${place ? ` · ${place}` : ""}`)));
       return this;
     }
 
     /** What is newest comes into view, where a lane is a single line. */
     follow() {
       const last = this.film.provisional ? this.text.lastElementChild : this.groups[this.at];
-      if (last) this.words.scrollTop = last.offsetTop + last.offsetHeight - this.words.clientHeight;
+      if (last) this.words.scrollTop = LINE * Math.round((last.offsetTop + last.offsetHeight) / LINE - 1);
     }
 
     /** The round that is up close; of a copy also the words that it copied. */
@@ -135,5 +126,5 @@
     }
   }
 
-  Object.assign(Workbench, { lead, lane: (film, clock) => new Lane(film, clock) });
+  Workbench.lane = (film, clock) => new Lane(film, clock);
 })();

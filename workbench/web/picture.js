@@ -97,6 +97,7 @@
       this.legend.fill(films.map(({ panel }) => panel));
       if (this.all) this.stage.replaceChildren(section("All decoders, each at its measured time", guessers, ...this.lanes.map((lane) => lane.named().box), ...under));
       else this.stage.replaceChildren(...[plain && section("One word at a time", plains, this.lanes[0].box), film && section("With guesses", guessers, this.guessing.box, ...under)].filter(Boolean));
+      this.root.dataset.rounds = this.guessing ? this.guessing.film.rounds.length : 0;
       this.root.classList.toggle("every", this.all);
       this.root.classList.toggle("dense", this.all && this.lanes.length > DENSE);
       if (this.lanes.length) this.rest();
@@ -182,6 +183,7 @@
       if (calm()) return this.rest();
       this.plays += 1;
       this.timer = 0;
+      if (this.root.contains(document.activeElement)) this.play.focus({ preventScroll: true }); // a word that is not written yet cannot have it
       if (this.time >= this.end) this.show(0);
       this.root.classList.add("playing");
       this.root.classList.toggle("first", this.plays === 1 && !this.all);
@@ -223,7 +225,7 @@
 
     rows() {
       const able = (list) => [...list].filter((each) => each.offsetParent || each.getClientRects().length);
-      const lanes = this.lanes.flatMap((lane) => [lane.box.querySelectorAll(".unfold, .tok")]), [plain, guessing] = this.stage.querySelectorAll("h3");
+      const lanes = this.lanes.flatMap((lane) => [lane.box.querySelectorAll(".whole, .tok")]), [plain, guessing] = this.stage.querySelectorAll("h3");
       const heads = [plain, guessing].map((head) => (head ? head.querySelectorAll("button") : []));
       const order = this.all || !guessing ? [heads[0], ...lanes] : [heads[0], lanes[0], heads[1], lanes[1] || []];
       return [this.bar.querySelectorAll("button"), ...order, this.closeup.box.querySelectorAll(".tok, .node:not(.trunk), summary")].map(able).filter((row) => row.length);

@@ -5,7 +5,9 @@
 (() => {
   const { make } = Workbench;
   const SHEET = matchMedia("(max-width: 640px), (pointer: coarse)");
+  const LEAST = 220; // px of its height
   const MARGIN = 12; // px, to the edges of the window
+  const spoken = make("div.wb-unseen", { "aria-live": "polite" });
   let card = null, shown = null; // shown: {root, anchor, pinned}
   let lit = [];
 
@@ -22,6 +24,11 @@
     const left = pinned ? right : Math.max(MARGIN, Math.min(box.left, right)), clear = box.right < left, lowest = window.innerHeight - height - MARGIN;
     const below = box.bottom + 8 <= lowest || box.top < window.innerHeight - box.bottom;
     card.style.left = `${left}px`;
+    if (!clear && box.bottom + 8 > lowest && below) {
+      card.style.maxHeight = `${Math.max(LEAST, window.innerHeight - box.bottom - 8 - MARGIN)}px`; // what does not fit scrolls
+      card.style.top = `${box.bottom + 8}px`;
+      return;
+    }
     card.style.top = `${Math.max(MARGIN, clear ? Math.min(box.top, lowest) : below ? Math.min(box.bottom + 8, lowest) : box.top - height - 8)}px`;
   }
 
@@ -110,8 +117,6 @@
 
   /** Events are delegated on the root: tokens come and go while a decoder runs. With `hover` the card follows the mouse and the focus. */
   Workbench.card = (root, { hover = true } = {}) => {
-    const spoken = make("div.wb-unseen", { "aria-live": "polite" });
-    root.before(spoken);
     let tapped = false; // whether the last thing that pressed was no mouse and no key
     document.addEventListener("pointerdown", (event) => { tapped = event.pointerType !== "mouse"; }, true);
     document.addEventListener("keydown", () => { tapped = false; }, true);
@@ -122,6 +127,7 @@
       const anchor = anchorOf(event);
       if (!anchor) return;
       if (!tapped && free()) show(root, anchor);
+      if (!spoken.isConnected) document.body.append(spoken);
       spoken.textContent = Workbench.told(root, anchor).spoken;
     });
     root.addEventListener("focusout", () => free() && hide());
