@@ -8,6 +8,8 @@ from typing import Any
 from workbench.runs.record import Run
 from workbench.show.panels import run_panels
 
+# What stands there until the texts of a run begin to grow in it.
+BLANK = """<wb-picture id="picture" class="wb" data-shown='{"panels":[]}'></wb-picture>"""
 CUTS = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")
 
 

@@ -18,8 +18,19 @@
     bar.forget = () => entries().forEach((entry) => entry.classList.remove("met"));
     bar.meet = (fates) => entries().forEach((entry) => fates.has(entry.dataset.fate) && entry.classList.add("met"));
     const at = (event) => event.target.closest && event.target.closest(".entry");
-    bar.addEventListener("pointerover", (event) => { if (at(event)) root.dataset.lit = at(event).dataset.fate; });
-    bar.addEventListener("pointerout", () => { delete root.dataset.lit; });
+    let kept = null; // by a click or a tap, until the next
+    const light = (fate) => {
+      if (fate) root.dataset.lit = fate;
+      else delete root.dataset.lit;
+    };
+    bar.addEventListener("pointerover", (event) => event.pointerType === "mouse" && at(event) && light(at(event).dataset.fate));
+    bar.addEventListener("pointerout", () => light(kept));
+    bar.addEventListener("click", (event) => {
+      if (!at(event)) return;
+      const { fate } = at(event).dataset;
+      kept = kept === fate ? null : fate;
+      light(kept);
+    });
     bar.fill(panels);
     return bar;
   };

@@ -39,12 +39,13 @@
     }
 
     layOut() {
+      const page = document.documentElement.classList; // of all texts on it
       this.play = button("▶ Play", "play", () => this.toggle());
       this.back = button("◀", "the round before", () => this.step(-1));
       this.next = button("▶", "the next round", () => this.step(1));
       this.speed = button("", "", () => this.setPace(Object.keys(PACES)[(Object.keys(PACES).indexOf(this.pace) + 1) % 3]));
-      this.clean = button("Clean text", "hide the words that were refused", () => this.clean.setAttribute("aria-pressed", String(this.root.classList.toggle("clean"))));
-      this.clean.setAttribute("aria-pressed", String(this.root.classList.contains("clean")));
+      this.clean = button("Clean text", "hide the words that were refused", () => this.clean.setAttribute("aria-pressed", String(page.toggle("wb-clean"))));
+      this.clean.setAttribute("aria-pressed", String(page.contains("wb-clean")));
       this.clock = make("output.clock");
       const save = (kind) => button(kind.toUpperCase(), `save the picture as ${kind.toUpperCase()}`, () => Workbench.save(this.root, `picture-${this.value.run}`, kind));
       this.bar = make("div.bar", { role: "toolbar", "aria-label": "the picture" }, this.play, this.back, this.next, this.speed, this.clean, this.clock, make("span.saving", {}, save("svg"), save("png")));
@@ -100,6 +101,7 @@
       this.root.dataset.rounds = this.guessing ? this.guessing.film.rounds.length : 0;
       this.root.classList.toggle("every", this.all);
       this.root.classList.toggle("dense", this.all && this.lanes.length > DENSE);
+      this.bar.hidden = !this.lanes.length;
       if (this.lanes.length) this.rest();
       this.tidy();
     }

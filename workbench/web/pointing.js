@@ -9,6 +9,9 @@
   const MARGIN = 12; // px, to the edges of the window
   const spoken = make("div.wb-unseen", { "aria-live": "polite" });
   let card = null, shown = null; // shown: {root, anchor, pinned}
+  let tapped = false; // whether the last thing that pressed was no mouse and no key
+  document.addEventListener("pointerdown", (event) => { tapped = event.pointerType !== "mouse"; }, true);
+  document.addEventListener("keydown", () => { tapped = false; }, true);
   let lit = [];
 
   /** Beside its token, or at the right margin below the token's line; a sheet at the foot, whose token is kept clear of it. */
@@ -55,6 +58,7 @@
     if (!shown) return;
     const { root } = shown;
     card.hidden = true;
+    card.replaceChildren();
     root.branching = shown = null;
     for (const span of lit.splice(0)) span.classList.remove("lit");
   }
@@ -65,14 +69,16 @@
     if (anchor.isConnected) anchor.focus({ preventScroll: true });
   }
 
-  /** What can be done from a pinned card: the tokens beside, and the alternatives. */
+  /** What can be done from a pinned card: the tokens beside, and the alternatives, for which the models are asked. They are there at once,
+   *  but for a finger, whose sheet is small. */
   function actions(root, anchor) {
     const step = (label, title, by) => {
       const next = beside(anchor, by), button = make("button", { type: "button", "aria-label": title, disabled: !next }, label);
-      button.addEventListener("click", () => show(root, next, true));
+      button.addEventListener("click", () => { move(anchor, next); show(root, next, true); });
       return button;
     };
-    const more = Workbench.standing(root, anchor) && make("button.table", { type: "button" }, "What else could stand here?");
+    const able = Workbench.standing(root, anchor);
+    const more = able && tapped && make("button.table", { type: "button" }, "What else could stand here?");
     if (more) {
       more.addEventListener("click", () => {
         const section = Workbench.branch(root, anchor);
@@ -81,8 +87,10 @@
         section.querySelector("h3").focus({ preventScroll: true });
       });
     }
+    const inside = able && !tapped ? Workbench.branch(root, anchor) : null;
+    if (inside) for (const list of card.querySelectorAll(":scope > :is(h4, ol)")) list.remove(); // it has them
     const steps = anchor.closest(".wb-text") ? [step("◀", "the token before", -1), step("▶", "the token after", 1)] : [];
-    return make("div.actions", {}, steps[0], more || null, steps[1]);
+    return make("div.actions", {}, steps[0], more || inside, steps[1]);
   }
 
   function show(root, anchor, pinned = false) {
@@ -107,7 +115,7 @@
     lit = alike(anchor);
     for (const span of [anchor, ...lit]) span.classList.add("lit");
     lit.push(anchor);
-    if (pinned) card.querySelector(".close").focus({ preventScroll: true });
+    if (pinned && !tapped) (card.querySelector(".wb-branch h3") || card.querySelector(".close")).focus({ preventScroll: true });
   }
 
   const anchorOf = (event) => {
@@ -117,9 +125,6 @@
 
   /** Events are delegated on the root: tokens come and go while a decoder runs. With `hover` the card follows the mouse and the focus. */
   Workbench.card = (root, { hover = true } = {}) => {
-    let tapped = false; // whether the last thing that pressed was no mouse and no key
-    document.addEventListener("pointerdown", (event) => { tapped = event.pointerType !== "mouse"; }, true);
-    document.addEventListener("keydown", () => { tapped = false; }, true);
     const free = () => hover && !(shown && shown.pinned);
     root.addEventListener("pointerover", (event) => event.pointerType !== "touch" && anchorOf(event) && free() && show(root, anchorOf(event)));
     root.addEventListener("pointerout", () => free() && shown && shown.anchor !== document.activeElement && hide()); // the keyboard's card stays
