@@ -10,7 +10,6 @@ from tests.browser.actions import (
     finished,
     link,
     open_recorded,
-    panel,
     press_run,
     unfold_form,
     unfold_models,
@@ -64,7 +63,7 @@ def test_axe_finds_nothing_serious_in_what_unfolds(page):
 
 
 def test_axe_finds_nothing_serious_in_any_state(page, server):
-    """A token's card, a tree up close, a run at work, a stopped one, a refusal, a batch, compared runs."""
+    """A tree, a token's card, a run at work, a stopped one, a refusal, a batch, compared runs."""
     address, host = server
     open_recorded(page, recorded(id_of("forest")))
     page.locator("#picture").get_by_role("button", name="DSBD", exact=True).click()

@@ -1,4 +1,4 @@
-"""What a chat template wrote is drawn as such in panels and the picture, here of an exported file."""
+"""What a chat template wrote is drawn as such in panels and picture, here of an exported file."""
 
 import torch
 from playwright.sync_api import expect

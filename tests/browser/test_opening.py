@@ -12,7 +12,6 @@ from tests.browser.actions import (
     link,
     open_lab,
     open_recorded,
-    panel,
     press_run,
     run,
     setting,
