@@ -30,10 +30,10 @@
       this.plain = plain[0] || null;
       this.others = this.films.filter((film) => !plain.includes(film)).sort((a, b) => rank(a) - rank(b));
       this.layOut();
+      const going = began.get(value.run), first = !began.size; // before this one stops what may still play
       const named = this.films.find(({ panel }) => panel.decoder === value.state), plainly = named && plain.includes(named);
       this.choose({ film: (!plainly && named) || this.others[0] || null, plain: plainly ? named : this.plain, all: value.state === "all" });
-      const going = began.get(value.run);
-      if (!this.lanes.length || calm() || !(value.play && (going || !began.size))) return;
+      if (!this.lanes.length || calm() || !value.play || !(first || going < this.end)) return;
       this.show(going || 0); // where the drawing that this one takes the place of has come to
       this.toggle();
     }
@@ -124,11 +124,11 @@
       }
       if (this.all) {
         this.clock.textContent = seconds(this.time);
-        return this.tell(this.lanes.filter((lane) => lane.end <= this.time).sort((a, b) => b.end - a.end).slice(0, 1).map((lane) => `${lane.panel.title} is done after ${lane.over}.`).join(""));
+        this.tell(this.lanes.filter((lane) => lane.end <= this.time).sort((a, b) => b.end - a.end).slice(0, 1).map((lane) => `${lane.panel.title} is done after ${lane.over}.`).join(""));
       }
       const { at, phase } = this.guessing.moment(this.time);
-      if (at >= 0) this.look(at, phase);
-      else this.tell("");
+      if (!this.all && at >= 0) this.look(at, phase);
+      else if (!this.all) this.tell("");
       this.tidy(held);
     }
 
@@ -175,7 +175,6 @@
 
     over() {
       this.stop();
-      if (this.root.isConnected) began.set(this.value.run, this.end);
       if (this.root.isConnected) this.rest();
     }
 
@@ -198,6 +197,7 @@
     stop() {
       clearTimeout(this.timer);
       this.timer = null;
+      if (this.root.isConnected && began.has(this.value.run)) began.set(this.value.run, Infinity);
       this.root.classList.remove("playing");
       this.play.textContent = "▶ Play";
       this.play.setAttribute("aria-label", "play");

@@ -259,7 +259,7 @@ const Workbench = (() => {
     });
     root.sources = sources.map((source, i) => source ?? root.sources[i]);
     root.legend.fill(root.shown);
-    if (root.run === "live") document.querySelector("wb-picture")?.picture.live(root.shown);
+    if (root.run === "live") document.querySelector("wb-picture")?.picture?.live(root.shown);
   }
 
   return { show, make, known, visible, number, timed, calm, tokenSpan, fillPrompt, fates: {} };
