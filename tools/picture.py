@@ -35,7 +35,8 @@ def chromium(port: int) -> Iterator[tuple[Page, str]]:
             browser = playwright.chromium.launch(
                 executable_path=shutil.which("chromium"), args=["--no-sandbox"]
             )
-            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            size = {"width": 1400, "height": 1000}
+            page = browser.new_page(viewport=size, reduced_motion="reduce")  # its end
             yield page, f"http://127.0.0.1:{port}"
             browser.close()
         finally:

@@ -1,4 +1,4 @@
-"""Gradio components for any app: texts in the colours of their tokens, the rounds of one, a race.
+"""Gradio components for any app: texts in the colours of their tokens, and the rounds of a run.
 
 All three show a run of several decoders, which `compare` makes. They bring their scripts and
 styles along, load nothing from elsewhere, and treat every text as text.
@@ -26,6 +26,7 @@ from workbench.page.widgets.components import Drawn
 from workbench.runs.events import Ended
 from workbench.runs.record import Run
 from workbench.show.panels import run_panels
+from workbench.show.picture import cuts
 from workbench.show.web import embedded
 from workbench.studies.settings import Settings
 
@@ -88,24 +89,24 @@ show();
                 f"{type(self).__name__} shows runs of several decoders, not of the kind "
                 f"{value.kind}."
             )
-        return view(run_panels(value), value.id)
+        return {**view(run_panels(value), value.id), "settings": cuts(value)}
 
 
 class TokenStrip(Embedded):
     """The texts of all decoders side by side, each token in the colour of its fate.
 
-    A card tells of each token; legend, figures, rounds and race are as on the workbench's page.
+    A card tells of each token; legend and figures are as on the workbench's page.
     """
 
     drawing = "texts"
 
 
 class DraftTree(Embedded):
-    """The rounds of one decoder, one draft tree after another.
+    """The rounds of one decoder, beside one word at a time.
 
     Args:
         value: the run
-        decoder: whose rounds; by default those of the first decoder of the run
+        decoder: whose rounds; by default those of the first decoder that drafts
         **options: those of `gradio.HTML`
     """
 

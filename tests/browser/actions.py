@@ -42,7 +42,7 @@ def finished(page: Page, tab: str = "") -> str:
     )
     kept = page.locator(f"#{tab}run-link a").first
     expect(kept).to_contain_text("run ")
-    return kept.inner_text().removeprefix("run ")
+    return (kept.text_content() or "").removeprefix("run ")
 
 
 def open_recorded(page: Page, recording: Recording) -> None:

@@ -99,6 +99,7 @@ def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
             "viewport": {"width": width, "height": height},
             "has_touch": touch,
             "is_mobile": touch,
+            "reduced_motion": "reduce",  # else the picture plays first
         }
         contexts.append(chromium.new_context(**screen, accept_downloads=True))
         page = contexts[-1].new_page()

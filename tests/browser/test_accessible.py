@@ -10,7 +10,6 @@ from tests.browser.actions import (
     finished,
     link,
     open_recorded,
-    panel,
     press_run,
     unfold_form,
     unfold_models,
@@ -64,20 +63,16 @@ def test_axe_finds_nothing_serious_in_what_unfolds(page):
 
 
 def test_axe_finds_nothing_serious_in_any_state(page, server):
-    """A token's card, a replay, a run at work, a stopped one, a refusal, a batch, compared runs."""
+    """A tree, a token's card, a run at work, a stopped one, a refusal, a batch, compared runs."""
     address, host = server
     open_recorded(page, recorded(id_of("forest")))
-    panel(page, "dsbd").get_by_role("button", name="Step through its rounds").click()
-    expect(page.locator(".wb-replay .node").first).to_be_visible()
-    card, token = page.locator("#panels .wb-card"), panel(page, "dsbd").locator(".tok").first
-    for _ in range(20):  # the replay scrolls into view, and a page that scrolls hides the card
-        token.blur()
-        token.focus()
-        page.wait_for_timeout(300)
-        if card.is_visible():
-            break
-    expect(card).to_be_visible()
-    assert faults(page, "#panels") == [], "replay and card"
+    page.locator("#picture").get_by_role("button", name="DSBD", exact=True).click()
+    expect(page.locator("#picture .node").first).to_be_visible()
+    assert faults(page, "#picture") == [], "tree"
+    page.locator("#picture .lane .tok.corrected").first.click()
+    expect(page.locator(".wb-card.pinned .wb-branch")).to_be_visible()
+    assert faults(page, ".wb-card") == [], "card"
+    page.keyboard.press("Escape")
 
     page.goto(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100))
     expect(page.locator("#prompt textarea")).to_have_value("Once")

@@ -1,4 +1,4 @@
-"""What a chat template wrote is drawn as such in panels and replays, here of an exported file."""
+"""What a chat template wrote is drawn as such in panels and picture, here of an exported file."""
 
 import torch
 from playwright.sync_api import expect
@@ -25,6 +25,7 @@ def test_what_the_template_wrote_is_set_apart(chromium, unmetered, tmp_path):
     unfold_texts(page)
     page.locator(".wb-panel .prompt .whole").first.click()
     prompt = page.locator(".wb-panel .prompt").first
+    prompt.get_by_role("button").click()
     written = prompt.locator(".template")
     expect(written).to_have_text(["<|im_start|>user", "<|im_end|> <|im_start|>assistant"])
     expect(written.first).to_have_attribute("title", "written by the chat template")
@@ -33,6 +34,7 @@ def test_what_the_template_wrote_is_set_apart(chromium, unmetered, tmp_path):
     )
     shade = "(span) => getComputedStyle(span).backgroundColor"
     assert written.first.evaluate(shade) != prompt.evaluate(shade)
-    page.get_by_role("button", name="Step through its rounds").first.click()
-    expect(page.locator(".wb-stage .prompt .template")).to_have_count(2)
+    lead = page.locator("#picture .prompt").first
+    lead.get_by_role("button").click()
+    expect(lead.locator(".template")).to_have_count(2)
     page.close()

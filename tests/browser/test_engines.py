@@ -45,7 +45,7 @@ def test_an_engine_is_a_panel_like_a_decoder(visit, pair, tmp_path, monkeypatch)
             tokens = found.results[1].alone.tokens
             assert text_of(page, "engine:fast") == "".join(token.text for token in tokens)
             expect(engine.locator(".tok.untold")).to_have_count(8)
-            page.locator(".race-open").click()
+            page.get_by_role("button", name="all decoders, each at its measured time").click()
             expect(page.locator('.lane[data-decoder="engine:fast"]')).to_be_visible()
             assert page.evaluate("window.hacked") is None
             assert server.url not in page.content() + found.dumps()

@@ -12,7 +12,6 @@ from tests.browser.actions import (
     link,
     open_lab,
     open_recorded,
-    panel,
     press_run,
     run,
     setting,
@@ -122,7 +121,7 @@ def test_on_run_the_results_come_into_view_with_their_speed(visit, address):
         page.evaluate("scrollTo(0, 0)")
         press_run(page)
         expect(page.locator("#headline .verdict")).to_have_count(0)  # that of the run before
-        text = page.locator('#panels .wb-panel[data-decoder="greedy"] .tok').first
+        text = page.locator('#picture [data-decoder="greedy"] .tok').first
         expect(text).to_be_visible()
         expect(text).to_be_in_viewport()
         finished(page)
@@ -207,16 +206,6 @@ def test_no_hint_is_cut(page):
     page.get_by_role("tab", name="Runs").click()
     # a single line
     assert page.locator("#search-runs textarea").evaluate("(box) => box.clientHeight") < 50
-
-
-def test_pointing_at_a_token_lights_up_the_legend(page):
-    open_recorded(page, recordings()[0])
-    expect(page.locator(".wb-legend .says")).to_contain_text("Point at a word")
-    panel(page, "speculative").locator(".tok.accepted").first.hover()
-    expect(page.locator(".wb-legend .entry.pointed")).to_have_text("accepted draft")
-    expect(page.locator(".wb-legend .says")).to_contain_text("tested it and kept it")
-    page.mouse.move(0, 0)
-    expect(page.locator(".wb-legend .says")).to_contain_text("Point at a word")
 
 
 def test_the_usual_and_all_decoders_are_one_click_away(page):

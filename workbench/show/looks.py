@@ -88,6 +88,7 @@ class FateStyle:
 
     Attributes:
         label: a word or two
+        plain: the same for a reader who knows no decoder
         help: a sentence for a reader who knows no decoder
         colour: "#rrggbb" of the mark on a light ground
         colour_dark: on a dark one
@@ -97,6 +98,7 @@ class FateStyle:
     """
 
     label: str
+    plain: str
     help: str
     colour: str
     colour_dark: str
@@ -107,37 +109,52 @@ class FateStyle:
 
 FATES: dict[str, FateStyle] = {
     Fate.ACCEPTED: FateStyle(
-        "accepted draft",
+        "accepted draft", "guess, kept",
         "This token was guessed beforehand; the large model tested it and kept it.",
-        "#009E73", "#2CC79B", "underline solid", False, "underline #009E73",
+        "#009E73", "#2CC79B",
+        "underline solid", False, "underline #009E73",
     ),
     Fate.CORRECTED: FateStyle(
-        "corrected", "The large model's token in place of a guess that it refused.",
-        "#D55E00", "#F28A3C", "underline wavy", True, "bold underline2 #D55E00",
+        "corrected", "corrected",
+        "The large model's token in place of a guess that it refused.",
+        "#D55E00", "#F28A3C",
+        "underline wavy", True, "bold underline2 #D55E00",
     ),
     Fate.BONUS: FateStyle(
-        "bonus", "One more token of the large model, after a draft that it kept whole.",
-        "#0072B2", "#56B4E9", "underline double", False, "underline2 #0072B2",
+        "bonus", "bonus: one more, free",
+        "One more token of the large model, after a draft that it kept whole.",
+        "#0072B2", "#56B4E9",
+        "underline double", False, "underline2 #0072B2",
     ),
     Fate.SAMPLED: FateStyle(
-        "no draft", "The large model's own token; no draft stood in its place.",
-        "#767676", "#A0A0A0", "none", False, "",
+        "no draft", "written without a guess",
+        "The large model's own token; no draft stood in its place.",
+        "#767676", "#A0A0A0",
+        "none", False, "",
     ),
     Fate.SEARCHED: FateStyle(
-        "searched", "A token of the beam with the highest score.",
-        "#B5598F", "#CC79A7", "underline dotted", False, "italic #CC79A7",
+        "searched", "searched",
+        "A token of the beam with the highest score.",
+        "#B5598F", "#CC79A7",
+        "underline dotted", False, "italic #CC79A7",
     ),
     Fate.REJECTED: FateStyle(
-        "rejected draft", "A guess that the large model tested and refused.",
-        "#A87400", "#E69F00", "line-through solid", False, "strike #E69F00",
+        "rejected draft", "guess, refused",
+        "A guess that the large model tested and refused.",
+        "#A87400", "#E69F00",
+        "line-through solid", False, "strike #E69F00",
     ),
     Fate.DISCARDED: FateStyle(
-        "not reached", "A guess that was never tested, because an earlier one was refused.",
-        "#767676", "#A0A0A0", "line-through dotted", False, "strike dim",
+        "not reached", "guess, not reached",
+        "A guess that was never tested, because an earlier one was refused.",
+        "#767676", "#A0A0A0",
+        "line-through dotted", False, "strike dim",
     ),
     UNTOLD: FateStyle(
-        "not told", "A token of another engine, which does not tell whether it was drafted.",
-        "#767676", "#A0A0A0", "underline dashed", False, "dim",
+        "not told", "not told",
+        "A token of another engine, which does not tell whether it was drafted.",
+        "#767676", "#A0A0A0",
+        "underline dashed", False, "dim",
     ),
 }  # fmt: skip
 NEWLINES = {"\n": "⏎", "\t": "⇥"}

@@ -3,14 +3,24 @@
 import html
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from workbench.runs.record import Run
 from workbench.show.panels import run_panels
 
+# What stands there until the texts of a run begin to grow in it.
+BLANK = """<wb-picture id="picture" class="wb" data-shown='{"panels":[]}'></wb-picture>"""
 CUTS = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")
 
 
-def picture(run: Run, panels: Sequence[str] | None = None, state: str = "") -> str:
+def cuts(run: Run) -> dict[str, Any]:
+    """The settings that tell which tokens may be drawn."""
+    return {name: run.settings.get(name) for name in CUTS}
+
+
+def picture(
+    run: Run, panels: Sequence[str] | None = None, *, state: str = "", play: bool = False
+) -> str:
     """The element in which a browser draws the rounds of a comparison, recorded or not.
 
     It draws itself wherever it is put into a page that has `web.head()`; without scripts it shows
@@ -21,6 +31,7 @@ def picture(run: Run, panels: Sequence[str] | None = None, state: str = "") -> s
         panels: what `run_panels` gives for it, if that is at hand
         state: what it shows first: "" for one plain decoder and one that guesses, "all" for all
             decoders on the clock, or the name of the decoder that guesses
+        play: whether it plays at once, if the reader does not want less motion
 
     Returns:
         HTML of one element with the id "picture"; "" for runs of other kinds or without a text
@@ -28,11 +39,8 @@ def picture(run: Run, panels: Sequence[str] | None = None, state: str = "") -> s
     panels = run_panels(run) if panels is None else panels
     if not panels:
         return ""
-    asked = {name: run.settings.get(name) for name in CUTS}
-    data = (
-        f'{{"run":{json.dumps(run.id)},"settings":{json.dumps(asked)},"state":{json.dumps(state)},'
-        f'"panels":[{",".join(panels)}]}}'
-    )
+    about = {"run": run.id, "settings": cuts(run), "state": state, "play": play}
+    data = f'{json.dumps(about)[:-1]},"panels":[{",".join(panels)}]}}'
     texts = "".join(
         f"<p>{html.escape(r.decoder)}: {html.escape(r.alone.text)}</p>"
         for r in run.results

@@ -19,33 +19,28 @@ LIT = (
 WEB = Path(__file__).parents[1] / "web"
 STYLES = (
     "workbench.css",
+    "picture.css",
     "card.css",
-    "replay.css",
     "charts.css",
     "draws.css",
     "branch.css",
-    "race.css",
     "orderings.css",
     "terms.css",
-    "picture.css",
 )
 SCRIPTS = (
     "strip.js",
     "terms.js",
     "legend.js",
     "sums.js",
-    "stage.js",
     "card.js",
     "pointing.js",
-    "tree.js",
-    "rounds.js",
-    "viewer.js",
-    "judge.js",
-    "replay.js",
     "branch.js",
-    "race.js",
+    "judge.js",
     "film.js",
+    "tree.js",
+    "closeup.js",
     "lane.js",
+    "saving.js",
     "picture.js",
 )
 
@@ -70,7 +65,7 @@ def fate_styles() -> str:
         f"--weight: {'600' if fate.bold else 'inherit'}; }}\n"
         f".dark .wb .{name} {{ --fate: {fate.colour_dark}; }}\n"
         # What the legend points at.
-        f'.wb[data-lit="{name}"] .wb-paper .tok.{name} {{ {LIT} }}'
+        f'.wb[data-lit="{name}"] :is(.wb-paper, .words) .tok.{name} {{ {LIT} }}'
         for name, fate in FATES.items()
     )
 

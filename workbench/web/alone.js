@@ -1,28 +1,17 @@
-// One drawing by itself, in an app of somebody else's: no panels stand around it, and it is never closed.
+// A drawing by itself, in an app of somebody else's: the texts, or the picture of a run in one of its states.
 "use strict";
 
 (() => {
-  const stage = (root) => ({ stays: true, put: (section) => root.replaceChildren(section), reveal() {}, close() {} });
-  const panelsOf = (value) => ((value && value.panels) || []).map((source) => JSON.parse(source));
-
-  function prepare(root) {
-    if (root.stage) return;
+  /** The picture of the panels of `value` in a state; nothing if there are none. */
+  const picture = (state) => (root, value) => {
     root.classList.add("wb", "wb-alone");
-    root.stage = stage(root);
-    Workbench.card(root);
-  }
-
-  /** Draw in `root` what `draw` makes of the panels of `value` that are over; nothing if there are none. */
-  const drawer = (draw) => (root, value) => {
-    prepare(root);
     root.replaceChildren();
-    const panels = panelsOf(value).filter(({ rounds }) => rounds.length);
-    if (panels.length) draw(root, panels, value);
+    if (!value || !value.panels.length) return;
+    const drawing = document.createElement("wb-picture"), panels = value.panels.map((source) => JSON.parse(source));
+    drawing.className = "wb";
+    drawing.dataset.shown = JSON.stringify({ run: value.run, settings: value.settings, state: state(value), panels });
+    root.append(drawing);
   };
 
-  Workbench.alone = {
-    texts: (root, value) => Workbench.show(root, value),
-    rounds: drawer((root, panels, { decoder }) => Workbench.replay(root, panels.find((panel) => panel.decoder === decoder) || panels[0], root)),
-    race: drawer((root, panels) => Workbench.start(root, panels, root)),
-  };
+  Workbench.alone = { texts: (root, value) => Workbench.show(root, value), rounds: picture(({ decoder }) => decoder), race: picture(() => "all") };
 })();

@@ -3,8 +3,7 @@
 "use strict";
 
 (() => {
-  const { make, visible, number } = Workbench;
-  const known = (value) => value !== null && value !== undefined;
+  const { known, make, visible, number } = Workbench;
   const HINT = "the text of one token, with its space, or its number, as in #123";
   let names = 0;
 
@@ -15,8 +14,8 @@
   }
 
   class Branching {
-    constructor(root, panel, index, opener) {
-      Object.assign(this, { root, panel, index, opener, token: panel.tokens[index], group: `branch-${(names += 1)}`, choices: null });
+    constructor(root, panel, index) {
+      Object.assign(this, { root, panel, index, asks: Workbench.asking(root), token: panel.tokens[index], group: `branch-${(names += 1)}`, choices: null });
       this.layOut();
     }
 
@@ -25,28 +24,25 @@
     /** Ask the page; what it answers says which question it answers. */
     ask(event, more = {}) {
       this.asked = `${this.group}/${(names += 1)}`;
-      this.root.ask(event, { ...this.where, ask: this.asked, ...more });
+      this.asks(event, { ...this.where, ask: this.asked, ...more });
     }
 
     layOut() {
       const before = this.panel.tokens.slice(Math.max(0, this.index - 8), this.index).map((t) => t.text).join("") || this.panel.prompt.slice(-40);
-      this.title = make("h3", { tabindex: -1 }, `What else could stand here? ${this.panel.title}, token ${this.index + 1}`);
+      this.title = make("h3", { tabindex: -1 }, "What else could stand here?", make("small", {}, ` ${this.panel.title}, token ${this.index + 1}`));
       this.body = make("tbody");
       this.state = make("p.caption", { role: "status" });
       this.fault = make("p.wb-error", { role: "alert", hidden: true });
-      const close = make("button.close", { type: "button", "aria-label": "close the alternatives" }, "✕");
-      close.addEventListener("click", () => this.end());
       this.head = make("tr");
-      this.section = make("section.wb-branch", { "aria-label": "Alternatives" }, make("header", {}, this.title, close),
+      this.section = make("section.wb-branch", { "aria-label": "Alternatives" }, this.title,
         make("p.context", { dir: "auto" }, make("bdi", {}, `…${visible(before)}`), make("b", {}, make("bdi", {}, visible(this.token.text)))),
         make("table", {}, make("thead", {}, this.head), this.body), this.state, this.fault);
-      if (this.root.ask) this.section.append(this.buttons());
-      this.section.addEventListener("keydown", (event) => event.key === "Escape" && this.end());
+      if (this.asks) this.section.append(this.buttons());
     }
 
     buttons() {
       this.other = make("input.other", { type: "text", placeholder: HINT, "aria-label": "any other token" });
-      const look = make("button", { type: "button" }, "Look it up"), others = this.root.panels.length > 1;
+      const look = make("button", { type: "button" }, "Look it up"), others = this.root.shown.length > 1;
       look.addEventListener("click", () => this.lookUp());
       this.other.addEventListener("keydown", (event) => event.key === "Enter" && !event.ctrlKey && (event.preventDefault(), this.lookUp()));
       const one = make("button.go", { type: "button" }, `Continue with ${this.panel.title}`);
@@ -65,7 +61,7 @@
       const heads = ["token", "p of the large model", ...(drawn ? [`p of ${this.panel.title}`] : [])];
       this.head.replaceChildren(...heads.map((text) => make("th", { scope: "col" }, text)));
       this.body.replaceChildren(...found.map((row) => this.row(row, row.id === chosen, drawn)));
-      this.state.textContent = !this.root.ask ? "The five likeliest, as recorded."
+      this.state.textContent = !this.asks ? "The five likeliest, as recorded."
         : recorded ? "The five likeliest, as recorded. Asking the large model for more."
           : `${this.meaning(rows, drawn)} You can continue from any of them.`;
     }
@@ -80,9 +76,9 @@
 
     row(row, checked, drawn) {
       const own = row.id === this.token.id, cut = row.warped === 0;
-      const input = this.root.ask ? make("input", { type: "radio", name: this.group, value: String(row.id), checked }) : null;
+      const input = this.asks ? make("input", { type: "radio", name: this.group, value: String(row.id), checked }) : null;
       if (input) input.addEventListener("change", () => { this.chosen = row.id; this.wanted = undefined; });
-      const label = make("label", {}, input, make("bdi.alt", {}, visible(row.text)), make("span.id", {}, `#${row.id}`), own ? make("em", {}, this.root.ask ? "stands here: rewind to it" : "stands here") : null);
+      const label = make("label", {}, input, make("bdi.alt", {}, visible(row.text)), make("span.id", {}, `#${row.id}`), own ? make("em", {}, this.asks ? "stands here: rewind to it" : "stands here") : null);
       const cell = (kind, value) => make("td", {}, known(value) ? bar(kind, value) : null, make("span.value", {}, value === 0 && kind === "q" ? "never" : number(value)));
       return make("tr", { class: [own && "own", cut && "cut"].filter(Boolean).join(" ") || null }, make("td", {}, label), cell("p", row.raw), drawn ? cell("q", row.warped) : null);
     }
@@ -122,44 +118,31 @@
       if (known(wanted)) this.body.querySelector("input:checked")?.focus();
     }
 
-    end() {
-      this.root.branching = null;
-      this.root.stage.close(this.opener);
-    }
-
     open() {
       this.root.branching = this;
-      this.root.stage.put(this.section, this.opener);
       this.show(null);
-      if (this.root.ask) this.ask("select");
-      this.root.stage.reveal(this.title);
+      if (this.asks) this.ask("select");
+      return this.section;
     }
   }
 
+  /** How a drawing asks the models: through the panels of the page that show the same run; null in a file, and while a run goes on. */
+  Workbench.asking = (root) => (root.run === "live" ? null : [root, ...document.querySelectorAll(".wb")].find((each) => each.ask && each.run === root.run)?.ask ?? null);
+
   /** The panel of a token of a finished text and the token's place there; null for any other token. */
   Workbench.standing = (root, anchor) => {
-    if (!anchor.matches(".wb-panel .wb-paper > .wb-text > .tok:not(.refused)") || root.run === "live") return null;
+    if (root.run === "live") return null;
+    if (anchor.place) return anchor.place.at === null ? null : anchor.place;
+    if (!anchor.matches(".wb-panel .wb-paper > .wb-text > .tok:not(.refused)")) return null;
     const panel = root.shown[root.panels.findIndex(({ box }) => box.contains(anchor))];
     const at = anchor.parentElement.tokens.findIndex((group) => group.includes(anchor));
     return panel && panel.status === "done" && at >= 0 ? { panel, at } : null;
   };
 
-  /** Open the alternatives of a token, if it can have some: whether it can. */
+  /** The alternatives of a token that can have some. */
   Workbench.branch = (root, anchor) => {
-    const found = Workbench.standing(root, anchor);
-    if (found) new Branching(root, found.panel, found.at, anchor).open();
-    return Boolean(found);
-  };
-
-  /** A click or Enter on a token of a finished text opens its alternatives. */
-  Workbench.branches = (root) => {
-    const open = (event) => {
-      const anchor = event.target.closest && event.target.closest(".tok");
-      if (!anchor || event.defaultPrevented || String(getSelection())) return;
-      if (Workbench.branch(root, anchor)) event.preventDefault();
-    };
-    root.addEventListener("click", open);
-    root.addEventListener("keydown", (event) => event.key === "Enter" && !event.ctrlKey && !event.metaKey && open(event));
+    const { panel, at } = Workbench.standing(root, anchor);
+    return new Branching(root, panel, at).open();
   };
 
   /** What the page answered: {ask, ...} or {ask, error}; whoever has asked knows the question. */

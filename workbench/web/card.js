@@ -2,9 +2,8 @@
 "use strict";
 
 (() => {
-  const { make, visible, number } = Workbench;
+  const { known, make, visible, number } = Workbench;
   const digits = (value) => (more) => number(value, 3 + more);
-  const known = (value) => value !== null && value !== undefined;
   const quoted = (token) => `“${visible(token.text)}”`;
 
   /** Where a token belongs: its panel, and the round that tried it. */
@@ -163,4 +162,6 @@
     const texts = shown(token), chances = ["p", "q"].filter((name) => known(token[name])).map((name) => `${name} ${texts[name]}. `).join("");
     return { card, spoken: [`${quoted(token)}, ${fate.label}. ${chances}${why}`, seen].filter(Boolean).join(" ") };
   };
+
+  Object.assign(Workbench, { figures: shown, decided });
 })();

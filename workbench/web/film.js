@@ -2,11 +2,11 @@
 "use strict";
 
 (() => {
-  const { visible } = Workbench;
+  const { visible, known } = Workbench;
   const DRAFTED = ["accepted", "rejected", "discarded"];
+  const WINDOW = 7; // rounds of beams without drafts that are seen together: each is one word longer
   const kept = (trial) => trial.fate !== "rejected" && trial.fate !== "discarded";
   const drafted = (trial) => DRAFTED.includes(trial.fate);
-  const known = (value) => value !== null && value !== undefined;
   const plural = (count, word, several = `${word}s`) => `${count} ${count === 1 ? word : several}`;
   const quoted = (...trials) => `“${visible(trials.map((t) => t.text).join("")).replace(/^␣/, "").replace(/␣/g, " ")}”`;
 
@@ -76,6 +76,39 @@
       return { words: [...guesses, ...shown, ...own.filter((t) => t.fate !== "accepted")], others: refused.length - shown.length };
     }
 
+    /** What a round's picture shows: its trials; of beams that draft nothing also those of the rounds before it, in which they went apart. */
+    shown(at, window = WINDOW) {
+      const { trials } = this.rounds[at];
+      return trials.some(drafted) || trials.length < 2 ? trials : this.rounds.slice(Math.max(0, at - window + 1), at + 1).flatMap((round) => round.trials);
+    }
+
+    /** The nodes of the beams after a round. */
+    alive(at) { return new Set(tips(this.rounds[at]).flatMap((node) => this.line(node)).map((t) => t.node)); }
+
+    /** How many different tokens of a round's picture count: of beams those that live. */
+    width(at) {
+      const nodes = new Set(this.shown(at).map((t) => t.node)), drafts = this.rounds[at].trials.some(drafted), alive = drafts ? nodes : this.alive(at);
+      return [...nodes].filter((node) => alive.has(node)).length;
+    }
+
+    /** Where a copied draft stands in the text before it: the words around it, and the first and last token of the output that it covers
+     *  (-1 in the prompt); null if it is no copy. After the same token as now, if it stands there several times. */
+    copied(at) {
+      const guesses = this.chains[at] ? this.rounds[at].trials.filter(drafted) : [];
+      if (this.panel.source !== "text" || !guesses.length) return null;
+      const before = (at ? this.after[at - 1] : []).map((node) => this.token(node)), starts = [];
+      let text = this.panel.prompt;
+      for (const { text: piece } of before) {
+        starts.push(text.length);
+        text += piece;
+      }
+      const draft = guesses.map((t) => t.text).join(""), key = before.length ? before.at(-1).text : "", after = text.slice(0, -1).lastIndexOf(key + draft);
+      const start = after >= 0 ? after + key.length : text.lastIndexOf(draft);
+      if (start < 0) return null;
+      const inside = (i) => starts[i] + before[i].text.length > start && starts[i] < start + draft.length;
+      return { before: `…${text.slice(Math.max(0, start - 24), start).replace(/^\S*\s/, "")}`, text: draft, first: before.findIndex((_, i) => inside(i)), last: before.findLastIndex((_, i) => inside(i)) };
+    }
+
     /** The share of a round's time in which the draft is made, on a clock of seconds. */
     share(at) {
       const { draft_seconds: draft = 0, verify_seconds: verify = 0 } = this.rounds[at];
@@ -88,7 +121,7 @@
       const all = this.rounds.map((round, at) => ({ round, at }));
       const most = (list, value) => list.reduce((best, each) => (best && value(best) >= value(each) ? best : each), null);
       if (!this.told || !all.length) return 0;
-      if (!this.chains.every(Boolean)) return most(all, ({ round }) => round.trials.length).at;
+      if (!this.chains.every(Boolean)) return most(all, ({ at }) => this.width(at)).at;
       const far = ({ round }) => {
         const t = round.trials.find((trial) => trial.fate === "rejected");
         return t && t.p > 0 && t.q > 0 ? Math.abs(t.p / t.q - 0.3) : Infinity;
@@ -96,6 +129,15 @@
       const refusing = all.filter(({ round }) => round.trials.some((t) => t.fate === "rejected") && round.trials.some((t) => t.fate === "corrected"));
       const both = refusing.filter(({ round }) => round.trials.some((t) => t.fate === "accepted")), able = both.length ? both : refusing;
       return (able.find((each) => far(each) <= 0.1) || most(able.filter((each) => far(each) < Infinity), (each) => -far(each)) || able[0] || most(all, ({ round }) => round.trials.length)).at;
+    }
+
+    /** A round before it is decided, in a sentence. */
+    begun(at, phase) {
+      const round = this.rounds[at], chain = round.trials.filter(drafted), head = `Round ${round.index + 1}: `;
+      if (!this.told) return "";
+      if (phase === "read" || !chain.length) return `${head}the large model ${chain.length ? "checks all of them in" : "makes"} one pass.`;
+      const who = { head: "a head", model: "the small model", text: "the text so far" }[this.panel.source];
+      return `${head}${who || "counting"} guesses ${this.chains[at] ? quoted(...chain) : plural(chain.length, "token")}.`;
     }
 
     /** A round in a sentence. */
@@ -120,5 +162,5 @@
     }
   }
 
-  Object.assign(Workbench, { history, tips, film: (panel) => new Film(panel) });
+  Object.assign(Workbench, { tips, film: (panel) => new Film(panel) });
 })();

@@ -1,4 +1,4 @@
-// What other rules would keep of a round's draft: a fold in the replay, filled by the models when it is opened.
+// What other rules would keep of a round's draft: a fold under a round, filled by the models when it is opened.
 "use strict";
 
 (() => {
@@ -14,8 +14,8 @@
   };
 
   class Judging {
-    constructor(root, panel) {
-      Object.assign(this, { root, panel, round: null, group: `judge-${(names += 1)}`, asked: null });
+    constructor(root) {
+      Object.assign(this, { root, panel: null, round: null, group: `judge-${(names += 1)}`, asked: null });
       this.body = make("tbody");
       this.state = make("p.caption", { role: "status" });
       this.heads = make("thead", {}, make("tr", {}, ...["rule", "keeps", "on average", "why"].map((text) => make("th", { scope: "col" }, text))));
@@ -25,12 +25,9 @@
       root.judging = this;
     }
 
-    /** A round is shown; the same one again when the replay is drawn in another width, as by a scroll bar. */
-    show(round) {
-      if (round === this.round) return;
-      this.round = round;
-      this.asked = null;
-      this.fold.hidden = !this.root.ask || this.root.run === "live" || !isChain(round);
+    show(panel, round) {
+      Object.assign(this, { panel, round, asked: null });
+      this.fold.hidden = !Workbench.asking(this.root) || !isChain(round);
       this.table.hidden = true;
       if (this.fold.open && !this.fold.hidden) this.look();
     }
@@ -39,7 +36,7 @@
       if (this.asked || !this.round) return;
       this.asked = `${this.group}/${(names += 1)}`;
       this.state.textContent = "Asking both models.";
-      this.root.ask("expand", { ask: this.asked, run: this.root.run, decoder: this.panel.decoder, round: this.round.index });
+      Workbench.asking(this.root)("expand", { ask: this.asked, run: this.root.run, decoder: this.panel.decoder, round: this.round.index });
     }
 
     answer({ rows, note, tokens, error }) {
@@ -53,6 +50,6 @@
     }
   }
 
-  /** The fold of a replay: `show(round)` fits it to a round. */
-  Workbench.judging = (root, panel) => new Judging(root, panel);
+  /** The fold of a round up close: `show(panel, round)` fits it to one. */
+  Workbench.judging = (root) => new Judging(root);
 })();

@@ -1,86 +1,194 @@
-// The one picture: one word at a time above, with guesses below, round by round on one clock.
+// The one picture: one word at a time above, with guesses below, round by round on one clock; or all decoders of the run.
 "use strict";
 
 (() => {
   const { make, calm } = Workbench;
   const FIRST = ["speculative", "mtad", "dsbd", "beam_search"]; // of the chips; the others are behind "more"
   const PLAIN = ["greedy", "multinomial"];
-  const PACES = { slow: 2400, normal: 1000, fast: 300 }; // ms a pass
+  const PACES = { slow: 2600, normal: 1000, fast: 280 }; // ms a pass
+  const WHOLE = { slow: 20, normal: 8, fast: 3 }; // s of all decoders on the clock of seconds
+  const TELLING = 4200; // ms of the round that is explained, in the first play
+  const COUNTING = 80; // ms a pass once the lane with guesses has ended
+  const DENSE = 6; // lanes: of more, each is a line
+  const STOPS = "button, summary, .tok, .node:not(.trunk)";
+  const began = new Map(); // by run, how far its picture has come that plays at once: it is drawn again when Gradio has loaded
+  const seconds = (value) => `${value.toFixed(value < 1 ? 3 : value < 10 ? 2 : 1)} s`;
+  const rank = ({ panel }) => (FIRST.includes(panel.decoder) ? FIRST.indexOf(panel.decoder) : FIRST.length);
+  const button = (label, title, act) => {
+    const made = make("button", { type: "button", "aria-label": title, title }, label);
+    made.addEventListener("click", act);
+    return made;
+  };
 
   class Picture {
     constructor(root, value) {
-      Object.assign(this, { root, value, timer: null, clock: "passes", pace: "normal", time: 0 });
+      Object.assign(this, { root, value, timer: null, pace: "normal", time: 0, plays: 0, more: false, all: false });
+      Object.assign(root, { run: value.run, shown: value.panels, panels: [] });
       this.films = value.panels.filter((panel) => panel.status === "done" && panel.tokens.length).map(Workbench.film);
-      const plain = this.films.filter(({ panel }) => PLAIN.includes(panel.decoder));
-      const cold = (value.settings || {}).temperature === 0;
-      this.plain = plain.find(({ panel }) => panel.decoder === (cold ? "greedy" : "multinomial")) || plain[0] || null;
-      this.others = this.films.filter((film) => film !== this.plain).sort((a, b) => rank(a) - rank(b));
-      this.chosen = this.others.find(({ panel }) => panel.decoder === value.state) || this.others[0] || null;
+      const plain = this.films.filter(({ panel }) => PLAIN.includes(panel.decoder)), wanted = (value.settings || {}).temperature === 0 ? "greedy" : "multinomial";
+      this.plains = plain.sort((a) => (a.panel.decoder === wanted ? -1 : 1));
+      this.plain = plain[0] || null;
+      this.others = this.films.filter((film) => !plain.includes(film)).sort((a, b) => rank(a) - rank(b));
       this.layOut();
-      this.choose(this.chosen);
+      const going = began.get(value.run), first = !began.size; // before this one stops what may still play
+      const named = this.films.find(({ panel }) => panel.decoder === value.state), plainly = named && plain.includes(named);
+      this.choose({ film: (!plainly && named) || this.others[0] || null, plain: plainly ? named : this.plain, all: value.state === "all" });
+      if (!this.lanes.length || calm() || !value.play || !(first || going < this.end)) return;
+      this.show(going || 0); // where the drawing that this one takes the place of has come to
+      this.toggle();
     }
 
     layOut() {
-      const button = (label, title, act) => {
-        const made = make("button", { type: "button", title, "aria-label": title }, label);
-        made.addEventListener("click", act);
-        return made;
-      };
+      const page = document.documentElement.classList; // of all texts on it
       this.play = button("▶ Play", "play", () => this.toggle());
-      this.bar = make("div.bar", {}, this.play, button("◀", "the round before", () => this.step(-1)), button("▶", "the next round", () => this.step(1)));
-      this.clean = button("clean text", "hide the words that were refused", () => {
-        this.clean.setAttribute("aria-pressed", String(this.root.classList.toggle("clean")));
-      });
-      this.clean.setAttribute("aria-pressed", "false");
-      this.bar.append(this.clean);
-      this.chips = make("div.chips", { role: "group", "aria-label": "the decoder that guesses" });
-      this.says = make("p.says", { "aria-live": "polite" });
-      this.first = make("section", { "aria-label": "one word at a time" });
-      this.second = make("section", { "aria-label": "with guesses" });
-      this.root.replaceChildren(this.bar, this.first, this.second, this.says);
+      this.back = button("◀", "the round before", () => this.step(-1));
+      this.next = button("▶", "the next round", () => this.step(1));
+      this.speed = button("", "", () => this.setPace(Object.keys(PACES)[(Object.keys(PACES).indexOf(this.pace) + 1) % 3]));
+      this.clean = button("Clean text", "hide the words that were refused", () => this.clean.setAttribute("aria-pressed", String(page.toggle("wb-clean"))));
+      this.clean.setAttribute("aria-pressed", String(page.contains("wb-clean")));
+      this.clock = make("output.clock");
+      const save = (kind) => button(kind.toUpperCase(), `save the picture as ${kind.toUpperCase()}`, () => Workbench.save(this.root, `picture-${this.value.run}`, kind));
+      this.bar = make("div.bar", { role: "toolbar", "aria-label": "the picture" }, this.play, this.back, this.next, this.speed, this.clean, this.clock, make("span.saving", {}, save("svg"), save("png")));
+      this.closeup = Workbench.closeup(this.root, this.value.settings);
+      this.says = make("p.says");
+      this.spoken = make("div.wb-unseen", { "aria-live": "polite" });
+      this.stage = make("div.lanes");
+      this.legend = Workbench.legend(this.root, []);
+      this.root.replaceChildren(this.bar, this.stage, this.legend, this.spoken);
+      this.setPace(this.pace);
+      if (this.root.wired) return;
+      this.root.wired = true; // the element stays, whatever is drawn in it
+      Workbench.card(this.root, { hover: false });
+      const now = () => this.root.picture;
+      this.root.addEventListener("keydown", (event) => now().key(event));
+      this.root.addEventListener("focusin", ({ target }) => target.closest(STOPS) && !target.closest(".wb-card") && now().stopAt(target));
+      this.root.addEventListener("click", ({ target }) => now().point(target.closest(".tok")));
     }
 
-    choose(film) {
+    /** A word of the lane with guesses is pressed: its round is up close. */
+    point(word) {
+      const { guessing } = this, at = word && guessing && guessing.box.contains(word) ? guessing.film.rounds.indexOf(word.place.round) : -1;
+      if (at < 0) return;
       this.stop();
-      this.chosen = film;
-      this.lanes = [this.plain, film].filter(Boolean).map((each) => Workbench.lane(each, this.clock));
-      const [plain, guessing] = this.plain ? this.lanes : [null, this.lanes[0]];
-      this.guessing = guessing || plain;
-      this.chips.replaceChildren(...this.others.map((each) => {
-        const chip = make("button.chip", { type: "button", "aria-pressed": String(each === film) }, each.panel.title);
-        chip.addEventListener("click", () => this.choose(each));
+      if (this.time >= this.end) this.look(at, "done");
+    }
+
+    /** Show other lanes, at their end; or all of them. */
+    choose({ film = this.chosen, plain = this.plain, all = false }) {
+      this.stop();
+      const clocked = this.films.filter((each) => each.seconds);
+      Object.assign(this, { chosen: film, plain, all: all && clocked.length > 1 });
+      const films = this.all ? clocked : [plain, film].filter(Boolean);
+      this.lanes = films.map((each) => Workbench.lane(each, this.all ? "seconds" : "passes"));
+      this.guessing = this.lanes.find((lane) => lane.film === film) || this.lanes[0];
+      const chips = (list, now, act) => list.map((each) => {
+        const chip = button(each.panel.title, each.panel.title, () => act(each));
+        chip.setAttribute("aria-pressed", String(each === now));
+        chip.classList.add("chip");
         return chip;
-      }));
-      if (plain) this.first.replaceChildren(make("h3", {}, "One word at a time", make("span.who", {}, this.plain.panel.title)), plain.box);
-      if (guessing) this.second.replaceChildren(make("h3", {}, "With guesses", this.chips), guessing.box);
-      this.first.hidden = !plain;
-      this.second.hidden = !guessing;
-      this.show(this.end);
+      });
+      const near = this.more || this.all ? this.others : this.others.filter((each, i) => i < 1 || rank(each) < FIRST.length || each === film), left = this.others.length - near.length;
+      const more = left > 0 ? button(`+ ${left} more`, `${left} more decoders`, () => { this.more = true; this.choose({}); this.root.querySelector(".chip")?.focus(); }) : null;
+      const every = clocked.length > 1 ? button(this.all ? "Two lanes" : clocked.length === 5 ? "All five" : `All ${clocked.length}`, this.all ? "back to two lanes" : "all decoders, each at its measured time", () => this.choose({ all: !this.all })) : null;
+      const guessers = make("span.chips", { role: "group", "aria-label": "the decoder that guesses" }, ...chips(near, this.all ? null : film, (each) => this.choose({ film: each })), more, every);
+      const plains = make("span.chips", { role: "group", "aria-label": "the plain decoder" }, ...(this.plains.length > 1 ? chips(this.plains, plain, (each) => this.choose({ plain: each })) : this.plains.map((each) => make("span.who", {}, each.panel.title))));
+      const section = (title, head, ...lanes) => make("section", { "aria-label": title }, make("h3", {}, title, head), ...lanes);
+      const under = this.guessing && !this.all ? [this.says, this.closeup.box] : [this.says];
+      this.closeup.box.style.minHeight = "";
+      this.legend.fill(films.map(({ panel }) => panel));
+      if (this.all) this.stage.replaceChildren(section("All decoders, each at its measured time", guessers, ...this.lanes.map((lane) => lane.named().box), ...under));
+      else this.stage.replaceChildren(...[plain && section("One word at a time", plains, this.lanes[0].box), film && section("With guesses", guessers, this.guessing.box, ...under)].filter(Boolean));
+      this.root.dataset.rounds = this.guessing ? this.guessing.film.rounds.length : 0;
+      this.root.classList.toggle("every", this.all);
+      this.root.classList.toggle("dense", this.all && this.lanes.length > DENSE);
+      this.bar.hidden = !this.lanes.length;
+      if (this.lanes.length) this.rest();
+      this.tidy();
     }
 
     get end() { return Math.max(...this.lanes.map((lane) => lane.end)); }
 
-    show(time) {
-      this.time = Math.max(0, Math.min(this.end, time));
-      for (const lane of this.lanes) lane.show(this.time);
-      const { at, film } = this.guessing, says = at < 0 ? "" : film.sentence(at);
-      if (this.says.textContent !== says) this.says.textContent = says;
+    /** The end, with the round that explains the most up close. */
+    rest() {
+      this.show(this.end);
+      this.look(this.guessing.film.telling, "done");
+      this.tidy();
     }
 
-    /** Milliseconds that a pass takes now: what follows the other lane's end is a matter of counting. */
-    get beat() { return this.time >= this.guessing.end ? 90 : PACES[this.pace]; }
+    show(time) {
+      const held = this.root.contains(document.activeElement);
+      this.time = Math.max(0, Math.min(this.end, time));
+      for (const lane of this.lanes) {
+        if (lane.show(this.time, this.timer !== null)) lane.follow();
+        this.legend.meet(lane.met);
+      }
+      if (this.all) {
+        this.clock.textContent = seconds(this.time);
+        this.tell(this.lanes.filter((lane) => lane.end <= this.time).sort((a, b) => b.end - a.end).slice(0, 1).map((lane) => `${lane.panel.title} is done after ${lane.over}.`).join(""));
+      }
+      const { at, phase } = this.guessing.moment(this.time);
+      if (!this.all && at >= 0) this.look(at, phase);
+      else if (!this.all) this.tell("");
+      this.tidy(held);
+    }
+
+    /** A sentence for those who see, and once it is whole for those who hear. */
+    tell(text, whole = true) {
+      this.says.textContent = text;
+      if (whole && this.spoken.textContent !== text) this.spoken.textContent = text;
+    }
+
+    /** A round up close, and in a sentence. */
+    look(at, phase) {
+      if (this.all) return;
+      const { guessing, closeup } = this;
+      closeup.show(guessing.film, at, phase);
+      closeup.box.style.minHeight = `${Math.max(parseFloat(closeup.box.style.minHeight) || 0, closeup.box.offsetHeight)}px`;
+      guessing.mark(at);
+      this.tell(phase === "done" ? guessing.film.sentence(at) : guessing.film.begun(at, phase), phase === "done");
+    }
+
+    /** Milliseconds that a unit of the clock takes now. */
+    get beat() {
+      if (this.all) return (1000 * WHOLE[this.pace]) / this.end;
+      const { guessing } = this, { at } = guessing.moment(this.time + 1e-6), { telling } = guessing.film;
+      if (this.time >= guessing.end) return COUNTING;
+      if (this.pace === "normal" && this.plays === 1 && at === telling && guessing.panel.source) return TELLING;
+      return Math.max(PACES.fast, PACES[this.pace] * (this.pace === "normal" && at > telling ? 0.85 ** (at - telling) : 1));
+    }
+
+    setPace(pace) {
+      this.pace = pace;
+      this.speed.textContent = pace;
+      for (const name of ["aria-label", "title"]) this.speed.setAttribute(name, `speed: ${pace}`);
+      if (this.timer !== null) { clearTimeout(this.timer); this.go(); }
+    }
 
     go() {
       const next = this.lanes.map((lane) => lane.next(this.time)).filter((moment) => moment !== undefined);
-      if (!next.length || !this.root.isConnected) return this.stop();
-      const moment = Math.min(...next);
-      this.timer = setTimeout(() => { this.show(moment); this.go(); }, (moment - this.time) * this.beat);
+      if (!next.length || !this.root.isConnected) return this.over();
+      const moment = Math.min(...next), { beat } = this;
+      this.root.style.setProperty("--beat", `${beat}ms`);
+      began.set(this.value.run, this.time);
+      this.timer = setTimeout(() => { this.show(moment); this.go(); }, (moment - this.time) * beat);
     }
 
+    over() {
+      this.stop();
+      if (this.root.isConnected) this.rest();
+    }
+
+    /** Play, or pause. Whoever wants no motion sees the end of it at once. */
     toggle() {
       if (this.timer !== null) return this.stop();
+      if (calm()) return this.rest();
+      this.plays += 1;
+      this.timer = 0;
+      if (this.root.contains(document.activeElement)) this.play.focus({ preventScroll: true }); // a word that is not written yet cannot have it
       if (this.time >= this.end) this.show(0);
       this.root.classList.add("playing");
+      this.root.classList.toggle("first", this.plays === 1 && !this.all);
+      if (this.plays === 1) this.legend.forget();
       this.play.textContent = "❚❚ Pause";
       this.play.setAttribute("aria-label", "pause");
       this.go();
@@ -89,6 +197,7 @@
     stop() {
       clearTimeout(this.timer);
       this.timer = null;
+      if (this.root.isConnected && began.has(this.value.run)) began.set(this.value.run, Infinity);
       this.root.classList.remove("playing");
       this.play.textContent = "▶ Play";
       this.play.setAttribute("aria-label", "play");
@@ -96,12 +205,65 @@
 
     step(by) {
       this.stop();
-      const { ends, at } = this.guessing, to = Math.max(-1, Math.min(ends.length - 1, at + by));
-      this.show(to < 0 ? 0 : ends[to]);
+      const lane = this.all ? this.lanes.reduce((a, b) => (b.ends.length > a.ends.length ? b : a)) : this.guessing, { at, phase } = lane.moment(this.time);
+      const shown = this.time >= this.end && !this.all ? this.closeup.at : at, to = Math.max(0, Math.min(lane.ends.length - 1, (shown ?? at) + (by > 0 && phase !== "done" ? 0 : by)));
+      this.show(lane.ends[to]);
+    }
+
+    /** While a run goes on, its texts grow here as they come: the plain one, and the last that has begun. */
+    live(panels) {
+      this.stop();
+      const begun = panels.filter((panel) => panel.tokens.length), plain = begun.find((panel) => PLAIN.includes(panel.decoder)), last = begun.filter((panel) => panel !== plain).at(-1);
+      this.bar.hidden = true;
+      this.root.run = "live";
+      const lanes = [plain, last].filter(Boolean).map((panel) => Workbench.lane(Workbench.film(panel), "passes"));
+      for (const lane of lanes) lane.show(Infinity);
+      const head = (panel) => make("span.who", {}, `${panel.title}, ${panel.status === "running" ? panel.state : "done"}`);
+      this.stage.replaceChildren(...lanes.map((lane) => make("section", {}, make("h3", {}, lane.panel === plain ? "One word at a time" : "With guesses", head(lane.panel)), lane.box)));
+      this.legend.fill(lanes.map((lane) => lane.panel));
+    }
+
+    // ---- the keyboard: one stop, arrows inside
+
+    rows() {
+      const able = (list) => [...list].filter((each) => each.offsetParent || each.getClientRects().length);
+      const lanes = this.lanes.flatMap((lane) => [lane.box.querySelectorAll(".whole, .tok")]), [plain, guessing] = this.stage.querySelectorAll("h3");
+      const heads = [plain, guessing].map((head) => (head ? head.querySelectorAll("button") : []));
+      const order = this.all || !guessing ? [heads[0], ...lanes] : [heads[0], lanes[0], heads[1], lanes[1] || []];
+      return [this.bar.querySelectorAll("button"), ...order, this.closeup.box.querySelectorAll(".tok, .node:not(.trunk), summary")].map(able).filter((row) => row.length);
+    }
+
+    key(event) {
+      if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest(".wb-card")) return;
+      const word = event.target.closest(".tok, .node");
+      if (event.key === " " && !event.target.closest("button, summary")) {
+        event.preventDefault();
+        return this.toggle();
+      }
+      if (event.key === "Enter" && word) return;
+      const by = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -Infinity], End: [0, Infinity] }[event.key];
+      if (!by) return;
+      event.preventDefault();
+      const rows = this.rows(), at = rows.findIndex((row) => row.includes(event.target)), row = rows[at + by[0]];
+      if (at < 0 || !row) return;
+      const place = rows[at].indexOf(event.target), x = event.target.getBoundingClientRect().left;
+      const nearest = () => row.reduce((best, each) => (Math.abs(each.getBoundingClientRect().left - x) < Math.abs(best.getBoundingClientRect().left - x) ? each : best));
+      (by[0] ? nearest() : row[Math.max(0, Math.min(row.length - 1, place + by[1]))]).focus();
+    }
+
+    /** The one element that Tab reaches. */
+    stopAt(element) {
+      for (const each of this.root.querySelectorAll('[tabindex="0"]')) each.tabIndex = -1;
+      element.setAttribute("tabindex", 0);
+    }
+
+    /** What came anew is no stop of its own, and something is. What had the focus may have gone. */
+    tidy(held) {
+      for (const each of this.root.querySelectorAll(STOPS)) if (!each.hasAttribute("tabindex") && !each.closest(".wb-card")) each.setAttribute("tabindex", -1);
+      if (!this.root.querySelector('[tabindex="0"]')) this.play.tabIndex = 0;
+      if (held && !this.root.contains(document.activeElement)) this.play.focus({ preventScroll: true });
     }
   }
-
-  const rank = ({ panel }) => (FIRST.indexOf(panel.decoder) + FIRST.length + 1) % (FIRST.length + 1) + (FIRST.includes(panel.decoder) ? 0 : FIRST.length);
 
   customElements.define("wb-picture", class extends HTMLElement {
     static observedAttributes = ["data-shown"];

@@ -1,38 +1,50 @@
-// When the card of a token is on the screen, and where: a mouse points, the keyboard moves the focus, a finger taps.
+// When the card of a token is on the screen, and where: a mouse points, the keyboard moves the focus; a press pins it to the right margin,
+// with what else could stand there. On a phone it is a sheet at the foot.
 "use strict";
 
 (() => {
   const { make } = Workbench;
+  const SHEET = matchMedia("(max-width: 640px), (pointer: coarse)");
+  const LEAST = 220; // px of its height
+  const MARGIN = 12; // px, to the edges of the window
+  const spoken = make("div.wb-unseen", { "aria-live": "polite" });
+  let card = null, shown = null; // shown: {root, anchor, pinned}
+  let tapped = false; // whether the last thing that pressed was no mouse and no key
+  document.addEventListener("pointerdown", (event) => { tapped = event.pointerType !== "mouse"; }, true);
+  document.addEventListener("keydown", () => { tapped = false; }, true);
+  let lit = [];
 
-  /** Beside its token; as a sheet at the foot of the screen, whose token is kept clear of it. */
-  function place(card, anchor) {
-    card.hidden = false;
+  /** Beside its token, or at the right margin below the token's line; a sheet at the foot, whose token is kept clear of it. */
+  function place() {
+    const { anchor, pinned } = shown, box = anchor.getBoundingClientRect();
     card.removeAttribute("style");
-    const box = anchor.getBoundingClientRect();
     if (card.classList.contains("sheet")) {
-      const covered = box.bottom + 12 - card.getBoundingClientRect().top;
+      const covered = box.bottom + MARGIN - card.getBoundingClientRect().top;
       if (covered > 0) window.scrollBy({ top: covered, behavior: Workbench.calm() ? "auto" : "smooth" });
       return;
     }
-    const { offsetWidth: width, offsetHeight: height } = card;
-    const left = Math.max(8, Math.min(box.left, window.innerWidth - width - 8));
-    const below = box.bottom + 8 + height < window.innerHeight || box.top < window.innerHeight - box.bottom;
+    const { offsetWidth: width, offsetHeight: height } = card, right = document.documentElement.clientWidth - width - MARGIN;
+    const left = pinned ? right : Math.max(MARGIN, Math.min(box.left, right)), clear = box.right < left, lowest = window.innerHeight - height - MARGIN;
+    const below = box.bottom + 8 <= lowest || box.top < window.innerHeight - box.bottom;
     card.style.left = `${left}px`;
-    card.style.top = `${Math.max(8, below ? Math.min(box.bottom + 8, window.innerHeight - height - 8) : box.top - height - 8)}px`;
+    if (!clear && box.bottom + 8 > lowest && below) {
+      card.style.maxHeight = `${Math.max(LEAST, window.innerHeight - box.bottom - 8 - MARGIN)}px`; // what does not fit scrolls
+      card.style.top = `${box.bottom + 8}px`;
+      return;
+    }
+    card.style.top = `${Math.max(MARGIN, clear ? Math.min(box.top, lowest) : below ? Math.min(box.bottom + 8, lowest) : box.top - height - 8)}px`;
   }
 
   /** The tokens at the same position of the other texts on the page. */
-  function light(anchor) {
-    const text = anchor.closest(".wb-panel .wb-paper > .wb-text");
-    const at = text && text.tokens ? text.tokens.findIndex((group) => group.includes(anchor)) : -1;
-    if (at < 0) return [];
-    const lit = [...document.querySelectorAll(".wb-panel .wb-paper > .wb-text")].filter((box) => box.offsetParent && box.tokens && box.tokens[at]);
-    return lit.map((box) => box.tokens[at][box.tokens[at].length - 1]);
+  function alike(anchor) {
+    const at = anchor.place ? -1 : Workbench.standing(shown.root, anchor)?.at ?? -1;
+    const texts = at < 0 ? [] : [...document.querySelectorAll(".wb-panel .wb-paper > .wb-text")].filter((box) => box.offsetParent && box.tokens && box.tokens[at]);
+    return texts.map((box) => box.tokens[at].at(-1));
   }
 
   /** The token before (-1) or after (1) another in its text. */
   function beside(anchor, step) {
-    const text = anchor.closest(".wb-text"), tokens = text ? [...text.querySelectorAll(".tok")].filter((t) => t.offsetParent) : [];
+    const text = anchor.closest(".wb-text"), tokens = text ? [...text.querySelectorAll(".tok")].filter((t) => t.getClientRects().length) : [];
     return tokens[tokens.indexOf(anchor) + step];
   }
 
@@ -42,84 +54,109 @@
     to.focus();
   }
 
-  /** What a thumb can do from a sheet: a token is often narrower than a thumb, so its neighbours are a button away. */
-  function actions(root, anchor, show, hide) {
-    const step = (label, title, by) => {
-      const next = beside(anchor, by), button = make("button", { type: "button", "aria-label": title, disabled: !next }, label);
-      button.addEventListener("click", () => {
-        move(anchor, next);
-        show(next, true);
-      });
-      return button;
-    };
-    const table = make("button.table", { type: "button" }, "What else could stand here?");
-    table.addEventListener("click", () => {
-      hide();
-      Workbench.branch(root, anchor);
-    });
-    const steps = anchor.closest(".wb-text") ? [step("◀", "the token before", -1), step("▶", "the token after", 1)] : [];
-    return make("div.actions", {}, steps[0], Workbench.standing(root, anchor) ? table : null, steps[1]);
+  function hide() {
+    if (!shown) return;
+    const { root } = shown;
+    card.hidden = true;
+    card.replaceChildren();
+    root.branching = shown = null;
+    for (const span of lit.splice(0)) span.classList.remove("lit");
   }
 
-  /** Events are delegated on the root: tokens come and go while a decoder runs. The card follows the mouse and the keyboard's focus. A finger
-   *  cannot point: its first tap shows the card as a sheet, and the second does what a click does. */
-  Workbench.card = (root) => {
-    const card = make("div.wb-card", { role: "tooltip", "aria-label": "details of a token", hidden: true });
-    const spoken = make("div.wb-unseen", { "aria-live": "polite" });
-    let lit = [], current = null, tapped = false; // whether the last thing that pressed was no mouse and no key
-    root.append(card, spoken);
-    const isSheet = () => !card.hidden && card.classList.contains("sheet");
-    const hide = () => {
-      card.hidden = true;
-      current = null;
-      for (const span of lit.splice(0)) span.classList.remove("lit");
+  function close() {
+    const { anchor } = shown;
+    hide();
+    if (anchor.isConnected) anchor.focus({ preventScroll: true });
+  }
+
+  /** What can be done from a pinned card: the tokens beside, and the alternatives, for which the models are asked. They are there at once,
+   *  but for a finger, whose sheet is small. */
+  function actions(root, anchor) {
+    const step = (label, title, by) => {
+      const next = beside(anchor, by), button = make("button", { type: "button", "aria-label": title, disabled: !next }, label);
+      button.addEventListener("click", () => { move(anchor, next); show(root, next, true); });
+      return button;
     };
-    const show = (anchor, sheet = false) => {
-      hide();
-      card.replaceChildren(...Workbench.told(root, anchor).card);
-      if (sheet) {
-        const close = make("button.close", { type: "button", "aria-label": "close the card" }, "✕");
-        close.addEventListener("click", hide);
-        card.firstElementChild.append(close);
-        card.append(actions(root, anchor, show, hide));
-      }
-      card.classList.toggle("sheet", sheet);
-      card.setAttribute("role", sheet ? "dialog" : "tooltip");
-      place(card, anchor);
-      current = anchor;
-      lit = light(anchor);
-      for (const span of lit) span.classList.add("lit");
-    };
-    const anchorOf = (event) => {
-      const anchor = event.target.closest && event.target.closest("[data-card], .tok");
-      return anchor && anchor.token ? anchor : null;
-    };
-    document.addEventListener("pointerdown", (event) => { tapped = event.pointerType !== "mouse"; }, true);
-    document.addEventListener("keydown", () => { tapped = false; }, true);
-    root.addEventListener("pointerover", (event) => event.pointerType !== "touch" && anchorOf(event) && show(anchorOf(event)));
-    root.addEventListener("pointerout", () => isSheet() || current === document.activeElement || hide()); // the keyboard's card stays
+    const able = Workbench.standing(root, anchor);
+    const more = able && tapped && make("button.table", { type: "button" }, "What else could stand here?");
+    if (more) {
+      more.addEventListener("click", () => {
+        const section = Workbench.branch(root, anchor);
+        more.replaceWith(section);
+        place();
+        section.querySelector("h3").focus({ preventScroll: true });
+      });
+    }
+    const inside = able && !tapped ? Workbench.branch(root, anchor) : null;
+    if (inside) for (const list of card.querySelectorAll(":scope > :is(h4, ol)")) list.remove(); // it has them
+    const steps = anchor.closest(".wb-text") ? [step("◀", "the token before", -1), step("▶", "the token after", 1)] : [];
+    return make("div.actions", {}, steps[0], more || inside, steps[1]);
+  }
+
+  function show(root, anchor, pinned = false) {
+    hide();
+    if (!card) {
+      card = make("div.wb.wb-card", { "aria-label": "details of a token", hidden: true });
+      card.addEventListener("keydown", (event) => event.key === "Escape" && close());
+    }
+    if (!card.isConnected) document.body.append(card);
+    shown = { root, anchor, pinned };
+    card.replaceChildren(...Workbench.told(root, anchor).card);
+    if (pinned) {
+      const cross = make("button.close", { type: "button", "aria-label": "close the card" }, "✕");
+      cross.addEventListener("click", close);
+      card.firstElementChild.append(cross);
+      card.append(actions(root, anchor));
+    }
+    card.className = `wb wb-card${pinned ? " pinned" : ""}${pinned && SHEET.matches ? " sheet" : ""}`;
+    card.setAttribute("role", pinned ? "dialog" : "tooltip");
+    card.hidden = false;
+    place();
+    lit = alike(anchor);
+    for (const span of [anchor, ...lit]) span.classList.add("lit");
+    lit.push(anchor);
+    if (pinned && !tapped) (card.querySelector(".wb-branch h3") || card.querySelector(".close")).focus({ preventScroll: true });
+  }
+
+  const anchorOf = (event) => {
+    const anchor = event.target.closest && event.target.closest("[data-card], .tok");
+    return anchor && anchor.token ? anchor : null;
+  };
+
+  /** Events are delegated on the root: tokens come and go while a decoder runs. With `hover` the card follows the mouse and the focus. */
+  Workbench.card = (root, { hover = true } = {}) => {
+    const free = () => hover && !(shown && shown.pinned);
+    root.addEventListener("pointerover", (event) => event.pointerType !== "touch" && anchorOf(event) && free() && show(root, anchorOf(event)));
+    root.addEventListener("pointerout", () => free() && shown && shown.anchor !== document.activeElement && hide()); // the keyboard's card stays
     root.addEventListener("focusin", (event) => {
       const anchor = anchorOf(event);
       if (!anchor) return;
-      if (!tapped) show(anchor);
+      if (!tapped && free()) show(root, anchor);
+      if (!spoken.isConnected) document.body.append(spoken);
       spoken.textContent = Workbench.told(root, anchor).spoken;
     });
-    root.addEventListener("focusout", () => isSheet() || hide());
-    root.addEventListener("click", (event) => {
-      const anchor = tapped && anchorOf(event);
-      if (!anchor) return;
-      if (isSheet() && current === anchor) return hide();
-      event.preventDefault(); // not yet what a click does
-      show(anchor, true);
-    });
-    document.addEventListener("pointerup", (event) => isSheet() && !card.contains(event.target) && !anchorOf(event) && hide()); // no scrolling ends so
-    window.addEventListener("scroll", () => current && !isSheet() && (current === document.activeElement ? place(card, current) : hide()), { passive: true, capture: true });
+    root.addEventListener("focusout", () => free() && hide());
+    const press = (event) => {
+      const anchor = anchorOf(event);
+      if (!anchor || String(getSelection())) return;
+      if (shown && shown.pinned && shown.anchor === anchor) return close();
+      event.preventDefault();
+      show(root, anchor, true);
+    };
+    root.addEventListener("click", press);
     root.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") hide();
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], next = step && event.target.classList.contains("tok") && beside(event.target, step);
+      if (event.key === "Escape" && shown) close();
+      if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) press(event);
+      const step = hover && { ArrowRight: 1, ArrowLeft: -1 }[event.key], next = step && event.target.classList.contains("tok") && beside(event.target, step);
       if (!next) return;
       event.preventDefault();
       move(event.target, next);
     });
+    const elsewhere = ({ target }) => shown && shown.pinned && shown.root === root && !card.contains(target) && !anchorOf({ target }) && hide();
+    document.addEventListener("pointerup", elsewhere); // no scrolling ends so
+    window.addEventListener("scroll", () => shown && !shown.pinned && (shown.anchor === document.activeElement ? place() : hide()), { passive: true, capture: true });
   };
+
+  /** What a root draws anew takes its card away. */
+  Workbench.uncard = (root) => shown && shown.root === root && hide();
 })();

@@ -1,4 +1,4 @@
-// The coloured text: panels side by side under a legend.
+// The coloured texts of a run: a panel each, one under another, two lines until it is opened.
 // Everything a visitor or a model wrote enters the page through textContent, so nothing in it can be executed.
 "use strict";
 
@@ -16,6 +16,7 @@ const Workbench = (() => {
   }
 
   const fates = () => Workbench.fates;
+  const known = (value) => value !== null && value !== undefined;
   const number = (value, digits = 3) =>
     value === null || value === undefined ? "–" : value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(Math.max(1, digits - 2)) : value.toFixed(digits);
   /** Whitespace and control characters as glyphs, for places where a token stands alone: there they would vanish or turn the line. */
@@ -62,13 +63,13 @@ const Workbench = (() => {
     return { shown, others: found.length - shown.length };
   }
 
-  /** The spans of what was refused before a token, hidden until the reader asks for them. */
+  /** The spans of what was refused before a token. */
   function refusedSpans(token, parent, rounds) {
     const { shown, others } = refusedBefore(token, parent, rounds);
     const spans = shown.map(tokenSpan);
-    if (others) spans.push(make("span.others", { title: "drafts of other branches, not reached: step through the rounds to see them" }, `+${others}`));
+    if (others) spans.push(make("span.others", { title: "guesses on other branches: the picture shows them round by round" }, `+${others}`));
     for (const span of spans) {
-      span.classList.add("refused");
+      span.classList.add("refused", "struck");
       span.round = token.round; // a trial does not say it, and the panel's rounds are parsed anew while its spans stay
     }
     return spans;
@@ -221,8 +222,7 @@ const Workbench = (() => {
     parts.unsteady.replaceChildren(make("summary", {}, "≈ unsteady"), make("p", {}, `${panel.unsteady}.`));
     for (const note of panel.notes || []) parts.foot.append(make("p.timing", {}, note));
     if (panel.badge) parts.foot.append(make(`p.badge.${panel.badge.kind}`, {}, Workbench.term(panel.badge.text, panel.badge.help)));
-    const over = panel.status === "done" && panel.rounds.length;
-    const beams = over && beamsFold(panel);
+    const beams = panel.status === "done" && panel.rounds.length && beamsFold(panel);
     if (beams) parts.foot.append(beams);
     const placed = (place) => panel.numbers.filter((n) => n.place === place);
     parts.top.replaceChildren(...(panel.numbers.length ? [numbersList(placed("top").reverse())] : []));
@@ -235,30 +235,20 @@ const Workbench = (() => {
       parts.foot.append(others);
     }
     if (panel.others && panel.others.length) parts.foot.append(otherTexts(panel));
-    if (over) {
-      const button = make("button.replay-open", { type: "button" }, "Step through its rounds");
-      button.addEventListener("click", () => Workbench.replay(root, panel, button));
-      parts.foot.append(button);
-    }
   }
 
   /** Show `value` = {panels: [one JSON string each, null for one that stays as it is]} in `root`; called again with every update. */
   function show(root, value) {
     if (!root.grid) {
-      root.classList.add("wb");
-      root.panels = [];
-      root.shown = [];
-      root.sources = [];
-      root.more = new Set(); // decoders whose figures are unfolded
-      root.grid = make("div.wb-grid.wb-texts");
-      root.stage = Workbench.stage(root);
-      root.replaceChildren(Workbench.legend(root), root.grid);
+      root.classList.add("wb", "wb-strip");
+      Object.assign(root, { panels: [], shown: [], sources: [], more: new Set(), grid: make("div.wb-grid.wb-texts") }); // more: decoders whose figures are unfolded
+      root.legend = Workbench.legend(root, []);
+      root.replaceChildren(root.legend, root.grid);
       Workbench.card(root);
-      Workbench.branches(root);
     }
     const sources = (value && value.panels) || [];
     root.hidden = sources.length === 0;
-    if (sources.length === 0 || !root.sources.length || root.run !== value.run) root.stage.replaceChildren();
+    if (sources.length === 0 || !root.sources.length || root.run !== value.run) Workbench.uncard(root);
     root.run = value && value.run;
     root.panels.splice(sources.length).forEach(({ box }) => box.remove());
     root.shown.length = sources.length;
@@ -268,9 +258,9 @@ const Workbench = (() => {
       showPanel(root, i, root.shown[i]);
     });
     root.sources = sources.map((source, i) => source ?? root.sources[i]);
-    Workbench.trimLegend(root);
-    root.racing();
+    root.legend.fill(root.shown);
+    if (root.run === "live") document.querySelector("wb-picture")?.picture?.live(root.shown);
   }
 
-  return { show, make, visible, number, timed, calm, tokenSpan, fillPrompt, fates: {} };
+  return { show, make, known, visible, number, timed, calm, tokenSpan, fillPrompt, fates: {} };
 })();

@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { visible } = Workbench;
+  const { known, visible } = Workbench;
   const SVG = "http://www.w3.org/2000/svg";
   // From roomy to dense: a wide forest gives the words of tokens that were never reached up first, then q, then all numbers.
   // `figures` is how many fit into a box.
@@ -23,7 +23,6 @@
 
   /** A probability in the little room of a node: two digits that count. */
   const short = (p) => (p === 0 ? "0" : p >= 0.1 ? p.toFixed(2) : p >= 0.001 ? p.toFixed(3) : p.toExponential(0));
-  const known = (value) => value !== null && value !== undefined;
   const kept = (trial) => trial.fate !== "rejected" && trial.fate !== "discarded";
   const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
   const clip = (text, length) => {
@@ -115,10 +114,10 @@
     return [`“${visible(node.trial.text)}”`, label, numbers(node.trial, score)].filter(Boolean).join(", ");
   }
 
-  function box(node, density, { standing, score, place }) {
+  function box(node, density, { standing, score, place, alive }) {
     const trial = node.trial;
     const group = draw("g", {
-      class: `node ${node.trunk ? "trunk" : trial.fate}${standing(node) ? " standing" : ""}`,
+      class: `node ${node.trunk ? "trunk" : trial.fate}${standing(node) ? " standing" : ""}${node.trunk || alive(node) ? "" : " dropped"}`,
       transform: `translate(${node.column * density.column}, ${node.y - node.height / 2})`,
       role: "img", tabindex: -1, "data-card": "", "aria-label": described(node, node.trunk ? null : score(trial.node)),
     }, draw("rect", { width: node.width, height: node.height, rx: Math.min(6, node.height / 2) }));
@@ -135,6 +134,7 @@
       }
     }
     if (!node.trunk) Object.assign(group, { token: trial, place });
+    group.style.setProperty("--i", node.column);
     node.group = group;
     return group;
   }
@@ -150,29 +150,25 @@
     return found;
   }
 
-  /** The picture of a round for this much room (width, height in px): {svg, nodes, width, height, fit, end}, `fit` being the scale at which
-   *  all of it is visible and `end` the node at which the output ends now. `standing(node)` says whether it is part of the output. */
-  Workbench.tree = (round, room, { standing, score, start, place }) => {
+  /** The picture of a round for this much room (width, height in px): {svg, width, height, top, fit}, `fit` being the scale at which all of
+   *  it is visible. `standing(node)` says whether it is part of the output, `alive(node)` whether a beam goes on from it. */
+  Workbench.tree = (round, room, { standing, score, start, place, alive }) => {
     const trunks = forest(round);
     for (const trunk of trunks) trunk.text = start(trunk.parent);
     const figures = round.trials.some((t) => three(t, score(t.node))) ? 3 : 2;
     const found = fitting(trunks, room, figures), { density } = found;
     const edges = draw("g", {}), boxes = draw("g", {});
     for (const node of found.order) {
-      boxes.append(box(node, density, { standing, score, place }));
+      boxes.append(box(node, density, { standing, score, place, alive }));
       for (const child of node.children) {
         const x0 = node.column * density.column + node.width, x1 = child.column * density.column, middle = (x0 + x1) / 2;
         edges.append(draw("path", {
           d: `M${x0},${node.y} C${middle},${node.y} ${middle},${child.y} ${x1},${child.y}`,
-          class: `edge ${child.trial.fate}${standing(child) ? " standing" : ""}`,
+          class: `edge ${child.trial.fate}${standing(child) ? " standing" : ""}${alive(child) ? "" : " dropped"}`,
         }));
       }
     }
     const svg = draw("svg", { role: "group", "aria-label": `Tokens tried in this round: ${round.trials.length}` }, edges, boxes);
-    const path = found.order.filter((node) => !node.trunk && standing(node));
-    return { svg, nodes: found.order, width: found.width, height: found.height, top: found.top, fit: found.fit, end: path[path.length - 1] || found.order[0], density };
+    return { ...found, svg };
   };
-
-  /** The same as nested text: [{depth, text}]. */
-  Workbench.treeText = (nodes, score) => nodes.map((node) => ({ depth: node.column, text: described(node, node.trunk ? null : score(node.trial.node)) }));
 })();

@@ -17,11 +17,12 @@ from workbench.page.widgets.handlers import Updates
 from workbench.runs.estimates import rows, times_greedy
 from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.record import Run
+from workbench.runs.recorded import recorded
 from workbench.runs.trace import PromptPart
 from workbench.show import comparison, laws, tables
 from workbench.show.panel import Panel
 from workbench.show.panels import run_panels
-from workbench.show.picture import picture
+from workbench.show.picture import BLANK, picture
 from workbench.studies.schemes import BASELINE
 
 
@@ -70,7 +71,7 @@ class ComparisonResults:
         """
         panels = run_panels(run)
         return {
-            self.picture: picture(run, panels),
+            self.picture: picture(run, panels, play=recorded(run.id) is not None),
             self.strip: view(panels, run.id),
             **self.figures(run, settled),
             **self.kept.show(run, unkept),
@@ -198,7 +199,7 @@ class Live:
         results = self._results
         return {
             results.headline: "",
-            results.picture: "",
+            results.picture: BLANK,
             results.summary: "",
             results.strip: self._panels.value(),
             results.box: gr.update(visible=False),

@@ -39,7 +39,7 @@ if (found) {
 
 
 def body(run: Run) -> Body:
-    """The results in sentences, coloured text with its cards and replay, figures and charts."""
+    """The picture, the verdict, coloured texts with their cards, figures and charts."""
     says, found = f"<p>{html.escape(verdict(run))}</p>", rows(run.results)
     figures = [*comparison.charts(found, run.settings), *comparison.details(found)]
     texts = "".join(

@@ -1,4 +1,4 @@
-"""What other rules would keep of a round's draft: the replay's fold, and the endpoint /judge."""
+"""What other rules would keep of a round's draft: the fold of a round, and the endpoint /judge."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from workbench.page.widgets.handlers import DEVICE
 
 
 class Judging:
-    """Answers the replay's questions about a round."""
+    """Answers the picture's questions about a round."""
 
     def __init__(self, host: Host, results: ComparisonResults, choice: gr.State):
         self.host = host

@@ -32,7 +32,7 @@ class Drawn(gr.HTML):
 
 
 class TokenStrip(Drawn):
-    """Panels of coloured tokens side by side, with legend, hover card and replay.
+    """Panels of coloured tokens, one under another, with the card of each token.
 
     Its value is made by `view` in `workbench.kinds.comparison.view`. The event `select` asks for
     the alternatives of a token: {ask, run, decoder, at}, and `token` if one was typed. `submit`

@@ -89,7 +89,7 @@ def found(m: Measured) -> str:
 ONE_DRAFT = Page(
     "One draft",
     "p and q are the same after every text. `decoders.judge` and the command `judge` do the same"
-    " for any draft, and the replay of a run for the drafts of its rounds",
+    " for any draft, and the picture of a run for the drafts of its rounds",
     (
         *(
             Slider(f"{model}_{x}", f"{model}({x}), parts", where, 0, 12, value, 1)
