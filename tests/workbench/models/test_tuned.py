@@ -5,9 +5,11 @@ import json
 import pytest
 
 from decoders import InputError, catalog
-from workbench.models.presets import PAIRS, PairChoice
+from workbench.models.presets import EMBEDDED, PAIRS, SMOLLM2, PairChoice
 from workbench.models.tuned import kept, tuned
 from workbench.studies.settings import Settings
+
+OURS = EMBEDDED, SMOLLM2
 
 
 @pytest.fixture
@@ -30,9 +32,12 @@ def test_a_folder_keeps_settings_for_one_use_or_for_several(pair):
     assert kept(choice)["dsbd"] == [{"draft_beams": 6}, {"draft_beams": 3}]
 
 
-def test_the_embedded_pair_has_settings_that_differ_from_the_librarys():
+@pytest.mark.parametrize("preset", OURS, ids=lambda preset: preset.name)
+def test_the_pairs_of_this_package_have_settings_that_differ_from_the_librarys(preset):
     usual = Settings.from_json({"decoders": [*catalog]})
-    assert Settings.from_json({**tuned(), "decoders": [*catalog]}) != usual
+    own = tuned(preset.choice())
+    assert Settings.from_json({**own, "decoders": [*catalog]}) != usual
+    assert all(own == tuned(preset.choice(device)) for device in ("cpu", "cuda"))
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "3", "[" * 100_000, '{"mtad": ', "\0"])
@@ -43,7 +48,7 @@ def test_a_missing_or_damaged_file_means_the_defaults(pair, text):
 def test_pairs_that_lie_in_no_one_folder_have_none(pair, tmp_path):
     choice = pair('{"mtad": {"draft_length": 6}}')
     assert tuned(PairChoice(choice.target, "another/draft")) == {}
-    assert all(tuned(preset.choice()) == {} for preset in PAIRS.values() if preset.target)
+    assert all(tuned(preset.choice()) == {} for preset in PAIRS.values() if preset not in OURS)
     assert tuned(PairChoice(str(tmp_path / "target"))) == {}
     assert tuned(PairChoice("\0")) == {}
 
