@@ -78,7 +78,9 @@ def on_files(files: Files, config: Any) -> Files:
         tomllib.loads((ROOT / "docs" / "decoders.toml").read_text("utf-8")),
     )
     pages = {
-        f"decoders/{name}.md": page(method, pair, words["pseudo"][name], words["tested"].get(name))
+        f"decoders/{name}.md": page(
+            method, pair, words["pseudo"][name], words["tested"].get(name), words["pays"].get(name)
+        )
         for name, method in catalog.items()
     }
     pages["decoders/index.md"] = index()
@@ -115,7 +117,13 @@ def claim(method: type[Method]) -> str:
     return f"exact: {method.law}" if method.law else "its own"
 
 
-def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, tested: str | None) -> str:
+def page(
+    method: type[Method],
+    pair: decoders.ModelPair,
+    pseudo: str,
+    tested: str | None,
+    pays: str | None,
+) -> str:
     wide = "---\nhide: [toc]\n---"  # the code stands beside the paper's lines
     parts = [
         wide,
@@ -131,7 +139,7 @@ def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, tested: st
     parts += ["## How it works", '<div class="grid" markdown>', *columns, "</div>"]
     parts += ["## A real round", real_round(method, pair)]
     parts += ["## Settings", settings(method)]
-    parts += ["## Measured", figures(method)]
+    parts += ["## Measured", *([pays.strip()] if pays else []), figures(method)]
     return "\n\n".join(parts) + "\n"
 
 
