@@ -139,7 +139,8 @@ def page(
     parts += ["## How it works", '<div class="grid" markdown>', *columns, "</div>"]
     parts += ["## A real round", real_round(method, pair)]
     parts += ["## Settings", settings(method)]
-    parts += ["## Measured", *([pays.strip()] if pays else []), figures(method)]
+    measured = [each.strip() for each in (pays, figures(method)) if each]
+    parts += ["## Measured", *(measured or ["Not measured yet on the embedded pair."])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -202,7 +203,9 @@ def settings(method: type[Method]) -> str:
 
 
 def figures(method: type[Method]) -> str:
-    """The row of this decoder in the report of the plan `stories`, with its date and machine."""
+    """The row of this decoder in the report of the plan `stories`, with its date and machine.
+
+    "" if the report lacks it."""
     report = (ROOT / "docs" / "stories.md").read_text("utf-8")
     facts = dict(re.findall(r"^- (begun \(UTC\)|pair): (.*)$", report, re.M))
     section = report.partition("\n## Decoders\n")[2].splitlines()
@@ -212,7 +215,7 @@ def figures(method: type[Method]) -> str:
     )
     row = next((row for row in rows if row.startswith(f"| {method.name} |")), None)
     if row is None:
-        return "Not measured yet on the embedded pair."
+        return ""
     lines = [
         f"| {name} | {value} |"
         for name, value in list(zip(split(head), split(row), strict=True))[1:]
