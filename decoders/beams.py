@@ -125,10 +125,11 @@ class Joint:
             ids, logits = reading.likeliest(count if fetch else None)
             ids, logits = ids[:count], logits[:count]
             score, log_sum = beam.score - self.origin, reading.log_sum
+            values = [x - log_sum for x in logits]
             if self.rounded:
-                values = [self._add(x - log_sum, score) for x in logits]
+                values = (np.array(values, dtype=np.float32) + np.float32(score)).tolist()
             else:
-                values = [x - log_sum + score for x in logits]
+                values = [x + score for x in values]
             lists.append((ids, values))
             # Nothing less likely than the last of `count` tokens is among the likeliest of all.
             if len(ids) == count:

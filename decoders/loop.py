@@ -359,7 +359,8 @@ class Loop(AbstractContextManager["Loop"]):
             answers = engine.run(wants, self.prefill_chunk, layers)
         else:
             chains = chains if len(chains) == len(asking) else []
-            every = every or bool(chains) or sum(len(nodes) for _, nodes in wants) <= FEW
+            few = sum(len(nodes) for _, nodes in wants) <= FEW
+            every = every or bool(chains) or few or all(turn.waiting.likeliest for turn in asking)
             likeliest = sought(most) if every else 1
             answers = engine.read(wants, likeliest, chains, self.prefill_chunk)
         rows = penalised(answers, asking, wants)

@@ -214,7 +214,9 @@ def test_every_decoder_has_a_page_with_a_round_and_figures(site):
         text = (site / "decoders" / f"{name}.html").read_text(encoding="utf-8")
         assert "<svg role=" in text
         measured = re.search(r"On 20\d\d-\d\d-\d\d, Llama-Stories target .* threads", text)
-        assert measured if name in table else "Not measured yet on the embedded pair." in text, name
+        missing = "Not measured yet on the embedded pair." in text
+        pays = "It pays where" in text  # of a decoder that only the notes have measured
+        assert measured if name in table else missing or pays, name
 
 
 def test_each_page_answers_as_markdown_and_is_listed_for_language_models(site):

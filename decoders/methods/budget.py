@@ -6,7 +6,7 @@ Source:
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from operator import attrgetter
+from typing import NamedTuple
 
 from decoders.methods.line import Line
 from decoders.request import Request
@@ -28,18 +28,38 @@ class Plan:
     """Rounds as planned: what their passes hold.
 
     Attributes:
-        tokens: tokens of the target's pass
+        size: places of the target's pass
         most: draft passes
         drafting: mean number of requests in a draft pass
         rounds: how many rounds it is for; one, if drafts pay
         usual: whether no draft model must first read what it has missed
     """
 
-    tokens: int
+    size: float
     most: int
     drafting: float
     rounds: int = 1
     usual: bool = True
+
+
+class Count(NamedTuple):
+    """A round's draft, counted in places: tokens, or the layers of a draft of beams.
+
+    Attributes:
+        drafted: places drafted
+        kept: how many of them were kept
+        ahead: how much of the next place the target has read already, from 0 to 1: of a layer that
+            was kept in part, the share of its beams
+    """
+
+    drafted: int
+    kept: int
+    ahead: float = 0.0
+
+
+def tokens(entry: Round) -> Count:
+    """Of a draft of tokens."""
+    return Count(entry.drafted, entry.accepted)
 
 
 BEFORE = Plan(0, 0, 0.0, rounds=0, usual=False)  # the first one
@@ -55,10 +75,12 @@ class AutoLength:
 
     Attributes:
         request: the request
-        counts: how many places of a round were drafted, and how many of these kept: tokens, or the
-            layers of a draft of beams
+        count: counts the draft of a round
         accepted: draft tokens kept, of rounds that fade; at first as if most had been
         tested: draft tokens kept or refused, likewise
+        judged: rounds with drafts, likewise
+        gained: how far ahead these left the target, likewise
+        ahead: how far ahead the last round left it
         length: the length planned
         plan: the plan that it follows
         left: how many more rounds it follows it
@@ -66,9 +88,12 @@ class AutoLength:
     """
 
     request: Request
-    counts: Callable[[Round], tuple[int, int]] = attrgetter("drafted", "accepted")
+    count: Callable[[Round], Count] = tokens
     accepted: float = 6.0
     tested: float = 8.0
+    judged: float = 0.0
+    gained: float = 0.0
+    ahead: float = 0.0
     length: int = START
     plan: Plan = BEFORE
     left: int = 0
@@ -98,14 +123,21 @@ class AutoLength:
 
     def learn(self, entry: Round) -> None:
         """Take note of the last round."""
-        drafted, accepted = self.counts(entry)
+        drafted, kept, ahead = self.count(entry)
         if drafted:
             self.budget.news = True
-            self.accepted = 0.9 * self.accepted + accepted
-            self.tested = 0.9 * self.tested + accepted + (accepted < drafted)
+            self.accepted = 0.9 * self.accepted + kept
+            self.tested = 0.9 * self.tested + kept + (kept < drafted)
+            self.judged, self.gained = 0.9 * self.judged + 1, 0.9 * self.gained + ahead
         # The first round includes the prompt, so its times say nothing about a step.
         if entry.index:
             self.budget.learn(self, entry)
+        self.ahead = ahead
+
+    @property
+    def lead(self) -> float:
+        """How far ahead of a plain round one with drafts usually begins."""
+        return self.gained / self.judged if self.judged else 0.0
 
     def alpha(self, usual: float) -> float:
         return (self.accepted + 3 * usual) / (self.tested + 3)
@@ -161,12 +193,12 @@ class Budget:
         if entry.draft_calls != plan.most:
             return
         if not plan.most:
-            if member is next(self.live, None):
+            if member is next(self.live, None) and not member.ahead:
                 count = sum(not m.request.finished for m in self.members)
                 self.plain.add(count, entry.verify_seconds)
         elif plan is not self.timed or len(self.members) == 1:
             self.timed = plan
-            self.target.add(plan.tokens, entry.verify_seconds)
+            self.target.add(plan.size, entry.verify_seconds)
             if plan.usual:
                 self.draft.add(plan.drafting, entry.draft_seconds / entry.draft_calls)
 
@@ -174,7 +206,7 @@ class Budget:
         """Plan every member's length, once the first one is back from the plan before."""
         lengths, count, rounds = dict.fromkeys(self.members, 0), len(self.members), 1
         if not (self.target.y and self.draft.n):
-            kept = [first.counts(entry)[1] for entry in first.request.rounds[-1:]]
+            kept = [first.count(entry).kept for entry in first.request.rounds[-1:]]
             trier = next((m for m in self.members if m.length), first)  # it has read its text
             lengths[trier] = 1 if count > 1 else min(LONGEST, 2 + kept[0]) if kept else START
         elif not self.plain.y:
@@ -191,7 +223,8 @@ class Budget:
         for member, length in lengths.items():
             member.length = length
         most, drafts = max(lengths.values()), sum(lengths.values())
-        self.plan = Plan(count + drafts, most, drafts / most if most else 0.0, rounds, usual)
+        size = count + drafts - sum(m.ahead for m in self.members)
+        self.plan = Plan(size, most, drafts / most if most else 0.0, rounds, usual)
 
     def _rounds(self, lengths: dict[AutoLength, int]) -> int:
         """How many rounds these lengths are for."""
@@ -218,14 +251,15 @@ class Budget:
         )
         count = len(self.members)
         expected, seconds = float(count), 0.0
+        ahead = sum(m.lead for m in self.members)
         lengths, best = dict.fromkeys(self.members, 0), dict.fromkeys(self.members, 0)
         drafting = [0] * (LONGEST + 1)  # requests in each draft pass
         rate = MARGIN * expected / self.plain.at(count)
-        for tokens, (worth, depth, member) in enumerate(places, count + 1):
+        for size, (worth, depth, member) in enumerate(places, count + 1):
             drafts = drafting[-depth]
             seconds += self.draft.at(drafts + 1) - (self.draft.at(drafts) if drafts else 0.0)
             drafting[-depth] += 1
             lengths[member], expected = -depth, expected + worth
-            if expected / (seconds + self.target.at(tokens)) > rate:
-                rate, best = expected / (seconds + self.target.at(tokens)), dict(lengths)
+            if expected / (seconds + self.target.at(size - ahead)) > rate:
+                rate, best = expected / (seconds + self.target.at(size - ahead)), dict(lengths)
         return best

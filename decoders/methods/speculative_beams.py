@@ -7,6 +7,7 @@ Source:
 
 import itertools
 import math
+import statistics
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from decoders.asks import Ask
 from decoders.beams import Beam, Joint
 from decoders.errors import InputError
 from decoders.methods.baselines import BeamSearch
-from decoders.methods.budget import LONGEST, AutoLength
+from decoders.methods.budget import LONGEST, AutoLength, Count
 from decoders.methods.search import Search, enough
 from decoders.reading import Reading
 from decoders.request import Request
@@ -91,7 +92,7 @@ class SpeculativeBeamSearch(BeamSearch):
 
     def decode(self, request: Request) -> Decoding:
         search, known = self.search(request), dict[NodeId, Reading]()
-        counts: list[tuple[int, int]] = []  # of each round, the layers drafted, and kept of these
+        counts: list[Count] = []  # of the layers of each round
         auto = AutoLength(request, lambda entry: counts[entry.index])
         while not request.finished:
             length = auto() if isinstance(self.draft_length, str) else self.draft_length
@@ -103,7 +104,10 @@ class SpeculativeBeamSearch(BeamSearch):
             while not search.over and known.keys() >= set(search.nodes):
                 parents.update(search.nodes)
                 beams += search.layer([known[node] for node in search.nodes])
-            counts.append((len(drafts), search.steps - before - 1))
+            share = (
+                statistics.fmean(node in known for node in search.nodes) if search.nodes else 0.0
+            )
+            counts.append(Count(len(drafts), search.steps - before - 1, share))
             yield search.commit(judged(search, beams, list(itertools.chain(*drafts)), parents))
 
     def _draft(

@@ -78,7 +78,9 @@ def on_files(files: Files, config: Any) -> Files:
         tomllib.loads((ROOT / "docs" / "decoders.toml").read_text("utf-8")),
     )
     pages = {
-        f"decoders/{name}.md": page(method, pair, words["pseudo"][name], words["tested"].get(name))
+        f"decoders/{name}.md": page(
+            method, pair, words["pseudo"][name], words["tested"].get(name), words["pays"].get(name)
+        )
         for name, method in catalog.items()
     }
     pages["decoders/index.md"] = index()
@@ -115,7 +117,13 @@ def claim(method: type[Method]) -> str:
     return f"exact: {method.law}" if method.law else "its own"
 
 
-def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, tested: str | None) -> str:
+def page(
+    method: type[Method],
+    pair: decoders.ModelPair,
+    pseudo: str,
+    tested: str | None,
+    pays: str | None,
+) -> str:
     wide = "---\nhide: [toc]\n---"  # the code stands beside the paper's lines
     parts = [
         wide,
@@ -131,7 +139,8 @@ def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, tested: st
     parts += ["## How it works", '<div class="grid" markdown>', *columns, "</div>"]
     parts += ["## A real round", real_round(method, pair)]
     parts += ["## Settings", settings(method)]
-    parts += ["## Measured", figures(method)]
+    measured = [each.strip() for each in (pays, figures(method)) if each]
+    parts += ["## Measured", *(measured or ["Not measured yet on the embedded pair."])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -194,7 +203,9 @@ def settings(method: type[Method]) -> str:
 
 
 def figures(method: type[Method]) -> str:
-    """The row of this decoder in the report of the plan `stories`, with its date and machine."""
+    """The row of this decoder in the report of the plan `stories`, with its date and machine.
+
+    "" if the report lacks it."""
     report = (ROOT / "docs" / "stories.md").read_text("utf-8")
     facts = dict(re.findall(r"^- (begun \(UTC\)|pair): (.*)$", report, re.M))
     section = report.partition("\n## Decoders\n")[2].splitlines()
@@ -204,7 +215,7 @@ def figures(method: type[Method]) -> str:
     )
     row = next((row for row in rows if row.startswith(f"| {method.name} |")), None)
     if row is None:
-        return "Not measured yet on the embedded pair."
+        return ""
     lines = [
         f"| {name} | {value} |"
         for name, value in list(zip(split(head), split(row), strict=True))[1:]

@@ -182,7 +182,7 @@ def test_a_budget_gives_more_to_the_request_that_keeps_more():
     budget.renew(lengths[0])
     first, second, third = (each.length for each in lengths)
     assert first > second > third
-    assert budget.plan.tokens == 3 + first + second + third
+    assert budget.plan.size == 3 + first + second + third
 
 
 class Scripted:

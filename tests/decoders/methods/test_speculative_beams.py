@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from decoders import catalog
 from decoders.errors import InputError
+from decoders.methods.budget import AutoLength, Count
 from decoders.methods.search import Search
 from decoders.methods.speculative_beams import SpeculativeBeamSearch
 from decoders.randomness import SeededSource
@@ -220,3 +222,23 @@ def test_bad_settings_are_refused_in_a_sentence(settings, words):
     with pytest.raises(InputError, match=words) as caught:
         catalog["speculative_beam_search"](**settings)
     assert "\n" not in str(caught.value)
+
+
+def test_auto_counts_on_what_the_last_pass_has_read_of_the_next_layer():
+    """It weighed passes as if each read a whole layer, and rested where drafts paid."""
+    count = Count(2, 1, 0.5)
+    request = SimpleNamespace(shared={}, rounds=[], left=20, finished=None)
+    length = AutoLength(request, lambda entry: count, accepted=50.0, tested=100.0)
+    budget = length.budget
+    budget.plain.add(1, 1.0)
+    for size, seconds in ((1, 1.0), (2, 1.5), (3, 2.0)):
+        budget.target.add(size, seconds)
+    budget.draft.add(1, 0.05)
+    budget.join(length)
+    length.accepted, length.tested = 50.0, 100.0
+    budget.renew(length)
+    assert not length.length
+    length.judged, length.gained = 5.0, 2.5
+    budget.news = True
+    budget.renew(length)
+    assert length.length == 1

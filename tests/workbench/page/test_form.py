@@ -103,6 +103,16 @@ def test_a_rule_that_does_not_fit_its_drafts_is_told_beside_the_box(form):
     assert all("cannot judge the draft tree" in message for message in faults.values())
 
 
+def test_fewer_drafted_beams_than_kept_ones_are_told_beside_the_box(form):
+    name = "speculative_beam_search"
+    values = filled(form, {"decoders": [name]})
+    boxes = {c.field.name: c.component for c in form.controls if c.owner == name}
+    values |= {boxes["beams"]: 6, boxes["draft_beams"]: 2}
+    faults = form.faults(values)
+    assert set(faults) == {boxes["draft_beams"], form.decoders.first}
+    assert all("at least the 6 beams kept per step" in message for message in faults.values())
+
+
 def test_an_emptied_field_is_called_empty(form):
     """It once said: settings: max_new_tokens must be 1 to 100,000, not None."""
     values = filled(form, {"decoders": ["greedy"]})

@@ -17,7 +17,10 @@ MOST_PROMPTS = 20
 TIMED_LENGTHS = (1, 4, 8)  # draft lengths whose rounds are timed; those between are interpolated
 LENGTHS = tuple(range(1, 9))
 TEXTS = catalog["multinomial"]()  # writes the texts that both models read
-OTHERS = ("lookup", "ngram", "spectr", "specinfer", "mcss", "typical", "bild", "mtad", "dsbd")
+OTHERS = (
+    "lookup", "ngram", "spectr", "specinfer", "mcss", "typical", "bild", "mtad", "dsbd",
+    "beam_search", "speculative_beam_search",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
 
 # Settings that are shown only for pairs that they mean something for.
 OFFERED = ("chat_template", "system", "penalties")
-PARTS = ("rule", "draft")  # settings that may not fit each other
+PARTS = ("draft_beams", "rule", "draft")  # settings that may not fit each other
 
 
 class SettingsForm:
