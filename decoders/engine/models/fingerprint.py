@@ -79,13 +79,13 @@ class Fingerprint:
     def __init__(self, model: torch.nn.Module):
         self.modules: list[tuple] = []
         self.config: list[Any] = [global_hooks()]
-        self._configs: dict[int, PreTrainedConfig] = {}
+        self._configs: list[PreTrainedConfig] = []  # which grows while they are read
         self._numbers: dict[int, int] = {}  # by weight: two places may share one
         weights: list[tuple[torch.Tensor, bool]] = []
         self._loose: list[tuple[torch.Tensor, bool]] = []
         for module in modules_of(model):
             self.modules.append(self._module(module, weights))
-        self.config += [self._frozen(vars(config)) for config in self._configs.values()]
+        self.config += [self._frozen(vars(config)) for config in self._configs]
         with torch.inference_mode():
             self.weights = numbers(weights)
             self.attributes = numbers(self._loose)._replace(stamps=[])
@@ -125,8 +125,8 @@ class Fingerprint:
         if isinstance(value, torch.Tensor):
             self._loose.append((value, False))
             return value.shape, value.dtype, value.device
-        if isinstance(value, PreTrainedConfig):
-            self._configs[id(value)] = value
+        if isinstance(value, PreTrainedConfig) and not any(value is c for c in self._configs):
+            self._configs.append(value)
         return Same(value)
 
     def alike(self, other: "Fingerprint") -> bool:

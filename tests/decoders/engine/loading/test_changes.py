@@ -18,13 +18,14 @@ import torchao
 from torch import nn
 from torch.nn.modules import module as registry
 from torch.nn.utils import parametrizations, parametrize, prune
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, LlamaConfig, PreTrainedModel
 from transformers.models.llama import modeling_llama as llama
 
 import decoders
 from decoders import InputError, ModelPair, generate
 from decoders.engine.loading import pair as pair_module
 from decoders.engine.loading.heads import load_head
+from decoders.engine.models.fingerprint import Fingerprint
 from tests import zoo
 from tests.decoders.engine.passes.test_graphs import with_kernels
 from tests.heads import save_small_head
@@ -707,6 +708,16 @@ def test_a_field_of_the_config_that_a_pass_reads(caplog):
     run()
     model.config.final_logit_softcapping = 1.0
     assert run()[1] == pytest.approx(as_it_is(model)[1], abs=1e-4)
+
+
+def test_a_config_within_a_config_is_followed():
+    """DBRX, which has one, could not be loaded: a raw RuntimeError of the first fingerprint."""
+    model = build(dtype=torch.float32, num_hidden_layers=1)
+    model.config.inner = LlamaConfig()
+    fingerprint = Fingerprint(model)
+    assert Fingerprint(model).alike(fingerprint)
+    model.config.inner.rms_norm_eps = 0.5
+    assert not Fingerprint(model).alike(fingerprint)
 
 
 def test_what_no_pass_can_follow_is_refused_by_name_until_it_is_taken_back(small):
