@@ -39,10 +39,12 @@ ROOM = 4 * KEYS  # bytes that are written beyond the last score
 
 def products(
     builder: Any, q: Any, size: Any, keys: Any, step: Any, seen: Any, count: Any, out: Any
-) -> None:
+) -> Any:
     """Write the products of a query with the keys that it sees, see `multiply_keys`."""
     last = builder.sub(count, I64(1))
-    turn = Loop(builder, count, KEYS)
+    turn = Loop(
+        builder, count, KEYS, [ir.Constant(ir.VectorType(F32, KEYS), [F32(-math.inf)] * KEYS)]
+    )
     rows = []
     for k in range(KEYS):
         i = builder.add(turn.i, I64(k))
@@ -58,8 +60,14 @@ def products(
             for row, total in zip(rows, inner.values, strict=True)
         ]
     )
-    store(builder, totals(builder, inner.values), address(builder, out, (turn.i, I64(4))))
-    turn.close()
+    total, (highest,) = totals(builder, inner.values), turn.values
+    store(builder, total, address(builder, out, (turn.i, I64(4))))
+    turn.close([builder.select(builder.fcmp_ordered(">", total, highest), total, highest)])
+    best = builder.extract_element(highest, I64(0))
+    for k in range(1, KEYS):
+        other = builder.extract_element(highest, I64(k))
+        best = builder.select(builder.fcmp_ordered(">", other, best), other, best)
+    return best
 
 
 def totals(builder: Any, vectors: list[Any]) -> Any:
@@ -92,15 +100,15 @@ def multiply_keys(
 
     Its arguments are the address of the query, its size, which is a multiple of LANES, the address
     of the first key, the bytes from one row to the next, the address of the seen rows and their
-    number, and where the products go; up to ROOM bytes after them are written, too.
+    number, and where the products go; up to ROOM bytes after them are written, too. The result is
+    the largest product.
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        made = function(builder.module, "products", ir.VoidType(), [I64] * 7, products)
-        builder.call(made, arguments)
-        return context.get_dummy_value()
+        made = function(builder.module, "products", F32, [I64] * 7, products)
+        return builder.call(made, arguments)
 
-    return types.void(*[types.int64] * 7), code
+    return types.float32(*[types.int64] * 7), code
 
 
 def mixtures(builder: Any, heads: Any, *arguments: Any) -> None:
@@ -161,9 +169,12 @@ def mix_values(
 
 @njit(error_model="numpy")
 def score(q, size, keys, step, seen, count, scale, softcap, out):
-    """Write the scores of a query: its products with the keys that it sees, scaled and capped."""
+    """Write the scores of a query: its products with the keys that it sees, scaled and capped.
+
+    Returns the highest.
+    """
     whole = size // LANES * LANES
-    multiply_keys(q, whole, keys, step, seen, count, out)
+    highest = multiply_keys(q, whole, keys, step, seen, count, out) * F(scale)
     scores = carray(pointer(out), (count,))
     if whole < size:
         rows = carray(pointer_to_integers(seen), (count,))
@@ -177,6 +188,11 @@ def score(q, size, keys, step, seen, count, scale, softcap, out):
     if softcap:
         for j in range(count):
             scores[j] = F(softcap) * F(math.tanh(scores[j] / F(softcap)))
+    if softcap or whole < size or scale < 0:
+        highest = F(-np.inf)
+        for j in range(count):
+            highest = max(highest, scores[j])
+    return highest
 
 
 @njit(error_model="numpy")
@@ -203,18 +219,16 @@ def mix(heads, shares, count, values, step, seen, width, out):
 
 
 @njit(fastmath=SUMS, error_model="numpy")
-def shares(scores, sink):
-    """Turn scores into shares of one, of which a sink has a part, too (-inf: none)."""
-    highest = F(sink)
-    for j in range(len(scores)):
-        highest = max(highest, scores[j])
-    total = F(0.0)
+def shares(scores, highest, sink):
+    """Turn scores, given the highest, into shares of one, of which a sink has one (-inf: none)."""
+    highest = max(F(sink), highest)
+    total = exponential(F(sink) - highest)
     for j in range(len(scores)):
         scores[j] = exponential(scores[j] - highest)
         total += scores[j]
-    total += exponential(F(sink) - highest)
+    part = F(1.0) / total
     for j in range(len(scores)):
-        scores[j] /= total
+        scores[j] *= part
 
 
 @njit(error_model="numpy")
@@ -265,11 +279,13 @@ def attend_token(token, group, q, heads, groups, size, wide, keys, values, segme
     place = keys + base * step + 4 * group * size
     for i in range(groups):
         own = scores + 4 * i * count
-        score(query + 4 * i * size, size, place, step, scratch, count, scale, softcap, own)
+        highest = score(
+            query + 4 * i * size, size, place, step, scratch, count, scale, softcap, own
+        )
         sink = F(-np.inf)
         if sinks != 0:
             sink = carray(pointer(sinks), (heads,))[first + i]
-        shares(carray(pointer(own), (count,)), sink)
+        shares(carray(pointer(own), (count,)), highest, sink)
     step = 4 * shared * wide
     place = values + base * step + 4 * group * wide
     target = out + 4 * (token * heads + first) * wide
