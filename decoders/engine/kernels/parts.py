@@ -194,7 +194,7 @@ def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks
         tokens = lines[r, 1] - lines[r, 0]
         rows += tokens * (lines[r, 3] + tokens)
         longest = max(longest, lines[r, 3] + tokens)
-    bytes = longest * (8 + 4 * groups) + ROOM
+    bytes = (longest * (8 + 4 * groups) + ROOM + 7) // 8 * 8  # numbers of rows are aligned
     scratch = np.empty(threads_of(team) * bytes, np.uint8)
     integers = (
         q, heads, groups, size, wide, keys, values, segments, requests, masks, window, sinks, out,
