@@ -40,7 +40,8 @@ def spread(rows: Any, highest: Any, temperature: Any, out: Any) -> None:
     """
     coldness = F(1.0 / temperature)
     for r in range(len(rows)):
-        top, total = F(highest[r]), 0.0
+        top = F(highest[r])
+        total: Any = 0.0
         for start in range(0, rows.shape[1], STRETCH):
             part, some = rows[r, start : start + STRETCH], F(0.0)
             for i in range(len(part)):
