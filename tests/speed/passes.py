@@ -1,8 +1,10 @@
 """Passes of the embedded pair, plain and as a program, and whole texts beside `generate`.
 
     python -m tests.speed.passes [threads]
+    python -m tests.speed.passes [threads] smollm2 [rows]
 
-Interleaved, in one process; `generate` is that of transformers."""
+Interleaved, in one process; `generate` is that of transformers. With the name of a pair only the
+target's passes as a program, over one of one token, after so many rows (100)."""
 
 import statistics
 import sys
@@ -21,12 +23,12 @@ TEXT = "Once upon a time there was a little girl named Lily."
 
 
 def a_pass(
-    pair: ModelPair, role: str, tokens: int
+    pair: ModelPair, role: str, tokens: int, past: int = PAST
 ) -> tuple[Callable[[], object], Callable[[], object]]:
-    """The model's part and the packing of a pass of `tokens` tokens with PAST rows before them."""
+    """The model's part and the packing of a pass of so many tokens with `past` rows before them."""
     packed = pair.packed[role]
-    engine, tree = PackedPasses(packed), TokenTree([i % 100 + 5 for i in range(PAST)])
-    engine.admit(tree, PAST + 2 * tokens)
+    engine, tree = PackedPasses(packed), TokenTree([i % 100 + 5 for i in range(past)])
+    engine.admit(tree, past + 2 * tokens)
     engine.run([(tree, tree.trunk[-1:])])
     nodes = [tree.trunk[-1]]
     for i in range(tokens):
@@ -84,5 +86,22 @@ def main(threads: int) -> None:
         )
 
 
+def by_tokens(threads: int, name: str, past: int = PAST) -> None:
+    """Print what passes of several tokens take over one of one."""
+    torch.set_num_threads(threads)
+    pair = load_pair(name)
+    runs = {str(n): a_pass(pair, "target", n, past)[0] for n in (*range(1, 7), 8, 9, 16, 33, 64)}
+    took = interleaved(runs, 15)
+    print(f"\n{name}, {threads} threads, after {past} rows")
+    print("\n| tokens | ms | over one |\n|--:|--:|--:|")
+    for tokens in runs:
+        ratio = statistics.median(took[tokens]) / statistics.median(took["1"])
+        print(f"| {tokens} | {1e3 * statistics.median(took[tokens]):.2f} | {ratio:.2f} |")
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else torch.get_num_threads())
+    threads = int(sys.argv[1]) if sys.argv[1:] else torch.get_num_threads()
+    if sys.argv[2:]:
+        by_tokens(threads, sys.argv[2], *map(int, sys.argv[3:]))
+    else:
+        main(threads)

@@ -8,7 +8,7 @@ part changes no bit.
 import numpy as np
 from numba import carray, njit
 
-from decoders.engine.kernels.operators import attend_token
+from decoders.engine.kernels.attention import ROOM, attend_token
 from decoders.engine.kernels.tiles import (
     BLOCK,
     MOST,
@@ -81,9 +81,11 @@ def do(kind, part, n, r, thread):
         factor = np.float32(r[0])
         multiply_block(part, n[0], n[1], n[2], n[3], n[4], n[5], n[6], factor, scratch)
     else:
+        # Tokens before heads: what one reads of keys and values the next finds in the cache.
+        tokens = carray(pointer_to_integers(n[7]), (n[8], 7))[n[8] - 1, 1]
         attend_token(
-            part, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], r[0], r[1],
-            n[11], n[12], scratch,
+            part % tokens, part // tokens, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8],
+            n[9], n[10], r[0], r[1], n[11], n[12], scratch,
         )  # fmt: skip
 
 
@@ -192,12 +194,14 @@ def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks
         tokens = lines[r, 1] - lines[r, 0]
         rows += tokens * (lines[r, 3] + tokens)
         longest = max(longest, lines[r, 3] + tokens)
-    bytes = longest * (8 + 4 * heads)
+    bytes = (longest * (8 + 4 * groups) + ROOM + 7) // 8 * 8  # numbers of rows are aligned
     scratch = np.empty(threads_of(team) * bytes, np.uint8)
     integers = (
         q, heads, groups, size, wide, keys, values, segments, requests, masks, window, sinks, out,
         np.int64(scratch.ctypes.data), bytes,
     )  # fmt: skip
     worth = rows * heads * (size + wide)
-    share(ATTEND, lines[requests - 1, 1], worth, integers, (scale, softcap), team)
+    share(
+        ATTEND, lines[requests - 1, 1] * (heads // groups), worth, integers, (scale, softcap), team
+    )
     scratch[:1] = 0  # it lives until here

@@ -12,6 +12,7 @@ from decoders.engine.kernels.select import largest, likeliest, nucleus
 from decoders.scan import MANY, PLAIN, Scan
 
 LEAST = np.finfo(np.float32).tiny
+STRETCH = 1024  # numbers
 
 
 @njit(error_model="numpy")
@@ -21,9 +22,9 @@ def find(rows: Any, values: Any, ids: Any) -> None:
     Of equals the lower id comes first. A row in which something is not a number begins with NaN.
     """
     for r in range(len(rows)):
-        row, strange = rows[r], 0
+        row, strange = rows[r], False
         for i in range(len(row)):
-            strange += row[i] != row[i]
+            strange |= row[i] != row[i]
         best = likeliest(row, ids.shape[1])
         for j in range(len(best)):
             ids[r, j], values[r, j] = best[j], row[best[j]]
@@ -33,11 +34,19 @@ def find(rows: Any, values: Any, ids: Any) -> None:
 
 @njit(fastmath=SUMS, error_model="numpy")
 def spread(rows: Any, highest: Any, temperature: Any, out: Any) -> None:
-    """Write the log of the sum of exp((x - highest) / temperature) of each row (n, V)."""
+    """Write the log of the sum of exp((x - highest) / temperature) of each row (n, V).
+
+    Stretches are added up in float32, which is quicker, and they together in float64.
+    """
+    coldness = F(1.0 / temperature)
     for r in range(len(rows)):
-        row, total = rows[r], 0.0
-        for i in range(len(row)):
-            total += exponential((row[i] - F(highest[r])) / F(temperature))
+        top = F(highest[r])
+        total: Any = 0.0
+        for start in range(0, rows.shape[1], STRETCH):
+            part, some = rows[r, start : start + STRETCH], F(0.0)
+            for i in range(len(part)):
+                some += exponential((part[i] - top) * coldness)
+            total += some
         out[r] = math.log(total)
 
 

@@ -171,10 +171,11 @@ def likeliest(row, count):
     best, found = np.zeros(count + max(count, FEW), np.int64), 0
     least = floor(row, count)
     for start in range(0, size, BLOCK):
-        end, any = min(start + BLOCK, size), 0
-        for i in range(start, end):
-            any |= row[i] >= least
-        if not any:
+        end = min(start + BLOCK, size)
+        block, many = row[start:end], np.int32(0)
+        for i in range(len(block)):
+            many += np.int32(block[i] >= least)
+        if not many:
             continue
         for i in range(start, end):
             if row[i] >= least:
@@ -195,9 +196,16 @@ def floor(row, count):
         return largest(row)
     if len(row) < 2 * COLUMNS or count > COLUMNS:
         return F(-np.inf)
-    highest, columns = tops(row), np.arange(COLUMNS)
-    sort(columns, COLUMNS, highest)
-    return highest[columns[count - 1]]
+    best = np.full(count, -np.inf, F)
+    for x in tops(row):
+        place = count - 1
+        if not x > best[place]:
+            continue
+        while place > 0 and x > best[place - 1]:
+            best[place] = best[place - 1]
+            place -= 1
+        best[place] = x
+    return best[count - 1]
 
 
 @njit(error_model="numpy")
@@ -215,8 +223,9 @@ def tops(row):
     """The largest number of each column, if the row is lines of COLUMNS numbers."""
     highest = row[:COLUMNS].copy()
     for start in range(COLUMNS, len(row), COLUMNS):
-        for column in range(min(COLUMNS, len(row) - start)):
-            x = row[start + column]
+        line = row[start : start + COLUMNS]
+        for column in range(len(line)):
+            x = line[column]
             highest[column] = x if x > highest[column] else highest[column]
     return highest
 

@@ -7,9 +7,6 @@ import torch
 pytest.importorskip("numba")
 
 from decoders.engine.kernels import operators
-from decoders.engine.kernels.parts import attend
-from decoders.engine.memory.rows import Reach
-from tests.decoders.engine.attention.test_kernels import draw_pass, worst_error
 
 
 def test_the_exponential():
@@ -24,46 +21,6 @@ def test_the_exponential():
     assert np.isnan(operators.exponential(np.float32(np.nan)))
     # What follows divides by 1 + this.
     assert np.isfinite(operators.exponential(np.float32(1000)))
-
-
-def by_kernel(
-    q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None
-):
-    """The kernel as one more way to attend."""
-    heads, tokens, size = q.shape
-    rows = q.transpose(0, 1).contiguous()
-    out = torch.full((tokens, heads, values.shape[-1]), torch.nan)
-    keys, values = keys.contiguous(), values.contiguous()
-    attend(
-        rows.data_ptr(), heads, heads // keys.shape[1], size, values.shape[-1], keys.data_ptr(),
-        values.data_ptr(), segments.data_ptr(), len(segments), masks.data_ptr(), window,
-        float(scale), float(softcap), 0 if sinks is None else sinks.data_ptr(), out.data_ptr(), 0,
-    )  # fmt: skip
-    return out
-
-
-@pytest.mark.parametrize("shapes", ["chains", "trees", "prompts", "mixed"])
-@pytest.mark.parametrize("window", [0, 1, 7, 30])
-@pytest.mark.parametrize(("softcap", "sunk"), [(0.0, False), (3.0, False), (0.0, True)])
-def test_attention(shapes, window, softcap, sunk):
-    reach = Reach(window) if window else None
-    packing = draw_pass(5, shapes, reach=reach, layout=(2, 20, 24))
-    assert worst_error(by_kernel, packing, torch.float32, 4, softcap, sunk) < 1e-5
-
-
-def test_rows_that_are_not_seen_change_no_bit():
-    """A request's rows may have dead ones between them, and their number depends on its past."""
-    generator = torch.Generator().manual_seed(0)
-    keys, values, q = (torch.randn(40, 2, 16, generator=generator) for _ in range(3))
-    seen = torch.tensor([0, 1, 2, 3, 7, 8, 20, 21, 22, 30])
-    whole = torch.zeros(31, dtype=torch.bool)
-    whole[seen] = True
-    gaps = torch.tensor([[0, 1, 0, 30, 0, -1, 0]])
-    none = torch.tensor([[0, 1, 0, len(seen) - 1, -1, -1, 0]])
-    empty = torch.zeros(2, dtype=torch.bool)
-    one = by_kernel(q[:2, :1], keys, values, gaps, None, whole, None, 0.25, 0.0)
-    other = by_kernel(q[:2, :1], keys[seen], values[seen], none, None, empty, None, 0.25, 0.0)
-    assert torch.equal(one, other)
 
 
 def test_a_norm_and_a_gate():

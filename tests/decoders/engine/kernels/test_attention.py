@@ -1,0 +1,69 @@
+"""The attention of the kernels, against plain attention in float64."""
+
+import pytest
+import torch
+
+pytest.importorskip("numba")
+
+from decoders.engine.kernels.parts import attend
+from decoders.engine.memory.rows import Reach
+from tests.decoders.engine.attention.test_kernels import draw_pass, worst_error
+
+
+def by_kernel(
+    q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None
+):
+    """The kernel as one more way to attend."""
+    heads, tokens, size = q.shape
+    rows = q.transpose(0, 1).contiguous()
+    out = torch.full((tokens, heads, values.shape[-1]), torch.nan)
+    keys, values = keys.contiguous(), values.contiguous()
+    attend(
+        rows.data_ptr(), heads, heads // keys.shape[1], size, values.shape[-1], keys.data_ptr(),
+        values.data_ptr(), segments.data_ptr(), len(segments), masks.data_ptr(), window,
+        float(scale), float(softcap), 0 if sinks is None else sinks.data_ptr(), out.data_ptr(), 0,
+    )  # fmt: skip
+    return out
+
+
+@pytest.mark.parametrize("shapes", ["chains", "trees", "prompts", "mixed"])
+@pytest.mark.parametrize("window", [0, 1, 7, 30])
+@pytest.mark.parametrize(("softcap", "sunk"), [(0.0, False), (3.0, False), (0.0, True)])
+@pytest.mark.parametrize(("layout", "heads"), [((2, 20, 24), 4), ((1, 64, 80), 5)])
+def test_attention(shapes, window, softcap, sunk, layout, heads):
+    reach = Reach(window) if window else None
+    packing = draw_pass(5, shapes, reach=reach, layout=layout)
+    assert worst_error(by_kernel, packing, torch.float32, heads, softcap, sunk) < 1e-5
+
+
+@pytest.mark.parametrize("size", [5, 16, 40, 64])
+@pytest.mark.parametrize("past", [0, 1, 30, 100])
+def test_a_token_has_the_same_bits_alone_and_among_others(size, past):
+    generator = torch.Generator().manual_seed(past)
+    keys, values = (torch.randn(past + 9, 2, size, generator=generator) for _ in range(2))
+    q, empty = torch.randn(6, 9, size, generator=generator), torch.zeros(2, dtype=torch.bool)
+
+    def attended(first, tokens):
+        line = torch.tensor([[0, tokens, 0, past + first, -1, -1, 0]])
+        asked = q[:, first : first + tokens]
+        return by_kernel(asked, keys, values, line, None, empty, None, 0.25, 0.0)
+
+    together = attended(0, 9)
+    for tokens in (1, 2, 5):
+        for first in range(0, 9 - tokens, tokens):
+            assert torch.equal(attended(first, tokens), together[first : first + tokens])
+
+
+def test_rows_that_are_not_seen_change_no_bit():
+    """A request's rows may have dead ones between them, and their number depends on its past."""
+    generator = torch.Generator().manual_seed(0)
+    keys, values, q = (torch.randn(40, 2, 16, generator=generator) for _ in range(3))
+    seen = torch.tensor([0, 1, 2, 3, 7, 8, 20, 21, 22, 30])
+    whole = torch.zeros(31, dtype=torch.bool)
+    whole[seen] = True
+    gaps = torch.tensor([[0, 1, 0, 30, 0, -1, 0]])
+    none = torch.tensor([[0, 1, 0, len(seen) - 1, -1, -1, 0]])
+    empty = torch.zeros(2, dtype=torch.bool)
+    one = by_kernel(q[:2, :1], keys, values, gaps, None, whole, None, 0.25, 0.0)
+    other = by_kernel(q[:2, :1], keys[seen], values[seen], none, None, empty, None, 0.25, 0.0)
+    assert torch.equal(one, other)
