@@ -242,6 +242,8 @@ def small(model_type: str, **changes: Any) -> PretrainedConfig:
         if isinstance(getattr(kind, name, None), property) or default(name) is None:
             settings.pop(name, None)
     settings |= {**OWN.get(model_type, {}), **changes}
+    if default("unpadded_vocab_size"):  # the width of the logits
+        settings["unpadded_vocab_size"] = settings["vocab_size"]
     settings = {
         k: v for k, v in settings.items() if v is not DROPPED and (v is not None or k in SIZES)
     }

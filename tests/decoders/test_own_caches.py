@@ -20,7 +20,7 @@ LISTED = re.findall(r"^\| (\S+) \| plain \| with its own cache", TABLE.read_text
 QUICK = [
     ("mamba", 97), ("mamba", 50_280), ("falcon_mamba", 97), ("falcon_mamba", 32_000),
     ("jamba", 97), ("mamba2", 128), ("rwkv", 1_000), ("lfm2", 97), ("qwen3_5_text", 128),
-    ("bloom", 1_000), ("roberta", 97), ("gpt_neo", 50_280),
+    ("bloom", 1_000), ("roberta", 97), ("gpt_neo", 50_280), ("hrm_text", 97),
 ]  # fmt: skip
 PROMPTS = [[5, 6, 7], list(range(10, 31)), [3], [9] * 12]
 DRAFTING = catalog["speculative"](draft_length=3), catalog["specinfer"](expansion=(2, 2, 1))
