@@ -310,6 +310,22 @@ def test_it_fits_and_can_be_read(blank, state, width):
     blank.set_viewport_size({"width": 1080, "height": 900})
 
 
+def test_another_run_takes_its_place_as_gradio_patches_a_page(draw):
+    """Gradio set the attribute and then the children, which took the new drawing away: the picture
+    was gone after each run of one's own."""
+    page = draw(STORY)
+    page.evaluate(
+        """(shown) => {
+            const found = document.querySelector("wb-picture");
+            found.setAttribute("data-shown", shown);
+            found.replaceChildren(document.createElement("noscript"));
+        }""",
+        re.search(r"data-shown='([^']*)'", picture(REFRAIN))[1]
+        .replace("&#39;", "'").replace("&lt;", "<").replace("&amp;", "&"),
+    )  # fmt: skip
+    expect(page.locator(".lane .number")).to_have_text(["48", "16"])
+
+
 def test_it_is_saved_with_its_words(draw):
     page = draw(STORY)
     for kind in ("SVG", "PNG"):
