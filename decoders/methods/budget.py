@@ -7,6 +7,7 @@ Source:
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from weakref import ref
 
 from decoders.methods.line import Line
 from decoders.request import Request
@@ -151,7 +152,8 @@ class Budget:
     are taken, as many as make the ratio of expected tokens to expected seconds largest.
 
     Attributes:
-        members: a length for each request that follows the newest plan, or has ended since
+        followers: a length for each request that follows the newest plan, or has ended since; weak,
+            as each knows its request, which knows this
         plain: seconds of a round without drafts, by requests; several such rounds may be one call
             of the kernels
         target: seconds of the target's pass with drafts, by tokens
@@ -162,7 +164,7 @@ class Budget:
         patience: rounds of the newest rest, were the text long enough; 0 while drafts pay
     """
 
-    members: list[AutoLength] = field(default_factory=list)
+    followers: list[ref[AutoLength]] = field(default_factory=list)
     plain: Line = field(default_factory=Line)
     target: Line = field(default_factory=Line)
     draft: Line = field(default_factory=Line)
@@ -172,13 +174,17 @@ class Budget:
     patience: int = 0
 
     @property
+    def members(self) -> list[AutoLength]:
+        return [member for each in self.followers if (member := each()) is not None]
+
+    @property
     def live(self) -> Iterator[AutoLength]:
         """The members that follow the newest plan; one that has failed follows an older one."""
         return (m for m in self.members if m.plan is self.plan and not m.request.finished)
 
     def join(self, member: AutoLength) -> None:
         """Count a request in, which begins or was not in step."""
-        self.members = [*(m for m in self.live if m is not member), member]
+        self.followers = [ref(m) for m in (*(m for m in self.live if m is not member), member)]
         if member.plan is BEFORE:
             for other in self.live if self.plan.most else ():
                 other.left = 0  # a length for fewer requests
@@ -196,7 +202,7 @@ class Budget:
             if member is next(self.live, None) and not member.ahead:
                 count = sum(not m.request.finished for m in self.members)
                 self.plain.add(count, entry.verify_seconds)
-        elif plan is not self.timed or len(self.members) == 1:
+        elif plan is not self.timed or len(self.followers) == 1:
             self.timed = plan
             self.target.add(plan.size, entry.verify_seconds)
             if plan.usual:

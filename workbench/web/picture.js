@@ -268,7 +268,8 @@
   customElements.define("wb-picture", class extends HTMLElement {
     static observedAttributes = ["data-shown"];
     connectedCallback() { this.draw(); }
-    attributeChangedCallback() { if (this.isConnected) this.draw(); }
+    /** Gradio patches what stands there: the attributes first, then the children, which takes a drawing made between the two away. */
+    attributeChangedCallback() { queueMicrotask(() => this.isConnected && this.draw()); }
     draw() {
       if (this.drawn === this.dataset.shown) return;
       this.drawn = this.dataset.shown;

@@ -85,8 +85,8 @@ def call(
         numbers = [chain.numbers(steps) if chain.numbers else [0.0] * steps for chain in chains]
         plan = (
             np.empty((steps, requests), np.int64),
-            np.array([as_numbers(chain) for chain in chains]),
-            np.array(numbers).T.copy(),
+            np.array([as_numbers(chain) for chain in chains], np.float64),
+            np.array(numbers, np.float64).T.copy(),
             np.array([*{end for chain in chains for end in chain.ends}], dtype=np.int64),
         )
     made = program.passes(inputs, logits, (tops, ids, sums), *plan)

@@ -21,6 +21,7 @@ WARPINGS = [
     {"top_k": 20, "top_p": 0.9},
     {"temperature": 0.6, "top_p": 0.9},
     {"temperature": 0.8, "min_p": 0.2},
+    {"temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0},  # whole numbers, as JSON has them
 ]
 METHODS = {
     "greedy": catalog["greedy"](),
