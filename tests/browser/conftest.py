@@ -108,7 +108,7 @@ def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
         page.on("pageerror", lambda error: sins.append(str(error)))
         page.goto(address)
         # the settings of the address have arrived
-        expect(page.locator("#run:enabled, #stop, #leave").first).to_be_visible()
+        expect(page.locator("#run:enabled, #stop, #leave").first).to_be_attached()  # in any tab
         return page
 
     yield visit
@@ -135,3 +135,42 @@ def page(chromium, address) -> Iterator[Page]:
     """One page for all tests of a file that can share it: most tests are quicker than loading."""
     with visits(chromium) as visit:
         yield visit(address)
+
+
+# The visits that `make test` makes; EVERYWHERE=1 makes all of them.
+VISITS = {
+    "test_opening": {
+        "test_the_first_screen_is_one_picture_and_few_words",
+        "test_a_phones_first_screen_has_the_prompt_run_and_the_picture",
+        "test_the_prompt_is_three_stops_away_and_run_the_next",
+        "test_back_and_forward_walk_through_examples_and_runs",
+        "test_a_link_to_settings_runs_at_once",
+        "test_a_run_that_is_gone_is_one_sentence_and_a_greyed_example",
+    },
+    "test_compare": {
+        "test_one_button_five_panels",
+        "test_what_a_visitor_writes_stays_text",
+        "test_stop_ends_and_keeps_what_there_is",
+    },
+    "test_accessible": {"test_from_run_to_download_in_a_few_keys"},
+    "test_bare": {"test_without_weights_it_starts_and_says_what_to_do"},
+    "test_batch": {"test_every_scheme_is_measured_shown_taken_home_and_reopened"},
+    "test_draw": {"test_trees_side_by_side_with_what_they_say_on_every_screen"},
+    "test_experiments": {
+        "test_a_plan_runs_is_shown_and_is_there_after_a_reload_and_for_a_second_visitor"
+    },
+    "test_runs": {"test_a_link_outlives_the_server"},
+    "test_queue": {"test_ten_visitors_each_get_their_own"},
+    "test_errors": {"test_a_device_that_breaks_down"},
+}
+BLANK = {"test_picture"}  # its drawings stand on an empty page, which takes no server
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("EVERYWHERE"):
+        return
+    for item in items:
+        if item.path.parent != Path(__file__).parent or item.path.stem in BLANK:
+            continue
+        if getattr(item, "originalname", item.name) not in VISITS.get(item.path.stem, ()):
+            item.add_marker(pytest.mark.skip(reason="one of the many visits of EVERYWHERE=1"))

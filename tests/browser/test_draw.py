@@ -42,7 +42,7 @@ def test_trees_side_by_side_with_what_they_say_on_every_screen(visit, address):
     expect(page.locator("#draw-headline")).to_contain_text(
         re.compile(r"Plain sampling: .*30 draws")
     )
-    assert "?run=" in page.url
+    expect(page).to_have_url(re.compile(r"\?run="))
     summary = page.locator("#draw-trees summary").first
     summary.focus()
     state = summary.evaluate("(s) => s.parentElement.open")

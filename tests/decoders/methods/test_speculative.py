@@ -4,6 +4,7 @@ import itertools
 import math
 from functools import partial
 from types import SimpleNamespace
+from weakref import ref
 
 import pytest
 
@@ -174,7 +175,7 @@ def test_a_budget_gives_more_to_the_request_that_keeps_more():
     ]
     budget = shared[Budget]
     for length in lengths:
-        length.budget.members.append(length)
+        length.budget.followers.append(ref(length))
     for tokens in (3, 9, 15):
         budget.target.add(tokens, 1 + 0.1 * tokens)
         budget.draft.add(tokens / 3, 0.1)
@@ -377,7 +378,7 @@ def test_what_gains_a_little_is_not_drafted(seconds, pays):
     request = Watched((0,), source=SeededSource(0), warping=Warping(), budget=9, shared={})
     length = AutoLength(request, accepted=80.0, tested=100.0)
     budget = request.shared[Budget]
-    budget.members.append(length)
+    budget.followers.append(ref(length))
     budget.plain.add(1, 1.0)
     budget.target.add(2, seconds)
     budget.target.add(17, seconds + 15)

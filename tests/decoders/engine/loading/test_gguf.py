@@ -5,9 +5,8 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from decoders import InputError, ModelPair, compare_greedy, generate, load_pair, parameters
+from decoders import InputError, ModelPair, compare_greedy, errors, generate, load_pair, parameters
 from decoders.engine.loading.load import EMBEDDED
-from decoders.engine.weights import quantization
 from tests.gguf_files import write_gguf
 from tests.models import build_both
 
@@ -81,7 +80,7 @@ def test_what_is_missing_is_named(files, tmp_path, monkeypatch):
     refused("cannot be looked up", "a\0.gguf")
     refused("is a folder with GGUF files; name one of them", files[0].parent)
     refused("is a GGUF file; leave quantization out", files[0], quantization="int8")
-    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     refused("is a GGUF file, which needs gguf and accelerate; install with `pip", files[0])
 
 

@@ -18,7 +18,15 @@ from transformers import (
     T5Config,
 )
 
-from decoders import InputError, default_device, default_dtype, generate, load_pair, parameters
+from decoders import (
+    InputError,
+    default_device,
+    default_dtype,
+    errors,
+    generate,
+    load_pair,
+    parameters,
+)
 from decoders.engine.loading import load, sources
 from decoders.engine.weights import quantization
 from tests.hub import everywhere, standing_in
@@ -400,12 +408,12 @@ def test_quantisation_that_cannot_be(tmp_path, monkeypatch):
     model = save(tmp_path / "model")
     with pytest.raises(InputError, match="quantization must be 'int8', 'int4' or None, not 'int3'"):
         load_pair(model, quantization="int3")
-    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(
         InputError, match="needs torchao and accelerate; install with `pip install torchao accel"
     ):
         load_pair(model, quantization="int8")
-    monkeypatch.setattr(quantization, "find_spec", lambda name: True)
+    monkeypatch.setattr(errors, "find_spec", lambda name: True)
     with pytest.raises(
         InputError,
         match="int4 weights need a CUDA device, and this is cpu; take quantization='int8'",
@@ -442,7 +450,7 @@ def test_a_quantised_checkpoint_names_the_packages_that_it_needs(tmp_path, monke
     model = save(tmp_path / "model")
     change(quantization_config={"quant_method": method, "bits": 4})(model)
     (model / "model.safetensors").unlink()
-    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(InputError) as caught:
         load_pair(model)
     assert str(caught.value) == f"{model} comes quantised ({method}), {COMES_QUANTISED[method]}"
