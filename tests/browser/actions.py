@@ -30,7 +30,11 @@ def run(page: Page) -> str:
     if by_itself:
         expect(page).to_have_url(re.compile(r"\?run="))
     else:
+        link = page.locator("#run-link a")
+        before = (link.first.text_content() or "") if link.count() else ""
         press_run(page)
+        if before:  # of the run that was shown, which stays until this one has its texts
+            expect(page.locator("#run-link")).not_to_contain_text(before.removeprefix("run "))
     page.evaluate("window.ran = true")
     return finished(page)
 

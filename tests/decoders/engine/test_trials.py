@@ -111,12 +111,6 @@ def test_changed_weights_are_tried_without_what_is_known(tmp_path, made):
     assert "program" in made
 
 
-def test_a_model_with_a_hook_is_tried_each_time(tmp_path):
-    model = small()
-    model.model.norm.register_forward_hook(lambda *_: None)
-    assert trials_of(model, "program", MUCH, tmp_path) is None
-
-
 def test_a_large_model_is_tried_each_time(tmp_path):
     assert trials_of(small(), "program", 10, tmp_path) is None
 
