@@ -67,7 +67,7 @@ REASONS = {
     "silent": "Silent does not say its law, paper, section, summary.",
     "lawless": (
         "its law is 'my own', and a law is one of 'target', 'beam sampling', 'beam sampling per "
-        "layer', 'cascade', 'ensemble' or None."
+        "layer', 'beam search', 'cascade', 'ensemble' or None."
     ),
     "bare": "its strength is not made with decoders.settings.setting, as every setting must be.",
     "nothing": "3 is not a dataclass that inherits from decoders.Method.",

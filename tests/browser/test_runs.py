@@ -44,7 +44,6 @@ def test_a_link_outlives_the_server(visit, pair, tmp_path):
         assert panel(page, "mtad").locator(".badge").count() == 0  # it does not claim to be greedy
         expect(page.locator("#prompt textarea")).to_have_value("Once upon")
         unfold_form(page)
-        page.locator("#settings > button").click()
         expect(setting(page, "temperature")).to_have_value("0")
         page.context.close()
 
