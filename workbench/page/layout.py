@@ -81,7 +81,7 @@ def build(host: Host) -> gr.Blocks:
         page.load(visits.opened, left, shown, js="WorkbenchPage.left", **filling).then(
             None, None, visits.first.runner.run, js="WorkbenchPage.ready", api_visibility="private"
         )
-        address.submit(visits.travelled, address, shown, **filling)
+        address.submit(visits.travelled, address, shown, trigger_mode="always_last", **filling)
         for button, recording in zip(visits.first.gallery, visits.first.examples, strict=True):
             show = partial(visits.picked, recording)
             button.click(show, None, shown, **filling)

@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.kinds.comparison import view
 from workbench.measuring.served import NO_ENERGY, untold
 from workbench.runs.agreement import Agreement
 from workbench.runs.estimates import rows
 from workbench.runs.laps import round_seconds
 from workbench.runs.record import Result, Run, Sample
 from workbench.runs.trace import UNTOLD, Lap, Server, TokenRecord
-from workbench.show import comparison, tables
+from workbench.show import comparison, panels, tables
 from workbench.show.files import WRITERS
 from workbench.show.headline import verdict
 from workbench.show.looks import look_of
@@ -53,7 +52,7 @@ def beside(run) -> Run:
 
 
 def panel(run: Run) -> dict:
-    return json.loads(view.run_panels(run)[-1])
+    return json.loads(panels.run_panels(run)[-1])
 
 
 def test_a_panel_says_what_the_server_is_and_when_its_first_token_came(beside):
