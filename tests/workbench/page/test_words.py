@@ -107,7 +107,6 @@ def test_the_words_of_the_review_are_gone(run):
         "cached tokens": BY_NAME["peak_memory"].counts(run.results[0]),
         "likelier text, not faster": catalog["mtjd"].summary,
         "not reached": FATES[Fate.DISCARDED].label,
-        "Step through its rounds": script,
         "padded (usual)": SCHEMES["vanilla"].label,
         "no padding": SCHEMES["unpadded"].label,
         "text distributed as": table(),
