@@ -43,6 +43,8 @@ def test_a_draft_comes_from_where_its_decoder_takes_it():
     wanted = {
         "greedy": "", "beam_search": "", "speculative": "model", "dsbd": "model", "mtad": "model",
         "lookup": "text", "suffix": "text", "ngram": "counts", "recycling": "counts",
-        "best_first": "head",
+        "best_first": "model",
     }  # fmt: skip
     assert {name: source(catalog[name]()) for name in wanted} == wanted
+    assert source(catalog["best_first"](by="head")) == "head"
+    assert source(catalog["best_first"](by="ngram")) == "counts"
