@@ -16,7 +16,6 @@ from workbench.kinds.batch.study import Batch
 from workbench.kinds.branch.branching import At, branch
 from workbench.kinds.comparison.results import LivePanels
 from workbench.kinds.comparison.study import Comparison
-from workbench.kinds.comparison.view import run_panels
 from workbench.kinds.divergence.texts import compared
 from workbench.kinds.draw.study import Draw
 from workbench.measuring import session
@@ -25,6 +24,7 @@ from workbench.runs.events import Ended, Started
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.show import files
+from workbench.show.panels import run_panels
 from workbench.studies.chats import Chat
 from workbench.studies.prompts import PromptSet, parse
 from workbench.studies.settings import Settings

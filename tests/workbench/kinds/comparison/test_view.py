@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.kinds.comparison import view as strip
 from workbench.kinds.comparison.results import LivePanels
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
@@ -15,7 +14,7 @@ from workbench.show import panels
 
 
 def panels_of(run):
-    return [json.loads(text) for text in strip.run_panels(run)]
+    return [json.loads(text) for text in panels.run_panels(run)]
 
 
 def test_a_finished_run_gives_a_panel_for_each_decoder(run):
