@@ -101,13 +101,13 @@ def test_a_run_of_a_kind_that_is_not_known_here_is_a_table(batch_run):
 
 
 def test_the_bar_names_the_job_and_the_time_left(run, batch_run):
-    at = At("lookup", 1, 2, "unpadded_kv", 6, 11, 1, 3, 17, 33)
+    at = At("lookup", 1, 2, "unpadded_kv", 6, 11, 1, 3)
     happening = [Started(at), Progress(at, 5, 20, [], [], False, 12.4), Ended(batch_run)]
     progress = Console(force_terminal=True, width=200, record=True)
     with progress.capture() as captured:
         assert show.follow(iter(happening), Console(), progress) is batch_run
     for words in (
-        "18/33 lookup, batch 2, unpadded cache (repeat 2), timing 2 of 3",
+        "7/11 lookup, batch 2, unpadded cache (repeat 2), timing 2 of 3",
         "5/20 tokens, about 12 s left",
     ):
         assert words in captured.get()
