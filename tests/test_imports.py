@@ -167,15 +167,18 @@ ENGINE: dict[str, set[str]] = {
     "pages": set(),
     "kernels": set(),
     "recorder": set(),
-    "trials": set(),
+    "patches": set(),
+    "trials": {"patches"},
     "weights": {"recorder", "kernels", "pages"},
     "attention": {"recorder"},
     "lowering": SAID | {"recorder", "trials", "kernels", "weights", "attention", "memory"},
     "memory": {"attention", "pages"},
     "passes": SAID | {"recorder", "attention", "memory", "lowering"},
-    "models": SAID | {"recorder", "trials", "weights", "attention", "memory", "passes", "lowering"},
+    "models": SAID
+    | {"recorder", "patches", "trials", "weights", "attention", "memory", "passes", "lowering"},
     "heads": SAID | {"recorder", "weights", "attention", "memory", "models", "lowering"},
-    "loading": SAID | {"recorder", "trials", "weights", "memory", "models", "passes", "heads"},
+    "loading": SAID
+    | {"recorder", "patches", "trials", "weights", "memory", "models", "passes", "heads"},
 }
 # Libraries that only some rooms may import.
 LIBRARIES = {

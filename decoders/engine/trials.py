@@ -16,6 +16,7 @@ from platformdirs import user_cache_dir
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
+from decoders.engine.patches import patched
 
 LIBRARIES = "torch", "transformers", "numpy", "numba", "llvmlite"
 SWITCHES = "ATEN_", "DNNL_", "KMP_", "MKL_", "NUMBA_", "OMP_", "ONEDNN_", "TORCH_"
@@ -66,7 +67,7 @@ def trials_of(
         folder: see `Trials`; by default one of the user's cache
     """
     size = sum(weight.nbytes for weight in model.state_dict().values())
-    if not device_of(model.device).on_host or size > most:
+    if not device_of(model.device).on_host or size > most or patched(model):
         return None
     folder = folder or Path(user_cache_dir("decoding-workbench", appauthor=False)) / "trials"
     return Trials("\n".join((*_machine(), passes, *_of_model(model))), folder)

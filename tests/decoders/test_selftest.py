@@ -18,7 +18,7 @@ def test_passes(capsys):
 
 
 def test_passes_that_are_no_programs_are_found(monkeypatch, capsys):
-    """Where there is no program, as on a GPU, plain passes were compared with themselves."""
+    """On a GPU, which had no program, plain passes were compared with themselves."""
     monkeypatch.setattr(models, "catalog", ["greedy"])
     monkeypatch.setattr(models, "PASSES", ("plain", "plain"))
     assert not selftest.run("passes")

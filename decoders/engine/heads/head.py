@@ -210,7 +210,7 @@ class Head:
         return True
 
     def forget(self) -> None:
-        """Forget copies and recordings of weights, which are made anew when next needed."""
+        """Forget programs and copies of weights, which are made anew when next needed."""
         forget_copies(self.module)
         self.bytes_read.forget()
         if isinstance(self.forward, Programs):

@@ -12,8 +12,8 @@ from transformers import PreTrainedModel
 from decoders.engine.loading.admission import agrees_with_plain_pass
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.models.patches import patched
 from decoders.engine.models.plain import Following, PlainModel
+from decoders.engine.patches import patched
 from decoders.engine.trials import Trials
 from decoders.errors import InputError, NotPackedError, first_line
 

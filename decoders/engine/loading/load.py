@@ -32,7 +32,6 @@ from decoders.engine.loading.sources import (
 )
 from decoders.engine.loading.where import number_type, placed
 from decoders.engine.models.packed import PASSES
-from decoders.engine.models.patches import patched
 from decoders.engine.models.twin import twin
 from decoders.engine.trials import trials_of
 from decoders.engine.weights.linear import COPIED_BYTES
@@ -165,8 +164,7 @@ def _load(
         models[0].config.name_or_path = title
     read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
     # Only of weights that this package knows: others are tried at every start.
-    own_code = title is None or patched(models[0])
-    known = None if own_code else trials_of(models[0], passes, COPIED_BYTES)
+    known = None if title is None else trials_of(models[0], passes, COPIED_BYTES)
     models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []
     if names[0] != bases[0]:

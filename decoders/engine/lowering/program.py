@@ -187,7 +187,7 @@ def lines_of(packings: Sequence[Packing]) -> np.ndarray:
 
 
 class Programs:
-    """The passes of one model: programs of the kernels, and plain passes where there is none.
+    """The passes of one model: programs of the kernels, or plain passes if it has no program.
 
     Several threads share a long pass better than the kernels do. So those of more than 192 tokens,
     divided by the number of threads, are plain ones too.

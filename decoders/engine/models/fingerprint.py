@@ -1,6 +1,6 @@
 """What a model is at one moment (Fingerprint), for its caller may change it between two runs.
 
-A prepared model holds a copy of the modules, and copies and recordings of the weights. Everything
+A prepared model holds a copy of the modules, programs, and copies of the weights. Everything
 that PyTorch documents for changing a module shows here: other modules, hooks, functions in place of
 `forward`, attributes, and weights. Fused optimizers and writes into `.data` raise no version, so a
 few numbers of each weight are read, spread over it: a step of an optimizer changes all of them. Of
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from transformers import PreTrainedConfig
 
-from decoders.engine.models.patches import forward_of, global_hooks, hooks
 from decoders.engine.models.twin import changes_frequencies
+from decoders.engine.patches import forward_of, global_hooks, hooks
 
 READ = 16  # numbers of a weight, about
 # Values that are equal if they are the same to a pass.

@@ -13,11 +13,11 @@ from decoders.engine.memory.arenas import Arenas, Idle
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import CacheRows, Layout, Reach
 from decoders.engine.models.loaded import Loaded, undisturbed
-from decoders.engine.models.patches import patched
 from decoders.engine.models.probe import layout_of
 from decoders.engine.models.twin import twin
 from decoders.engine.passes.graphs import Graphs
 from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.patches import patched
 from decoders.engine.protocols import Layers, Output, Passes
 from decoders.engine.trials import Trials
 from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from decoders.engine.models.patches import HOOKS, bound, forward_of, replacement
+from decoders.engine.patches import HOOKS, bound, forward_of, replacement
 
 
 def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:

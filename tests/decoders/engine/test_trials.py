@@ -115,6 +115,12 @@ def test_a_large_model_is_tried_each_time(tmp_path):
     assert trials_of(small(), "program", 10, tmp_path) is None
 
 
+def test_a_model_with_a_hook_is_tried_each_time(tmp_path):
+    model = small()
+    model.model.norm.register_forward_hook(lambda *_: None)
+    assert trials_of(model, "program", MUCH, tmp_path) is None
+
+
 def test_a_folder_that_cannot_be_written_to_costs_time_alone(tmp_path, made):
     (tmp_path / "file").write_text("no folder can be in it")
     for _ in range(2):
