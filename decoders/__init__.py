@@ -12,7 +12,6 @@ __version__ = "0.2.0"
 
 from importlib import import_module
 
-from decoders.divergence import Divergence, compare_greedy
 from decoders.quiet import quietly
 
 # Transformers imports torchao if it is installed, needed or not. On every start, torchao logs
@@ -22,6 +21,7 @@ with quietly("torchao", "torch.utils._pytree"):
 
 from decoders.catalog import catalog
 from decoders.devices import default_device, default_dtype
+from decoders.divergence import Divergence, compare_greedy
 from decoders.engine.heads.head import Head
 from decoders.engine.loading.load import load_pair
 from decoders.engine.loading.pair import ModelPair

@@ -93,7 +93,7 @@ show();
 
 
 class TokenStrip(Embedded):
-    """The texts of all decoders side by side, each token in the colour of its fate.
+    """The texts of all decoders, one under another, each token in the colour of its fate.
 
     A card tells of each token; legend and figures are as on the workbench's page.
     """

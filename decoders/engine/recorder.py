@@ -186,8 +186,6 @@ def in_general(recordings: Sequence[Any], sizes: Sequence[Sizes]) -> Any:
         return first
     if not all(type(r) is int for r in recordings):
         raise CannotRecord("an argument depends on the number of tokens")
-    if sizes[0] == sizes[1]:
-        raise CannotRecord("an argument differs between equal passes")
     one, two, three = recordings
     tokens = (two - one) // (sizes[1][0] - sizes[0][0])
     wanted = (three - two) // (sizes[2][1] - sizes[1][1])

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.patches import patched
+from decoders.engine.weights.quantization import is_plain
 
 LIBRARIES = "torch", "transformers", "numpy", "numba", "llvmlite"
 SWITCHES = "ATEN_", "DNNL_", "KMP_", "MKL_", "NUMBA_", "OMP_", "ONEDNN_", "TORCH_"
@@ -66,7 +67,10 @@ def trials_of(
         most: bytes of weights whose reading takes less than the trials
         folder: see `Trials`; by default one of the user's cache
     """
-    size = sum(weight.nbytes for weight in model.state_dict().values())
+    weights = model.state_dict().values()
+    if not all(map(is_plain, weights)):  # the numbers of quantised ones are not read
+        return None
+    size = sum(weight.nbytes for weight in weights)
     if not device_of(model.device).on_host or size > most or patched(model):
         return None
     folder = folder or Path(user_cache_dir("decoding-workbench", appauthor=False)) / "trials"

@@ -1,6 +1,6 @@
 """Sections `machine` and `ways`, which compares each way to attend with float64.
 
-And what all sections share: small random models, and their machine.
+And what all sections share, as small random models.
 """
 
 import itertools

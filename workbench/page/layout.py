@@ -41,7 +41,7 @@ class _Page(LightBlocks, CheckedBlocks):
 
 
 def build(host: Host) -> gr.Blocks:
-    """The whole page. Launch it with `workbench.page.opening.launch_options(host, page)`."""
+    """The whole page. Launch it with `workbench.page.opening.launch_options(host)`."""
     with _Page(title=words.TITLE, analytics_enabled=False, delete_cache=UNREAD_SECONDS) as page:
         gr.HTML(words.NAME, elem_id="header")
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")

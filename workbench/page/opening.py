@@ -78,13 +78,13 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
     host.open()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        page.launch(**launch_options(host, page), server_port=port)
+        page.launch(**launch_options(host), server_port=port)
     except OSError as error:
         which = f"Port {port}" if port else "Every port from GRADIO_SERVER_PORT (7860) on"
         raise InputError(f"{which} is taken; choose another one.") from error
 
 
-def launch_options(host: Host, page: gr.Blocks) -> dict[str, Any]:
+def launch_options(host: Host) -> dict[str, Any]:
     """The options of `page.launch`."""
     return {
         "theme": THEME,

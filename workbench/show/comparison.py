@@ -36,7 +36,11 @@ def details(rows: Sequence[Row]) -> list[go.Figure]:
 
 
 def bars(
-    rows: Sequence[Row], quantity: Quantity, title: str, says: str, more: Callable[[Row], str] = str
+    rows: Sequence[Row],
+    quantity: Quantity,
+    title: str,
+    says: str,
+    more: Callable[[Row], str] = lambda row: "",
 ) -> go.Figure:
     """One quantity of every decoder, the first on top, with its range or deviation.
 
@@ -48,10 +52,7 @@ def bars(
         more: words after the figure of a row
     """
     values = [spread(quantity, row) for row in rows]
-    texts = [
-        figure(quantity, row, not unsteady(row)) + (more(row) if more is not str else "")
-        for row in rows
-    ]
+    texts = [figure(quantity, row, not unsteady(row)) + more(row) for row in rows]
     chart = _titled(title, says, len(rows))
     chart.add_bar(
         x=[value.mean if value else None for value in values],

@@ -4,8 +4,7 @@ Counted figures carry it: they are the same on every machine. The exact decoder 
 passes is in it; others write another text, which no figure makes better.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from decoders.settings import Law
 from workbench.runs.doubts import disturbances
@@ -67,7 +66,7 @@ def why_not(found: Sequence[Row]) -> str:
     return "the ranges of their timings overlap"
 
 
-def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[str]]:
+def marks(found: Sequence[Row]) -> dict[str, list[str]]:
     """The mark of the fastest decoder; a likely text wins none, because loops are likely."""
     first = fastest(found)
     return {row.decoder: ["fastest"] if row is first else [] for row in found}

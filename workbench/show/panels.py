@@ -23,7 +23,7 @@ def run_panels(run: Run) -> list[str]:
 
 def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
     rows = list(rows)
-    won = marks(rows, run.settings)
+    won = marks(rows)
     fellows = {
         d: [f for f in group if f != d]
         for group in laws.by_chance(run.settings, run.decoders)
@@ -55,7 +55,7 @@ def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
 def finished_in(found: Sequence[Row]) -> dict[str, tuple[str, str]]:
     """The place in which each decoder finished, in words, and why it is shared or unknown.
 
-    If all places of a race are shared, nobody has one.
+    If all of them share one place, nobody has one.
     """
     places, why = finishes(found), why_not([row.once for row in found])
     several = len(set(places)) > 1

@@ -142,11 +142,6 @@ const WorkbenchPage = (() => {
     }
   }
 
-  const themed = (mark) => {
-    const theme = new URLSearchParams(location.search).get("__theme");
-    return theme ? `${mark}__theme=${theme}` : "";
-  };
-
   /** The address names the run on screen, so that a reload or a copied address brings it back. */
   const address = (id, prefix) => id && WorkbenchAddress.show(`run=${id}`, prefix);
 

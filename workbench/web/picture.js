@@ -234,7 +234,7 @@
     }
 
     key(event) {
-      if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest(".wb-card")) return;
+      if (!this.lanes.length || event.ctrlKey || event.altKey || event.metaKey || event.target.closest(".wb-card")) return;
       const word = event.target.closest(".tok, .node");
       if (event.key === " " && !event.target.closest("button, summary")) {
         event.preventDefault();

@@ -64,7 +64,7 @@
     svg.append(draw("rect", { width: home.width, height: home.height, fill: ground }));
     const visit = (element) => {
       const style = getComputedStyle(element);
-      if (element.matches(".bar, .wb-card, .wb-unseen, details, .unfold") || style.display === "none" || style.visibility === "hidden") return;
+      if (element.matches(".bar, .wb-card, .wb-unseen, details") || style.display === "none" || style.visibility === "hidden") return;
       if (element instanceof SVGElement) return svg.append(copied(element, home));
       svg.append(...boxes(element, style, home));
       for (const child of element.childNodes) {

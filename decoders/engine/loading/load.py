@@ -163,7 +163,7 @@ def _load(
     if title is not None:
         models[0].config.name_or_path = title
     read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
-    # Only of weights that this package knows: others are tried at every start.
+    # Of SmolLM2 alone: other models are tried at every start.
     known = None if title is None else trials_of(models[0], passes, COPIED_BYTES)
     models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []

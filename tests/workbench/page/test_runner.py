@@ -309,7 +309,7 @@ def test_input_that_is_refused_gets_no_ticket(house):
     before = said(visitor, "")
     visitor.put("prompt", "   ")
     visitor.press("run")
-    said_of_it = "The prompt is empty; write a few words, or try one of those above."
+    said_of_it = "The prompt is empty; write a few words, or open an example below it."
     assert visitor.message("prompt") == said_of_it
     assert said(visitor, "") == before
     assert visitor.visible(visitor.find("run"))

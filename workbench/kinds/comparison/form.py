@@ -34,7 +34,7 @@ class CompareTab(StudyTab):
 
     study: ClassVar[type[Comparison]] = Comparison
     id, title, prefix, times_quietly = "compare", "Compare", "", True
-    empty = "The prompt is empty; write a few words, or try one of those above."
+    empty = "The prompt is empty; write a few words, or open an example below it."
     opening: ClassVar[Mapping[str, Any]] = {"prompt": PROMPT, "settings": START}
     linked: ClassVar[Mapping[str, Any]] = {
         "settings": {name: START[name] for name in ("decoders", "chat_template")}

@@ -133,11 +133,11 @@ class Runner:
     def start(self, study: Study, choice: PairChoice, renew: Renew | None = None) -> Updates:
         """Updates of `starting` that queue a study; raises InputError if it cannot be run."""
         self.host.check(study, choice)
-        self.host.hurry()
         return {self._ticket: Ticket(study, choice, renew), **self._queued()}
 
     def _queued(self) -> Updates:
         """Updates that run the last ticket once the device is free; until then one may leave."""
+        self.host.hurry()
         return {
             self._number: secrets.token_hex(8),
             self.progress: words.note("Waiting for the device."),

@@ -10,11 +10,12 @@ from workbench.studies.text import cited
 INTRODUCTION = """
 ## What you see
 
-In every panel the same large model continues the same prompt, each time with another **decoder**, a
-rule for choosing tokens. Some decoders let a small *draft* model write a few tokens, which the
-large *target* model then tests in one pass. The colour and the underline of a token show where it
-came from; point at it, or move with the arrow keys, to see the probabilities that decided. *Step
-through its rounds* draws each round as the tree of tokens that were tried.
+Every text is the same large model's continuation of the same prompt, each time with another
+**decoder**, a rule for choosing tokens. Some decoders let a small *draft* model write a few tokens,
+which the large *target* model then tests in one pass. The colour and the underline of a token show
+where it came from; click it to see the probabilities that decided. In the picture, **Play** goes
+through the rounds, and below the text one round is shown up close, with its guesses or the tree of
+tokens that were tried.
 
 Decoders run one after another, so that each is timed alone. The seconds are those of the models and
 the decoder, without drawing. Speeds depend on the machine, so every run and every export names the
