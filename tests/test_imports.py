@@ -168,7 +168,7 @@ ENGINE: dict[str, set[str]] = {
     "kernels": set(),
     "recorder": set(),
     "patches": set(),
-    "trials": {"patches"},
+    "trials": {"patches", "weights"},
     "weights": {"recorder", "kernels", "pages"},
     "attention": {"recorder"},
     "lowering": SAID | {"recorder", "trials", "kernels", "weights", "attention", "memory"},

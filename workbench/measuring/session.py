@@ -33,6 +33,7 @@ from workbench.runs.record import Result, Run
 from workbench.runs.store import new_id
 from workbench.runs.trace import Prefix
 from workbench.runs.values import date
+from workbench.studies.methods import is_engine
 from workbench.studies.study import Job, Study
 
 SOON = 0.3  # of a job, before which nobody can tell how long the others take
@@ -173,10 +174,11 @@ class _Session:
         yield Started(at, self._eta(at), parts_of(self.work, job.prompt or 0))
         if at.lap == 0:
             # Texts that are only read need no warm-up, which would be half of the work of draws:
-            # nothing compares their speeds. Where a text is timed again, that is warm anyway.
+            # nothing compares their speeds. Where a text is timed again, that is warm anyway; what
+            # a server does for a first request is not ours to guess.
             decoder = job.method, job.batch_size
             cold = job.keep not in ("text", "chances") and decoder not in self.warm
-            cold = cold and self.study.settings.timings == 1
+            cold = cold and (self.study.settings.timings == 1 or is_engine(job.method.name))
             if cold:
                 self.warm.add(decoder)
             measured = yield from self._shown(at, timed(self.work, job, self.references, cold=cold))

@@ -141,3 +141,12 @@ def test_few_files_stay_and_several_may_write_at_once(tmp_path, monkeypatch):
         list(pool.map(note, range(40)))
     assert known.passed("0")
     assert len(list(tmp_path.iterdir())) <= 9
+
+
+def test_quantised_weights_have_no_trials(tmp_path):
+    """`load_pair("smollm2", quantization="int8")` ended in a traceback: such weights have no bytes
+    that can be read as numbers."""
+    torchao = pytest.importorskip("torchao.quantization")
+    model = small()
+    torchao.quantize_(model, torchao.Int8WeightOnlyConfig())
+    assert trials_of(model, "program", MUCH, tmp_path) is None

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from decoders import InputError
 from workbench.kinds import imports
 from workbench.kinds.batch.view import findings
-from workbench.kinds.comparison import view as strip
 from workbench.kinds.links import to_query
 from workbench.runs.estimates import BatchFigures, rows, times_greedy
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.show import draws, files, tables, verdicts
+from workbench.show.panels import run_panels
 
 VERSION_1 = Path(__file__).parents[1] / "runs" / "version1"
 DEEP = json.loads("[" * 300 + "]" * 300)
@@ -83,7 +83,7 @@ def use(run: Run) -> None:
     tables.side_by_side(run, run)
     findings(run)
     tables.notes(run)
-    strip.run_panels(run)
+    run_panels(run)
     if run.kind == "draw":
         assert verdicts.headline(run) or not run.results
         assert str(draws.table(run)) + draws.trees(run) + draws.proof(run)
