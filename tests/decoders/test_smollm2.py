@@ -13,7 +13,7 @@ import torch
 from decoders import InputError, generate, load_pair, parameters, smollm2
 from tests.models import build, build_tokenizer
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
