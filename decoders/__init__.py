@@ -21,6 +21,7 @@ with quietly("torchao", "torch.utils._pytree"):
 
 from decoders.catalog import catalog
 from decoders.devices import default_device, default_dtype
+from decoders.distribution import Warping
 from decoders.divergence import Divergence, compare_greedy
 from decoders.engine.heads.head import Head
 from decoders.engine.loading.load import load_pair
@@ -37,7 +38,6 @@ from decoders.result import Event, Metrics, Result
 from decoders.settings import Method
 from decoders.task import cache_need
 from decoders.trace import Fate, Round, Trial
-from decoders.warp import Warping
 
 __all__ = [
     "Divergence", "Event", "Fate", "Head", "InputError", "Judgement", "Method", "Metrics",

@@ -14,12 +14,11 @@ import numpy as np
 import torch
 
 from decoders.asks import Ask
-from decoders.distribution import Distribution, Whole
+from decoders.distribution import Distribution, Warping, Whole, small, top, warp
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.shapes import NodeId, TokenId
 from decoders.trace import Fate, Round, Trial
-from decoders.warp import Warping, small, top, warp
 
 
 @dataclass(frozen=True, slots=True)

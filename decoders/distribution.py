@@ -1,4 +1,4 @@
-"""What is sampled: a distribution over tokens or (beam, token) pairs.
+"""What is sampled: a distribution over tokens or (beam, token) pairs, and how logits become one.
 
 A Distribution is a measure on the ids 0 .. V-1; a distribution if its masses sum to one.
 `p[token]` is a float, 0 for tokens without mass; `2 * p` and `p / 2` scale every mass.
@@ -9,14 +9,21 @@ the difference. One uniform number draws the same token from both forms, because
 by rising id.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import accumulate
+from operator import neg
+from typing import Any, NamedTuple, Protocol, Self
 
+import numpy as np
 import torch
 
-from decoders.shapes import Probs, TokenId
+from decoders.devices import device_of
+from decoders.errors import InputError, allowed, flag
+from decoders.shapes import Logits, Probs, TokenId
 
 # Keeps a uniform number times the total below the total in spite of rounding.
 UNDER_ONE = 1 - 2**-52
@@ -197,3 +204,337 @@ def residual(p: Distribution, q: Distribution) -> Distribution:
     left = {x: over for x, m in p.items() if (over := m - of_q(x, 0.0)) > 0}
     mass = sum(left.values())
     return Small({x: m / mass for x, m in left.items()}) if mass > 0 else p
+
+
+MANY = 80  # tokens, of which torch finds the likeliest in less time than kernels
+FEW = 1024  # numbers that are sorted; more are parted first
+SAMPLE, ASIDE = 64, 6  # numbers that tell where to part them, and how many of these they may err
+
+
+class Found(NamedTuple):
+    """What is read of rows of logits (n, V).
+
+    Attributes:
+        logits, ids: see `Scan.likeliest`, (n, count)
+        excesses: see `Scan.excesses`, by temperature, (n,)
+    """
+
+    logits: np.ndarray
+    ids: np.ndarray
+    excesses: Mapping[float, np.ndarray]
+
+
+class Scan(Protocol):
+    """What is read of rows of logits (n, V) on the host.
+
+    The result for a row depends on this row alone.
+
+    Attributes:
+        stable: the most likeliest tokens of which, of equals, the lower id comes first; of more any
+            may
+    """
+
+    stable: int = 1
+
+    def likeliest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The logits and ids of the `count` likeliest tokens of each row, falling, (n, count).
+
+        A row with a logit that is not a number has NaN as its first one, at any id.
+        """
+
+    def excesses(self, rows: np.ndarray, highest: np.ndarray, temperature: float) -> np.ndarray:
+        """The log of the sum of exp((logit - highest) / temperature) of each row, (n,)."""
+
+    def nucleus(
+        self, row: np.ndarray, temperature: float, seen: float, top_p: float, min_p: float
+    ) -> np.ndarray:
+        """The distribution (V,) that top-p and then min-p leave of a row of logits (V,).
+
+        It takes a time in proportion to V, be the row peaked or flat.
+
+        Args:
+            row: the logits
+            temperature: that of the distribution
+            seen: the temperature of the probabilities that top-p and min-p see
+            top_p, min_p: as in a Warping
+        """
+
+
+class PlainScan(Scan):
+    """By numpy and torch, for any number type."""
+
+    def likeliest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        if count == 1:
+            ids = rows.argmax(-1)[:, None]
+            return np.take_along_axis(rows, ids, -1), ids
+        values, places = torch.from_numpy(rows).topk(count)
+        return values.numpy(), places.numpy()
+
+    def excesses(self, rows: np.ndarray, highest: np.ndarray, temperature: float) -> np.ndarray:
+        # A request with invalid logits fails; the others of its pass continue.
+        with np.errstate(invalid="ignore", over="ignore"):
+            over = rows - highest[:, None].astype(rows.dtype)
+            if temperature != 1:
+                over /= max(temperature, np.finfo(over.dtype).tiny)
+            return np.log(np.exp(over, out=over).sum(-1))
+
+    def nucleus(
+        self, row: np.ndarray, temperature: float, seen: float, top_p: float, min_p: float
+    ) -> np.ndarray:
+        over, tiny = row.astype(np.float64) - row.max(), np.finfo(row.dtype).tiny
+        with np.errstate(over="ignore"):
+            masses = np.exp(over / max(seen, tiny))
+            hot = masses if seen == temperature else np.exp(over / max(temperature, tiny))
+        stay = masses >= min_p
+        if top_p < 1:
+            least, count = edge(over, masses, top_p * masses.sum())
+            stay &= over >= least
+            stay[np.flatnonzero(over == least)[count:]] = False
+        hot *= stay
+        return (hot / hot.sum()).astype(row.dtype)
+
+
+def edge(row: np.ndarray, masses: np.ndarray, goal: float) -> tuple[float, int]:
+    """Where a row (V,) is cut that falls, until its masses (V,) reach a goal.
+
+    It is `decoders.engine.kernels.select.edge` in numpy's terms.
+
+    Returns:
+        the least number that stays, and how many equals of it do
+    """
+    before, rest, last = 0.0, masses.sum(), SAMPLE - 1
+    while len(row) > FEW:
+        places = np.arange(SAMPLE) * int(0.6180339887 * len(row)) % len(row)
+        places = places[np.argsort(-row[places])]
+        # From below: a sample may miss the few that are as heavy as all others.
+        left = masses[places[::-1]].cumsum() * (len(row) / SAMPLE)
+        middle = max(0, last - int(np.searchsorted(left, rest - (goal - before))))
+        high, low = row[places[[max(middle - ASIDE, 0), min(middle + ASIDE, last)]]]
+        if high == row[places[0]] and low == row[places[last]]:
+            high = low = row[places[middle]]
+        above, down = row > high, row >= low
+        more, most = masses @ above, masses @ down
+        if before + more >= goal:
+            side, rest = above, more
+        elif before + most < goal:
+            side, rest, before = ~down, rest - most, before + most
+        elif high == low:
+            equals = np.count_nonzero(down) - np.count_nonzero(above)
+            count = math.ceil((goal - before - more) / (most - more) * equals)
+            return low, min(max(count, 1), equals)
+        else:
+            side, rest, before = down ^ above, most - more, before + more
+        part = np.flatnonzero(side)
+        row, masses = row[part], masses[part]
+    falling = np.argsort(-row)
+    sums = before + masses[falling].cumsum()
+    first = row[falling[: np.searchsorted(sums, goal) + 1]]
+    if not len(first):  # rounding lets all of them stay
+        return -math.inf, 0
+    return first[-1], int(np.count_nonzero(first == first[-1]))
+
+
+PLAIN = PlainScan()
+
+
+def fetched(rows: Logits, count: int, temperatures: Collection[float]) -> Found:
+    """What is read of rows (n, V) on a device, at these temperatures and at 1, in one transfer."""
+    values, ids = rows.topk(count)
+    others = [1.0, *sorted(set(temperatures) - {0, 1})]
+    over, tiny = rows - values[:, :1], torch.finfo(rows.dtype).tiny
+    sums = [(over / max(t, tiny)).logsumexp(-1, keepdim=True) for t in others]
+    # Float64 holds every logit and every id.
+    together = torch.cat([x.double() for x in (values, ids, *sums)], -1).cpu().numpy()
+    logits, tokens, excesses = np.split(together, [count, 2 * count], -1)
+    return Found(logits, tokens.astype(np.int64), dict(zip(others, excesses.T, strict=True)))
+
+
+NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p or min-p limits them
+# A larger top-k takes whole distributions: more numbers are faster in a tensor than one by one.
+MOST = 256
+
+
+@dataclass(frozen=True)
+class Warping:
+    """Temperature first, then top-nσ, top-k, top-p (the token that crosses p is kept) and min-p.
+
+    Each of them sees the tokens that the one before it has left. This is the order of transformers;
+    llama.cpp has the same with the temperature last, as with `temperature_last`.
+
+    Attributes:
+        temperature: 0 puts all probability on the likeliest token; of equals, on the lowest id
+        top_k: number of tokens kept; 0 keeps all
+        top_p: mass of tokens kept; 1 keeps all. A temperature or top_p below the least normal
+            number of the logits' type counts as that number.
+        min_p: the least probability kept, over that of the likeliest token; 0 keeps all
+        top_n_sigma: how far below the highest logit one may lie, in standard deviations of the
+            row's finite logits (divided by their number); 0 keeps all. The tokens kept are the same
+            at any temperature.
+        temperature_last: let top-p and min-p see the probabilities at temperature 1
+
+    Raises:
+        InputError: for values out of range
+
+    Source:
+        Nguyen et al. 2024 (min-p, arXiv 2407.01082); Tang et al. 2024 (top-nσ, arXiv 2411.07641).
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    top_n_sigma: float = 0.0
+    temperature_last: bool = False
+
+    def __post_init__(self) -> None:
+        for name, *bounds in (
+            ("temperature", 0.0, 100.0), ("top_k", 0), ("top_p", 0.0, 1.0), ("min_p", 0.0, 1.0),
+            ("top_n_sigma", 0.0, 100.0),
+        ):  # fmt: skip
+            object.__setattr__(self, name, allowed(name, getattr(self, name), *bounds))
+        object.__setattr__(
+            self, "temperature_last", flag("temperature_last", self.temperature_last)
+        )
+        if self.top_p == 0:
+            raise InputError("top_p must be above 0, which would keep no token; 1 keeps all.")
+
+    @classmethod
+    def of(cls, options: Any) -> Self:
+        """The warping among the attributes of some options."""
+        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
+
+    @property
+    def usual(self) -> bool:
+        """Whether it is a temperature with top-k, top-p and min-p after it, and nothing else."""
+        return not (self.top_n_sigma or self.temperature_last)
+
+    @property
+    def cuts(self) -> bool:
+        """Whether it may give a token probability 0 at temperatures above 0."""
+        return bool(self.top_k or self.top_p < 1 or self.min_p or self.top_n_sigma)
+
+
+def held(warping: Warping) -> int:
+    """The number of the likeliest tokens that a small distribution needs."""
+    if warping.temperature == 0:
+        return 1
+    if warping.top_k > 0:
+        return warping.top_k if warping.top_k <= MOST else 1
+    return NUCLEUS if (warping.top_p < 1 or warping.min_p) and not warping.top_n_sigma else 1
+
+
+def sought(held: int) -> int:
+    """The number of tokens to look for if `held` must be known: the last may have an equal."""
+    return held + 1 if held > 1 else 1
+
+
+def warp(logits: Logits, warping: Warping, scan: Scan = PLAIN) -> Probs:
+    """Probabilities (..., V) from logits (..., V), of the same float type.
+
+    To warp a joint distribution over (beam, token) pairs, flatten its log-likelihoods to one row
+    first.
+
+    Args:
+        logits: the logits
+        warping: what to do with them
+        scan: finds what top-p leaves of rows on the host
+    """
+    if warping.temperature == 0:
+        return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+    least, last = torch.finfo(logits.dtype).tiny, warping.temperature_last
+    temperature, top_p = max(warping.temperature, least), max(warping.top_p, least)
+    if warping.top_n_sigma:
+        over = logits - logits.amax(-1, keepdim=True)
+        logits = over.masked_fill(over < -warping.top_n_sigma * deviation(logits), -math.inf)
+    if warping.top_p < 1 and not warping.top_k and device_of(logits.device).on_host:
+        settings = temperature, 1.0 if last else temperature, top_p, warping.min_p
+        rows = logits.reshape(-1, logits.shape[-1]).numpy()
+        found = [torch.from_numpy(scan.nucleus(row, *settings)) for row in rows]
+        return found[0] if logits.dim() == 1 else torch.stack(found).view_as(logits)
+    # The maximum is subtracted so that a tiny temperature cannot make the largest logit infinite.
+    over = logits - logits.amax(-1, keepdim=True)
+    if not warping.cuts:
+        return (over / temperature).softmax(-1)
+    ordered = warping.top_k or warping.top_p < 1
+    values, ids = top(over, int(warping.top_k) or over.shape[-1]) if ordered else (over, None)
+    probs = (values / temperature).softmax(-1)
+    seen = values.softmax(-1) if last else probs
+    if warping.top_p < 1:
+        # The mass of likelier tokens: a token stays while that is below top_p.
+        before = seen.cumsum(-1) - seen
+        probs = probs.masked_fill(before >= top_p, 0)
+    if warping.min_p:
+        probs = probs.masked_fill(seen < warping.min_p * seen.amax(-1, keepdim=True), 0)
+    if warping.top_p < 1 or warping.min_p:
+        probs = probs / probs.sum(-1, keepdim=True)
+    return probs if ids is None else torch.zeros_like(over).scatter_(-1, ids, probs)
+
+
+def deviation(logits: Logits) -> torch.Tensor:
+    """The standard deviation (..., 1) of the finite logits (..., V): -inf rules a token out."""
+    finite = logits.isfinite()
+    count = finite.sum(-1, keepdim=True)
+    mean = logits.where(finite, 0).sum(-1, keepdim=True) / count
+    return ((logits - mean).where(finite, 0).square().sum(-1, keepdim=True) / count).sqrt()
+
+
+def small(
+    ids: Sequence[int],
+    logits: Sequence[float],
+    size: int,
+    excess: Callable[[float], float],
+    warping: Warping,
+) -> Small | None:
+    """The warped distribution, or None if the likeliest ids do not hold all of it.
+
+    Args:
+        ids: the likeliest ids by falling logit; of equals the lower id first
+        logits: their logits
+        size: number of all ids
+        excess: from a temperature t to the log of the sum, over all ids, of
+            exp((logit - highest) / t)
+        warping: see `warp`; top-nσ needs all logits
+    """
+    if not ids or warping.temperature == 0:
+        return point_mass(ids[0]) if ids else None
+    k = min(int(warping.top_k), size) or size
+    known = k < size or (warping.top_p == 1 and not warping.min_p)
+    if warping.top_n_sigma or (len(ids) < k and known):
+        return None
+    highest, temperature = logits[0], max(warping.temperature, sys.float_info.min)
+    weights = [math.exp((x - highest) / temperature) for x in logits[:k]]
+    kept, seen = len(weights) + 1, weights
+    if warping.temperature_last:
+        temperature, seen = 1.0, [math.exp(x - highest) for x in logits[:k]]
+    if warping.top_p < 1:
+        total = sum(seen) if len(seen) == k else math.exp(excess(temperature))
+        # A token stays while the mass of likelier ones is below top_p.
+        kept = bisect_left(list(accumulate(seen)), warping.top_p * total) + 1
+    if warping.min_p and seen[-1] < warping.min_p:
+        kept = min(kept, bisect_right(seen, -warping.min_p, key=neg))
+    if kept > len(weights) < k:
+        return None
+    del weights[kept:]
+    mass = sum(weights)
+    return Small({x: w / mass for x, w in sorted(zip(ids, weights, strict=False)) if w > 0})
+
+
+def top(scaled: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k largest values of each row in falling order, and their ids.
+
+    Of equals the lower id comes first, which torch.topk does not promise.
+    """
+    size = scaled.shape[-1]
+    if k >= size:
+        return scaled.sort(dim=-1, descending=True, stable=True)
+    values, ids = scaled.topk(k + 1)
+    if (values[..., k - 1] > values[..., k]).all():
+        ids = ids[..., :k].sort(-1).values
+    # Ties at the edge, as of equal beams: keep the first of the values that equal the k-th.
+    else:
+        edge = values[..., k - 1 : k]
+        above, equal = scaled > edge, scaled == edge
+        kept = above | (equal & (equal.cumsum(-1) <= k - above.sum(-1, keepdim=True)))
+        ids = kept.nonzero()[:, -1].view(*scaled.shape[:-1], k)
+    values, order = scaled.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
+    return values, ids.gather(-1, order)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from decoders.distribution import Distribution, Whole
+from decoders.distribution import Distribution, Warping, Whole
 from decoders.drafts import Draft, Draw
 from decoders.errors import InputError, is_whole, quoted, refuse
 from decoders.inputs import as_tokens
@@ -21,7 +21,6 @@ from decoders.request import Request
 from decoders.shapes import NodeId, Probs, TokenId
 from decoders.testing.oracle import Source, outcomes
 from decoders.trace import DRAFTED, Fate, Trial, Trials
-from decoders.warp import Warping
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 
 from decoders.asks import Ask, Drawn
 from decoders.devices import device_of
-from decoders.distribution import Distribution
+from decoders.distribution import MOST, Distribution, Found, held, sought
 from decoders.engine.kernels.loading import scan_for
 from decoders.engine.protocols import Answer, Chain, Passes, Wants
 from decoders.errors import ModelError
@@ -18,11 +18,9 @@ from decoders.penalties import applied
 from decoders.randomness import Numbers, SeededSource, one_by_one
 from decoders.reading import FEW, Reading, Readings
 from decoders.request import ALTERNATIVES, Request
-from decoders.scan import Found
 from decoders.settings import Decoding
 from decoders.shapes import Logits, NodeId, TokenId
 from decoders.trace import Round
-from decoders.warp import MOST, held, sought
 
 
 @dataclass(eq=False)

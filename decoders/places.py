@@ -8,6 +8,7 @@ from typing import Any, overload
 import torch
 from transformers import LogitsProcessor
 
+from decoders.distribution import Warping, warp
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.protocols import Features, Layers, Model
 from decoders.errors import InputError, ModelError, allowed
@@ -17,7 +18,6 @@ from decoders.prompts import as_prompts, encode
 from decoders.shapes import Logits, NodeId, Penalties, Probs, TokenId
 from decoders.task import Prompt, Sampling, checked_pair, penalties_of
 from decoders.tree import TokenTree
-from decoders.warp import Warping, warp
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,20 @@ import numpy as np
 import torch
 
 from decoders.devices import device_of
-from decoders.distribution import Distribution, Whole
-from decoders.scan import PLAIN, Found, Scan, fetched
+from decoders.distribution import (
+    PLAIN,
+    Distribution,
+    Found,
+    Scan,
+    Warping,
+    Whole,
+    fetched,
+    small,
+    sought,
+    top,
+    warp,
+)
 from decoders.shapes import Logits, TokenId
-from decoders.warp import Warping, small, sought, top, warp
 
 FEW = 8  # rows that are all read at once: what numpy and torch take for a call is more than they do
 

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from decoders.asks import Ask, Doubt
-from decoders.distribution import Distribution
+from decoders.distribution import Distribution, Warping
 from decoders.ledger import Ledger
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.shapes import NodeId, Penalties, TokenId
 from decoders.trace import Fate, Round, Trial, Trials
 from decoders.tree import TokenTree
-from decoders.warp import Warping
 
 ALTERNATIVES = 5  # kept of each token
 

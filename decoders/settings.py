@@ -11,10 +11,10 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
 
 from decoders.asks import Ask
+from decoders.distribution import Warping
 from decoders.errors import InputError, allowed, quoted
 from decoders.request import Request
 from decoders.trace import Round
-from decoders.warp import Warping
 
 # The type of `decode`. A yielded item determines what is sent back, which no type can express:
 # readings (`list[Reading]`) for an ask, tokens (`list[Drawn]`) for a chain, None for a round.

@@ -11,6 +11,7 @@ import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from decoders.catalog import as_method
+from decoders.distribution import Warping
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.passes.padded import PADDINGS
 from decoders.errors import InputError, allowed, first_line, flag, plain, quoted, refuse, whole
@@ -25,7 +26,6 @@ from decoders.penalties import TEXT_ALONE, applied, on_host, processors
 from decoders.prompts import as_prompts, encode_all
 from decoders.settings import Method
 from decoders.shapes import Penalties, TokenId
-from decoders.warp import Warping
 
 LONGEST_BUDGET = 1_000_000
 Message = Mapping[str, str]  # its role and its content

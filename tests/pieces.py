@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from decoders.distribution import Distribution, Small, Whole
+from decoders.distribution import Distribution, Small, Warping, Whole
 from decoders.drafts import Draft, Sampler, with_replacement
 from decoders.methods.combination import Combination
 from decoders.randomness import SeededSource
@@ -16,7 +16,6 @@ from decoders.rules import Node, NodeRule
 from decoders.settings import setting
 from decoders.testing.oracle import Source
 from decoders.testing.situations import Path
-from decoders.warp import Warping
 
 SOURCE, RULE = setting(None, "a source"), setting(None, "a rule")
 

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from decoders.scan import Found
+from decoders.distribution import Found, Warping
 from decoders.shapes import Logits, NodeId, TokenId
 from decoders.tree import TokenTree
-from decoders.warp import Warping
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from decoders.beams import Beam, Joint, commit_beams, draw_beams, drawn_trials
+from decoders.distribution import Warping
 from decoders.methods.parts import sample
 from decoders.methods.search import Search, enough
 from decoders.request import Request
 from decoders.settings import Decoding, Law, Method, setting
 from decoders.trace import Fate
-from decoders.warp import Warping
 
 
 @dataclass(frozen=True)

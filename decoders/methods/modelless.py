@@ -14,14 +14,13 @@ from functools import partial
 import torch
 
 from decoders.asks import Ask
-from decoders.distribution import Distribution
+from decoders.distribution import Distribution, held
 from decoders.drafts import Draft, certain, tree
 from decoders.methods.parts import Drafting, Kind, Source
 from decoders.reading import Reading, Readings
 from decoders.request import Request
 from decoders.settings import setting
 from decoders.shapes import NodeId, Probs, TokenId
-from decoders.warp import held
 
 
 class Reader(ABC):

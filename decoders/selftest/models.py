@@ -8,13 +8,12 @@ from typing import Any
 import torch
 
 from decoders import ModelPair, catalog, default_device, generate
-from decoders.distribution import Whole
+from decoders.distribution import Warping, Whole, warp
 from decoders.engine.models.packed import PASSES, PackedModel
 from decoders.engine.passes.packed import PackedPasses
 from decoders.randomness import SeededSource
 from decoders.selftest.common import PROMPTS, Wrong, llama
 from decoders.tree import TokenTree
-from decoders.warp import Warping, warp
 
 # Of a whole model's logits, relative to their length.
 WHOLE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}

@@ -12,13 +12,13 @@ Example:
 
 from collections.abc import Iterable
 
+from decoders.distribution import Warping
 from decoders.settings import Law, Method
 from decoders.testing.bare import CHILDREN
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import TooManyWays, decode, distance, output_law, ways
 from decoders.testing.proof import Counterexample, Proof, prove
 from decoders.testing.situations import Drawn, Rows, Situation, drawn, variation
-from decoders.warp import Warping
 
 __all__ = [
     "CHILDREN", "SITUATIONS", "Counterexample", "Drawn", "Proof", "Rows", "Situation",

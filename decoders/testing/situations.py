@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from decoders.distribution import Warping
 from decoders.settings import Law
 from decoders.testing.mixtures import Mixed, cascade, ensemble
-from decoders.warp import Warping
 
 Path = tuple[int, ...]  # the tokens of a text, its prompt included
 WHOLE = Warping()

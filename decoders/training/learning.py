@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional as F
 
 from decoders.devices import device_of
+from decoders.distribution import Warping, warp
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line
 from decoders.generate import generate
@@ -26,7 +27,6 @@ from decoders.training.optimizers import Optimizers
 from decoders.training.recipe import Acceptance, Progress, Recipe
 from decoders.training.students import DraftStudent, HeadStudent
 from decoders.training.texts import Batches, HeldOut, Text
-from decoders.warp import Warping, warp
 
 CHECKPOINT_SECONDS = 120
 MEASURE_SECONDS = 600

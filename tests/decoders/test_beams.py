@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from decoders.beams import Beam, Joint, best
+from decoders.distribution import Warping, warp
 from decoders.reading import Readings
 from decoders.testing import situations
 from decoders.testing.oracle import Source, Watched
-from decoders.warp import Warping, warp
 
 
 def request():

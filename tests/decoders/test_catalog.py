@@ -11,6 +11,7 @@ import os
 import pytest
 
 from decoders.catalog import catalog
+from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.methods import speculative
 from decoders.methods.combination import RULES, SOURCES
@@ -20,7 +21,6 @@ from decoders.settings import Method
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import TooManyWays, assert_exact, decode, distance, output_law
 from decoders.testing.situations import Drawn, Head, Rows, Situation, ancestral, drawn
-from decoders.warp import Warping
 
 END = frozenset({2})
 GREEDY = Warping(temperature=0)

@@ -7,6 +7,7 @@ import torch
 
 import decoders
 from decoders import Fate, InputError, judge
+from decoders.distribution import Warping
 from decoders.judge import CHAIN_RULES
 from decoders.methods.block import Block
 from decoders.methods.combination import RULES
@@ -16,7 +17,6 @@ from decoders.testing.oracle import decode
 from decoders.testing.situations import warp
 from decoders.testing.tables import Everywhere, Table, most_accepted
 from decoders.trace import DRAFTED
-from decoders.warp import Warping
 from tests.pieces import distributions
 
 P, Q = [[1 / 3, 2 / 3]] * 3, [[2 / 3, 1 / 3]] * 3

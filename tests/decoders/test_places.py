@@ -12,8 +12,8 @@ from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
 import decoders
 from decoders import InputError, ModelError, ModelPair, Warping, generate, read
+from decoders.distribution import warp
 from decoders.trace import DRAFTED
-from decoders.warp import warp
 from tests import zoo
 from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
 

@@ -10,11 +10,10 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from decoders.distribution import Small, Whole
+from decoders.distribution import MOST, Small, Warping, Whole, held, warp
 from decoders.engine.kernels.loading import scan_for
 from decoders.reading import Readings
 from decoders.testing import mutants, situations
-from decoders.warp import MOST, Warping, held, warp
 
 NEVER = float("-inf")
 ROWS = st.lists(

@@ -4,13 +4,13 @@ import math
 
 import pytest
 
+from decoders.distribution import Warping
 from decoders.methods.baselines import Multinomial
 from decoders.methods.named import Speculative
 from decoders.randomness import SeededSource
 from decoders.result import measure, perplexity, ratio
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Rows, Situation, drawn, log_likelihood
-from decoders.warp import Warping
 from tests.decoders.test_trace import DRAFT, TARGET, Script
 
 

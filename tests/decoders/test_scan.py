@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decoders.distribution import PLAIN, fetched
 from decoders.engine.kernels.loading import kernels, scan_for
-from decoders.scan import PLAIN, fetched
 from tests.needs import needs_kernels
 from tests.rows import CUTS, SHAPES, left, row_of
 

@@ -7,14 +7,13 @@ import pickle
 import pytest
 
 from decoders.catalog import catalog
-from decoders.distribution import Small, Whole
+from decoders.distribution import Small, Warping, Whole
 from decoders.heap import light_heap
 from decoders.methods.named import Speculative
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Rows, Situation, drawn, logits
 from decoders.trace import DRAFTED, KEPT, Fate, Round, Trial
-from decoders.warp import Warping
 
 TARGET = (0.5, 0.3, 0.2)
 DRAFT = (0.25, 0.5, 0.25)

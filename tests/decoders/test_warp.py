@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from transformers.generation import MinPLogitsWarper
 
+from decoders.distribution import Warping, top, warp
 from decoders.errors import InputError
 from decoders.testing import situations
-from decoders.warp import Warping, top, warp
 
 NEVER = float("-inf")
 ROWS = st.lists(

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from decoders import ModelPair, read
-from decoders.warp import Warping, deviation, top, warp
+from decoders.distribution import Warping, deviation, top, warp
 from workbench.measuring.transcript import Pieces, Place
 from workbench.runs.draws import beginnings
 from workbench.runs.record import Run

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from decoders import InputError, Metrics, ModelPair, read
-from decoders.warp import top
+from decoders.distribution import top
 from workbench.engines.record import Record
 from workbench.measuring.fates import arrived, rebuilt
 from workbench.measuring.totals import OF_BATCHES

@@ -1,7 +1,7 @@
 """The token that follows a row of logits, drawn from its warped distribution (draw).
 
-This is the definition of `decoders.warp` and `Distribution.draw` once more, for kernels: masses in
-float64, added up by rising id.
+This is `decoders.distribution` once more, `warp` and `draw`, for kernels: masses in float64, added
+up by rising id.
 """
 
 import math

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from decoders.devices import device_of
+from decoders.distribution import PLAIN, Scan
 from decoders.errors import first_line
-from decoders.scan import PLAIN, Scan
 from decoders.shapes import Logits
 
 NEEDED = {"x86_64": ("avx2", "fma", "f16c"), "aarch64": (), "arm64": ()}

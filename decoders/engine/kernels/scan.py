@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from decoders.distribution import MANY, PLAIN, Scan
 from decoders.engine.kernels.operators import SUMS, F, exponential
 from decoders.engine.kernels.select import largest, likeliest, nucleus
-from decoders.scan import MANY, PLAIN, Scan
 
 LEAST = np.finfo(np.float32).tiny
 STRETCH = 1024  # numbers
@@ -67,7 +67,7 @@ def note(rows: Any, found: Any, begin: int) -> None:
 
 @njit(error_model="numpy")
 def leave(row: Any, temperature: float, seen: float, top_p: float, min_p: float, out: Any) -> None:
-    """Write what top-p and min-p leave of a row (V,), see `decoders.scan.Scan.nucleus`."""
+    """Write what top-p and min-p leave of a row (V,), see `decoders.distribution.Scan.nucleus`."""
     highest = largest(row)
     heat(row, highest, seen, out)
     nucleus(row, out, total(out), top_p, min_p)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from decoders.distribution import MANY, Found
 from decoders.engine.attention.interface import Packing
 from decoders.engine.lowering.program import Program
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.protocols import Answer, Chain
-from decoders.scan import MANY, Found
 from decoders.shapes import Logits
 
 # The most passes of a call, and the most bytes of float32 weights that they read (as float16, half

@@ -3,7 +3,7 @@
 import pytest
 
 from decoders import catalog, generate
-from decoders.distribution import Small
+from decoders.distribution import Small, Warping
 from decoders.drafts import chain, tree
 from decoders.loop import Turn
 from decoders.methods import speculative
@@ -13,7 +13,6 @@ from decoders.reading import Readings
 from decoders.testing.oracle import Watched, decode
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate, Trial
-from decoders.warp import Warping
 from tests.models import build_pair
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, [1, 2, 1, 2, 1]]

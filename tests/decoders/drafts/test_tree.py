@@ -3,11 +3,10 @@ from collections import Counter
 import pytest
 import torch
 
-from decoders.distribution import Small
+from decoders.distribution import Small, Warping, warp
 from decoders.drafts import tree, with_replacement, without_replacement
 from decoders.randomness import SeededSource
 from decoders.testing.situations import Drawn
-from decoders.warp import Warping, warp
 from tests.pieces import FORMS, propose, request
 
 MODEL = Drawn(5, 1)

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from decoders import InputError, ModelPair, catalog, generate
+from decoders.distribution import Warping
 from decoders.engine.protocols import Answer, Model, Passes
 from decoders.generate import prepare
 from decoders.loop import Loop
 from decoders.task import Batching, Sampling, Task
 from decoders.testing import Drawn, distance
 from decoders.testing.situations import Head, Situation
-from decoders.warp import Warping
 from tests.heads import drafts_for
 from tests.laws import enumerated
 from tests.models import VOCABULARY, build

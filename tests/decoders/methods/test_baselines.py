@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 import torch
 
-from decoders.distribution import Small
+from decoders.distribution import Small, Warping
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
@@ -16,7 +16,6 @@ from decoders.testing.mutants import last_of_equals, mutant
 from decoders.testing.oracle import Source, assert_exact, decode, distance, layers, output_law, ways
 from decoders.testing.situations import Rows, Situation, drawn, log_likelihood
 from decoders.trace import Fate
-from decoders.warp import Warping
 
 
 @pytest.mark.parametrize("end", [frozenset(), frozenset({2})], ids=["no end", "end"])

@@ -1,12 +1,12 @@
 import pytest
 
 from decoders.catalog import catalog
+from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode, output_law
 from decoders.testing.situations import Rows, Situation, ancestral, drawn, variation
 from decoders.trace import Fate
-from decoders.warp import Warping
 
 GREEDY = Warping(temperature=0)
 bild = catalog["bild"]

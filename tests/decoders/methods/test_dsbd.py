@@ -7,13 +7,13 @@ import itertools
 import pytest
 
 from decoders import theory
+from decoders.distribution import Warping
 from decoders.methods import dsbd
 from decoders.methods.dsbd import DSBD
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
-from decoders.warp import Warping
 from tests.decoders.methods.test_baselines import WithoutReplacement, rewarped
 
 END = frozenset({1})

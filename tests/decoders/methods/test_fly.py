@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.methods.loose import FLy
 from decoders.methods.named import Speculative
@@ -11,7 +12,6 @@ from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode, output_law
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
-from decoders.warp import Warping
 
 GREEDY = Warping(0)
 # The target wants 0 and the draft 1 at the first place only; after it both want 2.

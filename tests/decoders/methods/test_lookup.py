@@ -6,11 +6,11 @@ import pytest
 
 import decoders
 from decoders.catalog import catalog
+from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode, distance
 from decoders.testing.situations import Rows, Situation, drawn
-from decoders.warp import Warping
 from tests.models import VOCABULARY, build_pair, build_tokenizer
 
 END = frozenset({2})

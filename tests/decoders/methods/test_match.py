@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from decoders.distribution import Warping
 from decoders.drafts import said, tree
 from decoders.errors import InputError
 from decoders.methods.block import Traversal
@@ -14,7 +15,6 @@ from decoders.methods.variants import MatchRule, MultiRound, Tree
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import Rows, Situation, drawn
-from decoders.warp import Warping
 from tests.pieces import Made
 
 END = frozenset({2})

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from decoders.distribution import Whole
+from decoders.distribution import Warping, Whole
 from decoders.errors import InputError
 from decoders.methods.copying import PromptLookup
 from decoders.methods.loose import SpeculativeCascade, SpeculativeEnsemble
@@ -13,7 +13,6 @@ from decoders.methods.speculative import Chain
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, output_law
 from decoders.testing.situations import Rows, Situation, drawn
-from decoders.warp import Warping
 from tests.pieces import Made, distributions, small
 
 SITUATIONS = [

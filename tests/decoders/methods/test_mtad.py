@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import decoders
+from decoders.distribution import Warping
 from decoders.methods.baselines import Greedy
 from decoders.methods.mtad import MTAD
 from decoders.randomness import SeededSource
@@ -25,7 +26,6 @@ from decoders.testing.situations import (
 )
 from decoders.theory import mtad_kept_length, mtad_perplexity_bound, mtad_ratio_bound
 from decoders.trace import Fate
-from decoders.warp import Warping
 from tests.models import build
 
 END = frozenset({2})

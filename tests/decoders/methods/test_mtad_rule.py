@@ -7,6 +7,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from decoders.distribution import Warping
 from decoders.methods.joint import joint_ratios, keep_longest
 from decoders.reading import Readings
 from decoders.testing.mutants import mutant
@@ -14,7 +15,6 @@ from decoders.testing.oracle import Source, Watched
 from decoders.testing.situations import WHOLE
 from decoders.theory import mtad_kept_length
 from decoders.trace import Fate
-from decoders.warp import Warping
 
 NEVER = -math.inf
 

@@ -2,13 +2,13 @@
 
 import pytest
 
+from decoders.distribution import Warping
 from decoders.methods.multipath import MultiPath
 from decoders.methods.named import BlockVerification, MultiPathBlock
 from decoders.methods.variants import Paths
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import drawn
-from decoders.warp import Warping
 from tests.pieces import Made
 
 SITUATIONS = [

@@ -3,8 +3,8 @@ import itertools
 import pytest
 import torch
 
+from decoders.distribution import Warping, warp
 from decoders.methods.modelless import NGram
-from decoders.warp import Warping, warp
 from tests.pieces import commit, propose, request
 
 V, S = 4, 0.5

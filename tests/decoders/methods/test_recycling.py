@@ -3,13 +3,13 @@
 import pytest
 
 from decoders import catalog, generate
+from decoders.distribution import Warping
 from decoders.drafts import Draft, Draw
 from decoders.methods.recycling import Recycled, Recycler
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
 from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import drawn
-from decoders.warp import Warping
 from tests.models import build_pair
 from tests.pieces import propose, request
 

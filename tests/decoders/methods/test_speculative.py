@@ -9,7 +9,7 @@ from weakref import ref
 import pytest
 
 from decoders import generate
-from decoders.distribution import Whole
+from decoders.distribution import Warping, Whole
 from decoders.drafts import chain
 from decoders.ledger import Ledger
 from decoders.methods import speculative
@@ -28,7 +28,6 @@ from decoders.testing.oracle import (
 )
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
-from decoders.warp import Warping
 from tests.models import build_pair
 
 END = frozenset({1})

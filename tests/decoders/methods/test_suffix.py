@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import catalog, generate
+from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.methods.suffix import Suffix, Suffixes
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import Drawn, Head, Situation, drawn
 from decoders.trace import Fate
-from decoders.warp import Warping
 from tests.models import build_pair
 from tests.pieces import commit, propose, request
 

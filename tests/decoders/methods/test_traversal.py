@@ -2,6 +2,7 @@
 
 import pytest
 
+from decoders.distribution import Warping
 from decoders.methods.block import Traversal
 from decoders.methods.combination import SOURCES, part
 from decoders.methods.named import BlockVerification, SpecInfer, Speculative, TraversalVerification
@@ -9,7 +10,6 @@ from decoders.randomness import SeededSource
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, decode, distance, ways
 from decoders.testing.situations import drawn
-from decoders.warp import Warping
 from tests.pieces import Made
 
 END = frozenset({2})

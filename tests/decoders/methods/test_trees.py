@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import catalog
+from decoders.distribution import Warping
 from decoders.drafts import said
 from decoders.errors import InputError
 from decoders.methods.block import Traversal
@@ -18,7 +19,6 @@ from decoders.methods.trees import BestFirst
 from decoders.methods.variants import MatchRule, MultiRound
 from decoders.testing.oracle import assert_exact, distance
 from decoders.testing.situations import Drawn, Rows, drawn
-from decoders.warp import Warping
 from tests.pieces import Made, propose, request
 
 SITUATIONS = [

@@ -3,6 +3,7 @@
 import pytest
 
 from decoders.catalog import catalog
+from decoders.distribution import Warping
 from decoders.drafts import tree
 from decoders.errors import InputError
 from decoders.methods import variants
@@ -10,7 +11,6 @@ from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode, distance
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
-from decoders.warp import Warping
 
 END = frozenset({2})
 TREES = [

@@ -9,7 +9,7 @@ import torch
 
 import decoders
 from decoders import InputError
-from decoders.warp import Warping, warp
+from decoders.distribution import Warping, warp
 from tests.models import plain_logits
 from tests.workbench.measuring.conftest import results
 from workbench.kinds.draw.again import again

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import decoders
-from decoders.warp import Warping, warp
+from decoders.distribution import Warping, warp
 from tests.models import plain_logits
 from tests.workbench.measuring.test_draws import draw, ended
 from workbench.measuring import prefixes

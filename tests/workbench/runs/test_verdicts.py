@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoders.distribution import Warping
 from decoders.methods.named import Speculative
 from decoders.methods.speculative import Chain, Tokenwise
 from decoders.randomness import SeededSource
 from decoders.testing import Situation, decode, distance, drawn, mutant
 from decoders.testing.situations import ancestral
-from decoders.warp import Warping
 from tests.pieces import Made
 from tests.workbench.runs.simulated import directions, ever_unlike, found_share, laws
 from workbench.runs.verdicts import (

@@ -7,10 +7,10 @@ from typing import Any
 
 import decoders
 from decoders import InputError, ModelPair, catalog
+from decoders.distribution import Warping, top
 from decoders.errors import quoted
 from decoders.inputs import is_whole
 from decoders.settings import Law
-from decoders.warp import Warping, top
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring.transcript import Pieces, Place
 from workbench.measuring.work import encode_prompt

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import InputError, ModelPair, catalog, generate
+from decoders.distribution import Warping
 from decoders.engine.models.translation import Translated, Translation, Vocabulary
 from decoders.methods.dsbd import DSBD
 from decoders.methods.named import MCSS, SpecInfer, SpecTr, Speculative
 from decoders.testing.oracle import assert_exact
 from decoders.testing.situations import Drawn, Situation
 from decoders.tree import TokenTree
-from decoders.warp import Warping
 from tests import layouts
 from tests.histories import histories
 from tests.models import VOCABULARY, build, build_tokenizer, plain_logits
