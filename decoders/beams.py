@@ -13,10 +13,9 @@ from operator import neg
 import numpy as np
 import torch
 
-from decoders.asks import Ask
 from decoders.distribution import Distribution, Warping, Whole, small, top, warp
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import Ask, Request
 from decoders.shapes import NodeId, TokenId
 from decoders.trace import Fate, Round, Trial
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from decoders.asks import Ask, Doubt, Drawn
 from decoders.distribution import Distribution
 from decoders.errors import InputError
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import Ask, Doubt, Drawn, Request
 from decoders.shapes import NodeId, TokenId
 
 

@@ -8,7 +8,6 @@ from itertools import chain
 
 import torch
 
-from decoders.asks import Ask, Drawn
 from decoders.devices import device_of
 from decoders.distribution import MOST, Distribution, Found, held, sought
 from decoders.engine.kernels.loading import scan_for
@@ -17,7 +16,7 @@ from decoders.errors import ModelError
 from decoders.penalties import applied
 from decoders.randomness import Numbers, SeededSource, one_by_one
 from decoders.reading import FEW, Reading, Readings
-from decoders.request import ALTERNATIVES, Request
+from decoders.request import ALTERNATIVES, Ask, Drawn, Request
 from decoders.settings import Decoding
 from decoders.shapes import Logits, NodeId, TokenId
 from decoders.trace import Round

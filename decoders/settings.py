@@ -10,10 +10,9 @@ from collections.abc import Callable, Generator, Iterable
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
 
-from decoders.asks import Ask
 from decoders.distribution import Warping
 from decoders.errors import InputError, allowed, quoted
-from decoders.request import Request
+from decoders.request import Ask, Request
 from decoders.trace import Round
 
 # The type of `decode`. A yielded item determines what is sent back, which no type can express:

@@ -135,7 +135,7 @@ Layers = tuple[int, ...]
 
 
 class Chain(NamedTuple):
-    """A chain that passes may draw by themselves, see `decoders.asks.Ask`.
+    """A chain that passes may draw by themselves, see `decoders.request.Ask`.
 
     Attributes:
         steps: the most tokens

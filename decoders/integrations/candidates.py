@@ -11,14 +11,13 @@ from transformers.generation.candidate_generator import (
     CandidateGenerator,
 )
 
-from decoders.asks import Ask
 from decoders.drafts import Draft, certain
 from decoders.errors import InputError, ModelError, refuse
 from decoders.methods.combination import Combination
 from decoders.methods.parts import Drafting, Kind, Parts, Source
 from decoders.methods.speculative import LENIENCE, Tokenwise
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import Ask, Request
 from decoders.settings import setting
 
 

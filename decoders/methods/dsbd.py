@@ -8,12 +8,11 @@ import itertools
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from decoders.asks import Ask
 from decoders.beams import Beam, BeamDraw, Joint, commit_beams, draw_beams, drawn_trials
 from decoders.distribution import Distribution, residual
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import Ask, Request
 from decoders.settings import Decoding, Law, Method, claim, setting
 from decoders.shapes import NodeId
 from decoders.theory import beam_acceptances, dynamic_width

@@ -13,12 +13,11 @@ from functools import partial
 
 import torch
 
-from decoders.asks import Ask
 from decoders.distribution import Distribution, held
 from decoders.drafts import Draft, certain, tree
 from decoders.methods.parts import Drafting, Kind, Source
 from decoders.reading import Reading, Readings
-from decoders.request import Request
+from decoders.request import Ask, Request
 from decoders.settings import setting
 from decoders.shapes import NodeId, Probs, TokenId
 

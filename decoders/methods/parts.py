@@ -9,10 +9,9 @@ from collections.abc import Callable, Generator, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
-from decoders.asks import Ask
 from decoders.drafts import Draft, Predict
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import Ask, Request
 from decoders.settings import Checked, Decoding, Law
 from decoders.shapes import NodeId
 from decoders.trace import Fate, Trial, Trials

@@ -8,13 +8,12 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from decoders.asks import Ask
 from decoders.drafts import Draft, Leaf, Offered, best_first, planted
 from decoders.methods.modelless import Reader
 from decoders.methods.parts import Drafting
 from decoders.methods.trees import Chosen, depth, nodes
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import Ask, Request
 from decoders.settings import setting
 from decoders.shapes import TokenId
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from decoders.asks import Doubt
 from decoders.distribution import Distribution
 from decoders.drafts import Draft, Draw, chain, said
 from decoders.methods.budget import LONGEST, AutoLength
 from decoders.methods.parts import CHAINS, Drafting, Kind, Rule, Source, Verdict
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import Doubt, Request
 from decoders.rules import Node, NodeRule, SpeculativeRule
 from decoders.settings import Law, claim, setting
 from decoders.shapes import NodeId

@@ -11,14 +11,13 @@ import statistics
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
-from decoders.asks import Ask
 from decoders.beams import Beam, Joint
 from decoders.errors import InputError
 from decoders.methods.baselines import BeamSearch
 from decoders.methods.budget import LONGEST, AutoLength, Count
 from decoders.methods.search import Search, enough
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import Ask, Request
 from decoders.settings import Decoding, Law, claim, setting
 from decoders.shapes import NodeId
 from decoders.trace import Fate, Trial

@@ -9,12 +9,11 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from decoders.asks import Ask
 from decoders.drafts import LARGEST_TREE, Draft, Leaf, Offered, best_first, planted
 from decoders.methods.modelless import Reader
 from decoders.methods.parts import Drafting, Kind, Source
 from decoders.methods.speculative import DRAFT_LENGTH, Headed
-from decoders.request import Request
+from decoders.request import Ask, Request
 from decoders.settings import claim, setting
 from decoders.shapes import TokenId
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from decoders.asks import Ask
 from decoders.drafts import LARGEST_TREE, Draft, Leaf, Offered, best_first, planted
 from decoders.methods.modelless import NGram
 from decoders.methods.parts import Drafting, Kind, Source
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import Ask, Request
 from decoders.settings import claim, setting
 from decoders.shapes import TokenId
 
