@@ -13,7 +13,6 @@ from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.padded import PaddedPasses
 from decoders.engine.protocols import Passes
 from decoders.inputs import decoded
-from decoders.ledger import Ledger
 from decoders.loop import Turn, drive
 from decoders.prompts import as_prompts
 from decoders.randomness import SeededSource
@@ -22,6 +21,7 @@ from decoders.result import Event, Result, measure
 from decoders.settings import Method
 from decoders.shapes import TokenId
 from decoders.task import Batching, Prompt, Sampling, Stop, Task, roles, row_bytes
+from decoders.trace import Ledger
 
 
 @overload

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from decoders.distribution import Distribution, Warping
-from decoders.ledger import Ledger
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.shapes import NodeId, Penalties, TokenId
-from decoders.trace import Fate, Round, Trial, Trials
+from decoders.trace import Fate, Ledger, Round, Trial, Trials
 from decoders.tree import TokenTree
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from decoders.distribution import Distribution
-from decoders.ledger import Ledger
 from decoders.loop import Turn, read
 from decoders.reading import Readings
 from decoders.request import Request
@@ -30,7 +29,7 @@ from decoders.testing.situations import (
     logits,
     variation,
 )
-from decoders.trace import KEPT, Round, Trial, Trials
+from decoders.trace import KEPT, Ledger, Round, Trial, Trials
 
 NOTHING = 1e-14  # an outcome less likely than this is a rounding error
 

@@ -3,12 +3,11 @@
 import torch
 
 from decoders.distribution import Warping
-from decoders.ledger import Ledger
 from decoders.loop import Turn
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.testing.oracle import Source
-from decoders.trace import Fate, Trial
+from decoders.trace import Fate, Ledger, Trial
 
 
 def begin(budget=4, end=frozenset(), stops=None, clock=lambda: 0.0):

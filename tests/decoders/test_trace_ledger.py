@@ -1,7 +1,6 @@
 """The notes of a request's ledger in its rounds."""
 
-from decoders.ledger import Ledger
-from decoders.trace import Round
+from decoders.trace import Ledger, Round
 
 
 def test_time_is_charged_to_drafting_and_verifying():

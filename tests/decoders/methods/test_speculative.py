@@ -11,7 +11,6 @@ import pytest
 from decoders import generate
 from decoders.distribution import Warping, Whole
 from decoders.drafts import chain
-from decoders.ledger import Ledger
 from decoders.methods import speculative
 from decoders.methods.budget import LONG, LONGEST, PATIENCE, PLAIN, START, AutoLength, Budget
 from decoders.methods.named import Speculative
@@ -27,7 +26,7 @@ from decoders.testing.oracle import (
     ways,
 )
 from decoders.testing.situations import Rows, Situation, drawn
-from decoders.trace import Fate
+from decoders.trace import Fate, Ledger
 from tests.models import build_pair
 
 END = frozenset({1})

@@ -6,10 +6,9 @@ import torch
 from decoders import ModelPair, catalog, generate
 from decoders.engine.passes.call import PASSES
 from decoders.engine.passes.packed import PackedPasses
-from decoders.ledger import Ledger
 from decoders.loop import Turn
 from decoders.randomness import SeededSource
-from decoders.trace import Round, Trials
+from decoders.trace import Ledger, Round, Trials
 from tests.models import build, build_both
 from tests.needs import needs_kernels
 
