@@ -12,7 +12,7 @@ __version__ = "0.2.0"
 
 from importlib import import_module
 
-from decoders.quiet import quietly
+from decoders.process import quietly
 
 # Transformers imports torchao if it is installed, needed or not. On every start, torchao logs
 # warnings about kernels for other devices and about parts that torch will drop.

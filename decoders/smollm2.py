@@ -21,8 +21,8 @@ from huggingface_hub import try_to_load_from_cache
 from platformdirs import user_cache_dir
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from decoders.assets import assets
 from decoders.errors import InputError, first_line, installed
+from decoders.process import assets
 
 NAME = "smollm2"
 HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from decoders.assets import assets as assets_of
+from decoders.process import assets as assets_of
 
 
 def assets() -> Path:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from decoders.assets import assets
+from decoders.process import assets
 from workbench.assets import assets as of_the_workbench
 
 ROOT = Path(__file__).parents[2]

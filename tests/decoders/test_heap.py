@@ -2,7 +2,7 @@
 
 import gc
 
-from decoders.heap import light_heap
+from decoders.process import light_heap
 from tests.models import build_pair
 
 

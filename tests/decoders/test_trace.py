@@ -8,8 +8,8 @@ import pytest
 
 from decoders.catalog import catalog
 from decoders.distribution import Small, Warping, Whole
-from decoders.heap import light_heap
 from decoders.methods.named import Speculative
+from decoders.process import light_heap
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Rows, Situation, drawn, logits

@@ -29,7 +29,7 @@ from unittest import mock
 import torch
 
 import decoders
-from decoders.heap import light_heap
+from decoders.process import light_heap
 from tests.speed.engine import interleaved
 from tests.speed.lookup import prompts
 

@@ -17,8 +17,8 @@ import torch
 
 import decoders
 from decoders import Head, InputError, ModelPair, check
-from decoders.heap import light_heap
 from decoders.inputs import decoded
+from decoders.process import light_heap
 from workbench.experiments.cells import Cell
 from workbench.experiments.journal import NEXT_TIMING, Row, failed
 from workbench.measuring.disturbance import Watch, watch

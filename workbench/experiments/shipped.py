@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-from decoders.assets import assets
+from decoders.process import assets
 from workbench.experiments.report import Report, judged
 
 FILE = assets() / "stories" / "orderings.json"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from decoders import Method, ModelPair
-from decoders.heap import light_heap
+from decoders.process import light_heap
 from workbench.engines.addresses import engines as named
 from workbench.measuring.asking import Engines, chosen, texts
 from workbench.measuring.cycles import (

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from decoders import Head, ModelPair
-from decoders.assets import assets
 from decoders.devices import device_of
+from decoders.process import assets
 
 
 def environment(pair: ModelPair) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from decoders import InputError, Method, catalog, smollm2
-from decoders.assets import assets
 from decoders.errors import quoted
+from decoders.process import assets
 from workbench.models.presets import EMBEDDED, SMOLLM2, PairChoice
 
 FILE = "settings.json"

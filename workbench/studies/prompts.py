@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from decoders.assets import assets as assets_of_decoders
 from decoders.errors import InputError, is_whole, quoted, refuse
+from decoders.process import assets as assets_of_decoders
 from decoders.settings import nearest
 from workbench.assets import assets
 from workbench.studies.chats import Chat, Words, is_messages, plain, title

@@ -16,7 +16,6 @@ from transformers import (
 )
 
 from decoders import smollm2
-from decoders.assets import assets
 from decoders.engine.loading.head_files import is_head
 from decoders.engine.loading.heads import load_head, load_mtp
 from decoders.engine.loading.pair import ModelPair, translation_between
@@ -38,6 +37,7 @@ from decoders.engine.weights.linear import COPIED_BYTES
 from decoders.engine.weights.quantization import options
 from decoders.errors import InputError, allowed, refuse
 from decoders.inputs import is_gguf
+from decoders.process import assets
 
 EMBEDDED = assets() / "stories"
 

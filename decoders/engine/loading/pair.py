@@ -15,9 +15,9 @@ from decoders.engine.models.translation import Translated, Translation, Vocabula
 from decoders.engine.protocols import Model, Mutable
 from decoders.engine.trials import Trials
 from decoders.errors import InputError, allowed, quoted
-from decoders.heap import light_heap
 from decoders.inputs import as_list, as_tokenizer
 from decoders.penalties import MODELLED, asked, said
+from decoders.process import light_heap
 from decoders.prompts import end_of_turn
 
 log = logging.getLogger("decoders")
