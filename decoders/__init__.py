@@ -29,14 +29,13 @@ from decoders.engine.loading.pair import ModelPair
 from decoders.engine.loading.size import parameters
 from decoders.engine.weights.linear import copies_bytes
 from decoders.errors import InputError, ModelError
-from decoders.generate import check, generate, stream
+from decoders.generate import cache_need, check, generate, stream
 from decoders.inputs import read_reference
 from decoders.integrations.custom_generate import hf
 from decoders.judge import Judgement, judge
 from decoders.places import Places, read
 from decoders.result import Event, Metrics, Result
 from decoders.settings import Method
-from decoders.task import cache_need
 from decoders.trace import Fate, Round, Trial
 
 __all__ = [

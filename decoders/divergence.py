@@ -15,12 +15,12 @@ from transformers import PreTrainedModel
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import undisturbed
 from decoders.errors import InputError, allowed
+from decoders.generate import Prompt, checked_pair
 from decoders.inputs import as_tokens, decoded
 from decoders.inputs import text as encodable
 from decoders.places import read
 from decoders.prompts import encode
 from decoders.shapes import Logits, TokenId
-from decoders.task import Prompt, checked_pair
 
 Verdict = Literal["same", "near-tie", "fault", "cannot tell"]
 NAMES = ("first", "second")

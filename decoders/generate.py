@@ -1,27 +1,329 @@
-"""The public calls: `check` input, `stream` a decoding as it happens, or `generate` it whole."""
+"""The public calls: `check` input, `stream` a decoding as it happens, or `generate` it whole.
 
+A Task is everything that one call asks for, checked before anything starts.
+"""
+
+import sys
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields
-from typing import Any, overload
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, cast, overload
 
-from transformers import LogitsProcessor
+import torch
+from transformers import LogitsProcessor, LogitsProcessorList
 
+from decoders.catalog import as_method
+from decoders.distribution import Warping
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.padded import PaddedPasses
+from decoders.engine.passes.padded import PADDINGS, PaddedPasses
 from decoders.engine.protocols import Passes
-from decoders.inputs import decoded
+from decoders.errors import InputError, allowed, first_line, flag, plain, quoted, refuse, whole
+from decoders.inputs import (
+    as_ids,
+    as_seeds,
+    as_stops,
+    cancel_check,
+    decoded,
+    stop_finder,
+)  # fmt: skip
 from decoders.loop import Turn, drive
-from decoders.prompts import as_prompts
+from decoders.penalties import TEXT_ALONE, applied, on_host, processors
+from decoders.prompts import as_prompts, encode_all
 from decoders.randomness import SeededSource
 from decoders.request import Request
 from decoders.result import Event, Result, measure
 from decoders.settings import Method
-from decoders.shapes import TokenId
-from decoders.task import Batching, Prompt, Sampling, Stop, Task, roles, row_bytes
+from decoders.shapes import Penalties, TokenId
 from decoders.trace import Ledger
+
+LONGEST_BUDGET = 1_000_000
+Message = Mapping[str, str]  # its role and its content
+Prompt = str | Sequence[TokenId] | Sequence[Message]
+Stop = str | Sequence[str] | Callable[[int, list[TokenId]], bool]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn and when a text ends, in the keywords of `decoders.stream`.
+
+    Attributes:
+        penalties: True applies the settings of the target's generation config that depend on the
+            text alone: repetition_penalty, no_repeat_ngram_size, bad_words_ids, suppress_tokens,
+            begin_suppress_tokens. A list has processors of transformers for the first four instead.
+            They change the logits of both models before anything else, and so the
+            log-probabilities. (The beam search of transformers' `generate` changes
+            log-probabilities, which are then no longer normalised.)
+    """
+
+    max_new_tokens: int = 64
+    seed: int | Sequence[int] = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    top_n_sigma: float = 0.0
+    temperature_last: bool = False
+    stop: Stop = ()
+    ignore_eos: bool = False
+    end_tokens: Collection[TokenId] | None = None
+    penalties: bool | Sequence[LogitsProcessor] = False
+
+    def __post_init__(self) -> None:
+        whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
+        flag("ignore_eos", self.ignore_eos)
+        own = () if isinstance(plain(self.penalties), bool) else self.penalties
+        if not isinstance(own, (list, tuple)) or not all(isinstance(p, TEXT_ALONE) for p in own):
+            raise InputError(
+                "penalties must be true, false or a list of logits processors of transformers that "
+                f"need the text alone ({', '.join(p.__name__ for p in TEXT_ALONE)}), not "
+                f"{quoted(self.penalties)}."
+            )
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How the requests of a list share passes and memory, in the keywords of `decoders.stream`.
+
+    Attributes:
+        padding: "none"; or, for comparison, the padding of batches that are not packed (Ni et al.
+            2024, EMS-SD, arXiv 2405.07542): "inputs", "kv" or "both", in static batches. The tokens
+            are the same, the work is more.
+    """
+
+    max_batch: int | None = None
+    prefill_chunk: int | None = None
+    padding: str = "none"
+    max_cache_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, most in (
+            ("max_batch", LONGEST_BUDGET),
+            ("prefill_chunk", LONGEST_BUDGET),
+            ("max_cache_bytes", sys.maxsize),
+        ):
+            if (value := getattr(self, name)) is not None:
+                whole(name, value, most)
+        allowed("padding", self.padding, choices=PADDINGS)
+        if self.padding != "none" and self.max_cache_bytes is not None:
+            raise InputError(
+                "max_cache_bytes needs padding='none': the size of padded caches is not known "
+                "beforehand."
+            )
+
+
+@dataclass(frozen=True)
+class Task:
+    """A call that `Task.read` has checked.
+
+    Attributes:
+        pair: the models
+        method: the decoder
+        sampling: the caller's options for drawing tokens
+        batching: the caller's options for sharing passes
+        warping: the warping that the decoder really uses, given the caller's
+        prompts: the token ids of each prompt
+        penalties: for each prompt, the changes to its logits, or None
+        seeds: the seed of each prompt
+        stops: the strings that end a text
+        end_tokens: the ids that end a text
+        most_rows: for each prompt, the most cache rows that it can need
+        cancelled: whether the caller has cancelled the call
+    """
+
+    pair: ModelPair
+    method: Method
+    sampling: Sampling
+    batching: Batching
+    warping: Warping
+    prompts: list[list[TokenId]]
+    penalties: list[Penalties | None]
+    seeds: list[int]
+    stops: list[str]
+    end_tokens: frozenset[TokenId]
+    most_rows: list[int]
+    cancelled: Callable[[], bool]
+
+    @classmethod
+    def read(
+        cls,
+        pair: ModelPair,
+        prompt: Prompt | Sequence[Prompt],
+        method: Method | str,
+        sampling: Sampling,
+        batching: Batching,
+        cancel: Any = None,
+        clock: Any = time.perf_counter,
+    ) -> "Task":
+        """Check a call; runs no model. Raises InputError, in one sentence that names the fix."""
+        method = checked_method(pair, method)
+        _packs(pair, method, batching)
+        warping = method.warping(Warping.of(sampling))
+        budget = int(sampling.max_new_tokens)
+        given, _ = as_prompts(prompt)
+        prompts = encode_all(given, pair.tokenizer, pair.vocabulary, pair.bos)
+        for ids in prompts:
+            _fits(pair, method, len(ids), budget)
+        method.refuse(pair.vocabulary, budget)
+        if method.references and pair.tokenizer is None:
+            raise InputError("Reference documents need a tokenizer; this pair has none.")
+        rows = [method.most_rows(len(ids), budget) for ids in prompts]
+        if batching.max_cache_bytes is not None:
+            _fits_cache(rows, row_bytes(pair, method), batching.max_cache_bytes)
+        seeds = as_seeds(sampling.seed, len(prompts))
+        stops = [] if callable(sampling.stop) else as_stops(sampling.stop, pair.tokenizer)
+        ends = (
+            pair.end_tokens
+            if sampling.end_tokens is None
+            else as_ids("end_tokens", sampling.end_tokens)
+        )
+        ends = frozenset() if sampling.ignore_eos else ends
+        penalties = [penalties_of(sampling, pair, ids) for ids in prompts]
+        if not callable(clock):
+            raise InputError(f"clock must be a function that returns seconds, not {quoted(clock)}.")
+        return cls(
+            pair, method, sampling, batching, warping, prompts, penalties, seeds, stops, ends, rows,
+            cancel_check(cancel),
+        )  # fmt: skip
+
+    def stops_of(self, request: int) -> Callable[[list[TokenId]], bool] | None:
+        """The function that says whether the new tokens of a request end it, or None.
+
+        It is the caller's own function, or one that looks for the stop strings.
+        """
+        if callable(self.sampling.stop):
+            return partial(self.sampling.stop, request)
+        return stop_finder(self.pair.tokenizer, self.stops) if self.stops else None
+
+
+def penalties_of(sampling: Sampling, pair: ModelPair, prompt: list[TokenId]) -> Penalties | None:
+    """The changes to a request's logits, or None.
+
+    They are what the target's generation config asks for, or the caller's own processors. They are
+    tried on the prompt, since some find out only then that they name tokens outside of the
+    vocabulary. Raises InputError if they cannot be applied.
+    """
+    chosen = plain(sampling.penalties)
+    if chosen is True:
+        chosen = processors(pair.generation_config, len(prompt))
+    if not chosen:
+        return None
+    penalties = cast(Penalties, LogitsProcessorList(map(on_host, chosen)))
+    try:
+        applied(penalties, prompt, torch.zeros(pair.vocabulary))
+    except (ValueError, TypeError, IndexError, RuntimeError) as error:
+        raise InputError(
+            f"The penalties cannot be applied ({first_line(error)}); mend them or leave them out."
+        ) from None
+    return penalties
+
+
+def checked_pair(pair: ModelPair) -> ModelPair:
+    """Return the pair; raise InputError if it is something else."""
+    if not isinstance(pair, ModelPair):
+        raise InputError(
+            f"The first argument is a ModelPair, as load_pair() returns, not {type(pair).__name__}."
+        )
+    return pair
+
+
+def checked_method(pair: ModelPair, method: Method | str) -> Method:
+    """Return the decoder, with its defaults if it is given by name.
+
+    Raises:
+        InputError: if this pair cannot run it
+    """
+    checked_pair(pair)
+    method = as_method(method)
+    if method.uses_draft and pair.draft is None:
+        raise InputError(
+            f"{method.name} needs a draft model, and there is none: load a target with a draft, or "
+            "choose a decoder without one."
+        )
+    if method.uses_head and pair.head is None:
+        raise InputError(
+            f"{method.name} needs a head, and there is none: load the target with one."
+        )
+    pair.follow(roles(method))
+    if method.features:
+        pair.packed["target"].refuse_features(method.features)
+    return method
+
+
+def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
+    """Raise InputError if the pair cannot run what needs packed passes or a single tokenizer."""
+    padded = batching.padding != "none"
+    if not padded and batching.max_cache_bytes is None:
+        return
+    for role in roles(method):
+        if (plain := pair.plain.get(role)) is not None:
+            raise InputError(
+                f"{'padding' if padded else 'max_cache_bytes'} is for packed passes, and the "
+                f"{role} model runs one request at a time, because {plain.why}; leave it out, or "
+                "load another pair."
+            )
+        packed: Any = pair.packed[role]
+        translated = role == "draft" and not pair.one_tokenizer
+        whose = {
+            f"whose layers all see the whole text, and some of the {role} model's have a window; "
+            "leave it out, or load another pair.": any(packed.reaches),
+            f"on one device, and the {role} model is on several; leave it out.": packed.spread,
+            "with one tokenizer; leave it out, or load a draft of the target's family.": translated,
+        }
+        refuse(*((padded and has, f"padding is for models {why}") for why, has in whose.items()))
+
+
+def roles(method: Method) -> tuple[str, ...]:
+    """The models that a decoder asks."""
+    return ("target", *["draft"] * method.uses_draft, *["head"] * method.uses_head)
+
+
+def row_bytes(pair: ModelPair, method: Method) -> int:
+    """Bytes of one cache row in all models that a decoder asks."""
+    return sum(pair.packed[role].row_bytes for role in roles(method))
+
+
+def cache_need(
+    pair: ModelPair, method: Method | str, prompt_tokens: int, max_new_tokens: int
+) -> int:
+    """The most bytes of cache that a request can need, in all models that it uses.
+
+    It is the least `max_cache_bytes` that admits the request.
+
+    Args:
+        pair: the models
+        method: a decoder, or its name
+        prompt_tokens: the number of prompt tokens
+        max_new_tokens: the most new tokens
+
+    Raises:
+        InputError: if the pair cannot run the decoder, or a number is not valid
+    """
+    method = checked_method(pair, method)
+    prompt_tokens = whole("prompt_tokens", prompt_tokens, sys.maxsize)
+    max_new_tokens = whole("max_new_tokens", max_new_tokens, LONGEST_BUDGET)
+    return method.most_rows(prompt_tokens, max_new_tokens) * row_bytes(pair, method)
+
+
+def _fits(pair: ModelPair, method: Method, prompt: int, budget: int) -> None:
+    for role in roles(method):
+        positions = pair.packed[role].positions
+        if positions is not None and prompt + budget > positions:
+            raise InputError(
+                f"The prompt of {prompt} tokens and {budget} new ones exceed the {positions} "
+                f"positions of the {role} model; shorten the prompt or max_new_tokens."
+            )
+
+
+def _fits_cache(most_rows: Sequence[int], size: int, limit: int) -> None:
+    largest = max(range(len(most_rows)), key=lambda i: most_rows[i])
+    if most_rows[largest] * size > limit:
+        raise InputError(
+            f"Prompt {largest + 1} can need {most_rows[largest] * size} bytes of cache and "
+            f"max_cache_bytes is {limit}; raise it, or shorten the prompt or max_new_tokens."
+        )
 
 
 @overload

@@ -12,11 +12,11 @@ from decoders.distribution import Warping, warp
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.protocols import Features, Layers, Model
 from decoders.errors import InputError, ModelError, allowed
+from decoders.generate import Prompt, Sampling, checked_pair, penalties_of
 from decoders.inputs import as_tokens
 from decoders.penalties import applied
 from decoders.prompts import as_prompts, encode
 from decoders.shapes import Logits, NodeId, Penalties, Probs, TokenId
-from decoders.task import Prompt, Sampling, checked_pair, penalties_of
 from decoders.tree import TokenTree
 
 

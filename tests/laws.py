@@ -9,10 +9,9 @@ import torch
 from transformers import LogitsProcessorList, PreTrainedModel
 
 from decoders import ModelPair
-from decoders.generate import prepare
+from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import drive
 from decoders.settings import Method
-from decoders.task import Batching, Sampling, Task
 from decoders.testing import oracle, situations
 
 

@@ -30,7 +30,7 @@ from decoders.engine.heads.head import Head
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import in_eval_mode
 from decoders.errors import InputError, quoted, refuse
-from decoders.generate import stream
+from decoders.generate import Batching, stream
 from decoders.inputs import as_seed, as_stops, as_tokenizer, cancel_check, stop_finder
 from decoders.integrations.candidates import Candidates
 from decoders.integrations.fields import Row, rows, sampling, withheld
@@ -38,7 +38,6 @@ from decoders.integrations.soft_prompts import refuse_soft_prompt
 from decoders.result import Event, Metrics, Result
 from decoders.settings import Method, nearest
 from decoders.shapes import TokenId
-from decoders.task import Batching
 from decoders.trace import Round
 
 NAME = "_decoders_pairs"

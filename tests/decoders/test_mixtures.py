@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders import ModelPair, catalog, generate
-from decoders.generate import prepare
+from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import Loop
-from decoders.task import Batching, Sampling, Task
 from decoders.trace import Fate, Trial
 from tests.models import build_pair
 

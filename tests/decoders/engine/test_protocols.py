@@ -8,9 +8,8 @@ import torch
 from decoders import InputError, ModelPair, catalog, generate
 from decoders.distribution import Warping
 from decoders.engine.protocols import Answer, Model, Passes
-from decoders.generate import prepare
+from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import Loop
-from decoders.task import Batching, Sampling, Task
 from decoders.testing import Drawn, distance
 from decoders.testing.situations import Head, Situation
 from tests.heads import drafts_for

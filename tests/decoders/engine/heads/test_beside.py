@@ -8,9 +8,8 @@ import torch
 
 from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, read
 from decoders.engine.heads.head import Head
-from decoders.generate import prepare
+from decoders.generate import Batching, Sampling, Task, cache_need, prepare
 from decoders.loop import Loop
-from decoders.task import Batching, Sampling, Task, cache_need
 from tests.laws import enumerated
 from tests.models import build, folder_of_three
 
