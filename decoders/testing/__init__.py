@@ -14,10 +14,9 @@ from collections.abc import Iterable
 
 from decoders.distribution import Warping
 from decoders.settings import Law, Method
-from decoders.testing.bare import CHILDREN
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import TooManyWays, decode, distance, output_law, ways
-from decoders.testing.proof import Counterexample, Proof, prove
+from decoders.testing.proof import CHILDREN, Counterexample, Proof, prove
 from decoders.testing.situations import Drawn, Rows, Situation, drawn, variation
 
 __all__ = [

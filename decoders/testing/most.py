@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from decoders.testing.proof import Table
 from decoders.testing.situations import Path
-from decoders.testing.tables import Table
 
 Support = frozenset[Path]  # the texts to the nodes of a tree
 EPSILON = 1e-12

@@ -1,16 +1,358 @@
-"""Says by enumeration whether a bare function verifies drafts without loss."""
+"""Says by enumeration whether a bare function verifies drafts without loss.
 
+It is run in every way it can go on tables: targets and drafts of a few tokens with fractions for
+probabilities, the smallest ones first.
+"""
+
+import inspect
 import itertools
 import math
-from collections.abc import Callable, Sequence
+import operator
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from statistics import fmean
+from typing import Any
 
-from decoders.drafts import Sampler, with_replacement
-from decoders.errors import allowed, refuse
-from decoders.testing.bare import Shape, Trial, hidden, is_chain
+import numpy as np
+import torch
+
+from decoders.distribution import Distribution, Small, Whole
+from decoders.drafts import Sampler, with_replacement, without_replacement
+from decoders.errors import InputError, allowed, first_line, quoted, refuse
+from decoders.randomness import RandomSource
+from decoders.shapes import Probs, TokenId
+from decoders.testing.oracle import Source, outcomes
 from decoders.testing.situations import Path, variation
-from decoders.testing.tables import Row, Table, likely, most_accepted, tables
+
+Row = tuple[Fraction, ...]
+FIXED = 16  # most drafts of a shape with fixed rows
+PARTS = range(2, 12)  # denominators of drawn rows
+SCARCE = Fraction(1, 1000)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The probabilities of the next token after every text.
+
+    Attributes:
+        V: vocabulary size
+        p: the target's row after a text
+        q: the draft's row after a text
+    """
+
+    V: int
+    p: Callable[[Path], Row]
+    q: Callable[[Path], Row]
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """The same row after every text."""
+
+    row: Row
+
+    def __call__(self, path: Path) -> Row:
+        return self.row
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Rows drawn at random in equal parts, different after every text.
+
+    Attributes:
+        V: vocabulary size
+        parts: number of parts
+        seed: another one gives other rows
+        scarce: the probability of one token, drawn too, beside which the parts are of the rest
+    """
+
+    V: int
+    parts: int
+    seed: int
+    scarce: Fraction | None = None
+
+    @lru_cache(maxsize=4096)  # noqa: B019 - of a value
+    def __call__(self, path: Path) -> Row:
+        draw = np.random.default_rng([self.seed, self.parts, len(path), *path])
+        V = self.V - (self.scarce is not None)
+        counts = draw.multinomial(self.parts, [1 / V] * V)
+        row = [Fraction(int(count), self.parts) for count in counts]
+        if self.scarce is not None:
+            row = [(1 - self.scarce) * x for x in row]
+            row.insert(int(draw.integers(self.V)), self.scarce)
+        return tuple(row)
+
+
+def tables(V: int, nodes: int) -> Iterator[Table]:
+    """The tables to try for drafts of this many tokens, by rising denominators.
+
+    First all pairs of simple rows that hold after every text, then drawn ones, whose rows depend on
+    the text and have zeros in some places, and last those with a token of 1/1000 in p, q or both.
+    """
+    if V**nodes <= FIXED:
+        rows = {
+            tuple(Fraction(count, parts) for count in counts)
+            for parts in range(1, 7 - V)
+            for counts in itertools.product(range(parts + 1), repeat=V)
+            if sum(counts) == parts
+        }
+        for p, q in sorted(itertools.product(sorted(rows), repeat=2), key=_size):
+            yield Table(V, Everywhere(p), Everywhere(q))
+    for parts in PARTS:
+        yield Table(V, Counted(V, parts, 0), Counted(V, parts, 1))
+    for of_p, of_q in ((None, SCARCE), (SCARCE, None), (SCARCE, SCARCE)) if V > 1 else ():
+        for parts in PARTS[:3]:
+            yield Table(V, Counted(V, parts, 0, of_p), Counted(V, parts, 1, of_q))
+
+
+def _size(pair: tuple[Row, ...]) -> tuple[int, int]:
+    """The largest denominator, then the number of zeros."""
+    parts = pair[0] + pair[1]
+    return max(x.denominator for x in parts), parts.count(Fraction(0))
+
+
+def likely(table: Table, depth: int, known: dict[Path, float]) -> dict[Path, float]:
+    """The law of texts of some length that begin as `known` says and go on as the target does.
+
+    Args:
+        table: the target
+        depth: length of the texts
+        known: from each shorter text to the chance that a decoder's round ends with it; {(): 1.0}
+            gives the target's own law
+    """
+    law: dict[Path, float] = {}
+
+    def go_on(path: Path, mass: float) -> None:
+        mass += known.get(path, 0.0)
+        if len(path) == depth:
+            law[path] = mass
+            return
+        for token, p in enumerate(table.p(path)):
+            go_on((*path, token), mass * float(p))
+
+    go_on((), 0.0)
+    return law
+
+
+def most_accepted(table: Table, length: int) -> list[Fraction]:
+    """The largest chance with which a lossless rule can accept the i-th token of a chain, i >= 1.
+
+    The sum is the most draft tokens that it can accept in the mean. Block verification reaches it.
+
+    Source:
+        Sun et al. 2024, block verification (arXiv 2403.10444), which is optimal: its weights.
+    """
+    most = [Fraction(0)] * length
+
+    def go_on(path: Path, chance: Fraction, weight: Fraction) -> None:
+        if len(path) == length:
+            return
+        for token, (p, q) in enumerate(zip(table.p(path), table.q(path), strict=True)):
+            if q:
+                w = min(Fraction(1), weight * p / q)
+                most[len(path)] += chance * q * w
+                go_on((*path, token), chance * q, w)
+
+    go_on((), Fraction(1), Fraction(1))
+    return most
+
+
+Shape = tuple[int, ...]  # children of every draw, layer by layer; (1, 1) is a chain of two
+CHAIN, TREE = ("p", "q", "tokens", "source"), ("p", "q", "tokens", "parents", "source")
+
+
+def likeliest(source: RandomSource, q: Distribution, count: int) -> list[TokenId]:
+    """Children that are chosen, not drawn: the tokens of largest q."""
+    return sorted((x for x, _ in q.items()), key=lambda x: -q[x])[:count]
+
+
+# How the children of a node can come from q.
+CHILDREN: dict[str, Sampler] = {
+    "with-replacement": with_replacement,
+    "without-replacement": without_replacement,
+    "likeliest": likeliest,
+}
+
+
+def hidden(how: str = "") -> InputError:
+    """The error for a function whose law cannot be enumerated."""
+    return InputError(
+        f"The function draws from elsewhere than `source`{how}, so nothing is said of its law: "
+        "take every random choice from source.accept(probability) or source.draw(weights)."
+    )
+
+
+class Chance:
+    """All the randomness of a function under proof."""
+
+    def __init__(self, source: Source):
+        self._source = source
+
+    def accept(self, probability: Any) -> bool:
+        """Whether an event of this probability happens; it is cut to the range from 0 to 1."""
+        chance = float(probability)
+        if math.isnan(chance):
+            raise ValueError("source.accept was given a probability that is not a number")
+        return self._source.accept(max(0.0, chance))[0]
+
+    def draw(self, weights: Any) -> TokenId:
+        """An id; the weights are its chances, and need not sum to one."""
+        masses = [float(weight) for weight in weights]
+        total = sum(masses)
+        if not (0 < total < math.inf and min(masses) >= 0):
+            raise ValueError(f"source.draw was given {masses}, which is no distribution")
+        return self._source.draw(Small({x: m / total for x, m in enumerate(masses) if m}))[0]
+
+
+class Told(Source):
+    """A source that notices if the outcome that it is told to take is not there."""
+
+    def branch(self, outcomes: list[tuple[Any, float]]) -> Any:
+        try:
+            return super().branch(outcomes)
+        except IndexError:
+            raise hidden() from None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Drawn tokens.
+
+    Attributes:
+        tokens: their ids, layer by layer
+        parents: of each the row of its parent; 0 is the root, i + 1 belongs to token i
+        paths: of each row the text from the root to it
+    """
+
+    tokens: list[TokenId]
+    parents: list[int]
+    paths: list[Path]
+
+
+def is_chain(verify: Callable) -> bool:
+    """Whether the function takes chains; InputError if it takes neither chains nor trees."""
+    try:
+        names = [
+            name
+            for name, each in inspect.signature(verify).parameters.items()
+            if each.default is each.empty
+            and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):
+        names = []
+    if len(names) not in (len(CHAIN), len(TREE)):
+        raise InputError(
+            f"A function to prove is called as verify({', '.join(CHAIN)}) for chains or "
+            f"verify({', '.join(TREE)}) for trees, not as {quoted(', '.join(names))}."
+        )
+    return len(names) == len(CHAIN)
+
+
+def generators() -> dict[str, Any]:
+    """The states of the generators that every module of a process shares."""
+    mersenne = np.random.get_state(legacy=False)["state"]
+    return {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "numpy": (mersenne["key"].tobytes(), mersenne["pos"]),
+        "random": random.getstate(),
+    }
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A function on one table.
+
+    Attributes:
+        verify: the function
+        table: the target and the draft
+        shape: the shape of its drafts
+        sample: how the children of one node are drawn
+        chain: whether it takes chains
+    """
+
+    verify: Callable[..., tuple[int, int]]
+    table: Table
+    shape: Shape
+    sample: Sampler
+    chain: bool
+
+    def law(self, limit: int) -> tuple[dict[Path, float], int]:
+        """From what a round adds to a text to its probability, and the number of ways.
+
+        Raises:
+            InputError: if the function fails, returns something else, or draws elsewhere
+            TooManyWays: for more than `limit` ways
+        """
+        law: dict[Path, float] = defaultdict(float)
+        ways = 0
+        try:
+            for chance, text in outcomes(self._twice, source=Told, limit=limit):
+                law[text] += chance
+                ways += 1
+        except AssertionError:  # the ways do not sum to one
+            raise hidden() from None
+        return law, ways
+
+    def _twice(self, source: Source) -> Path:
+        """What a round adds; the same choices must give the same again."""
+        before = generators()
+        text, again = self._round(source), Told(tuple(source.taken))
+        moved = [name for name, state in generators().items() if state != before[name]]
+        if moved:
+            raise hidden(f" (the generator of {moved[0]} moved)")
+        if (self._round(again), again.taken, again.probability) != (
+            text,
+            source.taken,
+            source.probability,
+        ):
+            raise hidden(" (the same choices gave two results)")
+        return text
+
+    def _round(self, source: Source) -> Path:
+        draft = self._draft(source)
+        p, q = (_rows(row, draft.paths) for row in (self.table.p, self.table.q))
+        given = [p, q[: len(draft.tokens)], draft.tokens[:]]
+        if not self.chain:
+            given[1:] = [q, draft.tokens[:], draft.parents[:]]
+        try:
+            kept, token = map(operator.index, self.verify(*given, Chance(source)))
+        except InputError:
+            raise
+        except (Exception, SystemExit) as error:
+            # Any failure of a caller's function: the numbers show it again.
+            raise InputError(
+                f"The function failed with p = {p.tolist()}, q = {q.tolist()}, tokens = "
+                f"{draft.tokens}: {type(error).__name__}: {first_line(error)}"
+            ) from error
+        if not (0 <= kept <= len(draft.tokens) and 0 <= token < self.table.V):
+            raise InputError(
+                f"The function returned {kept}, {token}; it must return how many of "
+                f"{len(draft.tokens)} tokens it keeps (of a tree: the last row that it keeps) and "
+                f"an id below {self.table.V}."
+            )
+        return (*draft.paths[kept], token)
+
+    def _draft(self, source: Source) -> Draft:
+        draft, layer = Draft([], [], [()]), [0]
+        for children in self.shape:
+            grown = len(draft.paths)
+            for row in layer:
+                q = Whole(_rows(self.table.q, [draft.paths[row]])[0])
+                for token in self.sample(source, q, children):
+                    draft.tokens.append(token)
+                    draft.parents.append(row)
+                    draft.paths.append((*draft.paths[row], token))
+            layer = list(range(grown, len(draft.paths)))
+        return draft
+
+
+def _rows(model: Callable[[Path], Sequence], paths: Sequence[Path]) -> Probs:
+    return torch.tensor([[float(x) for x in model(path)] for path in paths], dtype=torch.float64)
+
 
 CHAINS: tuple[Shape, ...] = ((1,), (1, 1), (1, 1, 1))
 TREES: tuple[Shape, ...] = ((2,), (3,), (1, 2), (2, 1), (2, 2))

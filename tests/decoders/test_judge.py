@@ -14,8 +14,8 @@ from decoders.methods.combination import RULES
 from decoders.randomness import SeededSource
 from decoders.testing import drawn
 from decoders.testing.oracle import decode
+from decoders.testing.proof import Everywhere, Table, most_accepted
 from decoders.testing.situations import warp
-from decoders.testing.tables import Everywhere, Table, most_accepted
 from decoders.trace import DRAFTED
 from tests.pieces import distributions
 

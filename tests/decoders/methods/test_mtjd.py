@@ -7,7 +7,14 @@ from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode, output_law
-from decoders.testing.situations import Rows, Situation, ancestral, drawn, log_likelihood, variation
+from decoders.testing.situations import (
+    Rows,
+    Situation,
+    ancestral,
+    drawn,
+    log_likelihood,
+    variation,
+)
 from decoders.trace import Fate
 
 GREEDY = Warping(temperature=0)

@@ -17,8 +17,8 @@ from decoders import Fate, Round, catalog
 from decoders.testing import Rows, Situation, variation, ways
 from decoders.testing.most import most_of_tree
 from decoders.testing.oracle import Watched
+from decoders.testing.proof import Everywhere, Row, Table, likely, most_accepted
 from decoders.testing.situations import Path
-from decoders.testing.tables import Everywhere, Row, Table, likely, most_accepted
 from workbench.show.figure import canvas
 from workbench.show.looks import COLOURS
 from workbench.theory.estimates import Measured
