@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from decoders.distribution import Distribution, Warping, Whole
-from decoders.drafts import Draft, Draw
 from decoders.errors import InputError, is_whole, quoted, refuse
 from decoders.inputs import as_tokens
 from decoders.methods.combination import RULES, part
 from decoders.methods.joint import JointRule
-from decoders.methods.parts import Kind, Rule
+from decoders.methods.rules import Rule
+from decoders.methods.sources import Draft, Draw, Kind
 from decoders.randomness import SeededSource
 from decoders.reading import Reading, Readings
 from decoders.request import Request

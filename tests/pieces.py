@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from decoders.distribution import Distribution, Small, Warping, Whole
-from decoders.drafts import Draft, Sampler, with_replacement
 from decoders.methods.combination import Combination
+from decoders.methods.rules import Node, NodeRule
+from decoders.methods.sources import Draft, Sampler, with_replacement
 from decoders.randomness import SeededSource
 from decoders.reading import Reading, Readings
 from decoders.request import Request
-from decoders.rules import Node, NodeRule
 from decoders.settings import setting
 from decoders.testing.oracle import Source
 from decoders.testing.situations import Path

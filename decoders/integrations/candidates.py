@@ -11,11 +11,10 @@ from transformers.generation.candidate_generator import (
     CandidateGenerator,
 )
 
-from decoders.drafts import Draft, certain
 from decoders.errors import InputError, ModelError, refuse
 from decoders.methods.combination import Combination
-from decoders.methods.parts import Drafting, Kind, Parts, Source
-from decoders.methods.speculative import LENIENCE, Tokenwise
+from decoders.methods.rules import LENIENCE, Parts, Tokenwise
+from decoders.methods.sources import Draft, Drafting, Kind, Source, certain
 from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.settings import setting

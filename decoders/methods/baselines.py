@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from decoders.beams import Beam, Joint, commit_beams, draw_beams, drawn_trials
 from decoders.distribution import Warping
-from decoders.methods.parts import sample
+from decoders.methods.rules import sample
 from decoders.methods.search import Search, enough
 from decoders.request import Request
 from decoders.settings import Decoding, Law, Method, setting

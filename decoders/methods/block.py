@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from decoders.distribution import Distribution, minimum, point_mass, residual
-from decoders.drafts import Draft
-from decoders.methods.parts import CHAINS, DRAWN, Rule, Verdict
+from decoders.methods.rules import Rule, Verdict
+from decoders.methods.sources import CHAINS, DRAWN, Draft
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.shapes import NodeId

@@ -17,12 +17,11 @@ from decoders.methods.lossy import FLyRule, RollbackRule, TypicalRule
 from decoders.methods.mixtures import Cascade, Ensemble
 from decoders.methods.modelless import Copied, Counted
 from decoders.methods.multipath import MultiPath
-from decoders.methods.parts import Parts, Rule, Source, speculate
 from decoders.methods.recycling import Recycled
-from decoders.methods.speculative import Chain, Headed, Tokenwise
+from decoders.methods.rules import KSeq, MatchRule, MultiRound, Parts, Rule, Tokenwise, speculate
+from decoders.methods.sources import Chain, Distinct, Headed, Paths, Source, Tree
 from decoders.methods.suffix import Suffix, SuffixElseHead
 from decoders.methods.trees import BestFirst
-from decoders.methods.variants import Distinct, KSeq, MatchRule, MultiRound, Paths, Tree
 from decoders.request import Request
 from decoders.settings import Decoding, Law, Method, claim, nearest, setting
 

@@ -14,11 +14,9 @@ from decoders.methods.modelless import (
     Copied,
     Counted,
 )  # fmt: skip
-from decoders.methods.parts import Parts
 from decoders.methods.recycling import RECYCLED_DEPTH, RECYCLED_NODES, WIDTH, Recycled
-from decoders.methods.speculative import LENIENCE, Tokenwise
+from decoders.methods.rules import LENIENCE, MatchRule, Parts, Tokenwise
 from decoders.methods.suffix import FACTOR, LEAST, LONGEST, MOST, SHAPE, Suffix
-from decoders.methods.variants import MatchRule
 from decoders.settings import setting
 
 REFERENCES = setting(

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decoders.drafts import Draft
-from decoders.methods.parts import CHAINS, Rule, Verdict
+from decoders.methods.rules import Rule, Verdict
+from decoders.methods.sources import CHAINS, Draft
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.settings import setting

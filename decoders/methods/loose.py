@@ -14,8 +14,8 @@ from decoders.methods.lossy import (
     TypicalRule,
 )  # fmt: skip
 from decoders.methods.mixtures import ALPHA, DEFER, WEIGHT, Cascade, Ensemble
-from decoders.methods.parts import Parts
-from decoders.methods.speculative import DRAFT_LENGTH, Chain
+from decoders.methods.rules import Parts
+from decoders.methods.sources import DRAFT_LENGTH, Chain
 from decoders.settings import setting
 
 

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decoders.distribution import Distribution, Small
-from decoders.drafts import Draft
-from decoders.methods.parts import CHAINS, Rule, Verdict
-from decoders.methods.variants import NodeWise
+from decoders.methods.rules import Node, NodeWise, Pick, Rule, SpeculativeRule, Verdict
+from decoders.methods.sources import CHAINS, Draft
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.request import Request
-from decoders.rules import Node, Pick, SpeculativeRule
 from decoders.settings import setting
 from decoders.shapes import TokenId
 from decoders.trace import Fate, Trial

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 import torch
 
 from decoders.distribution import Distribution, Small, Whole, minimum
-from decoders.drafts import Draft
-from decoders.methods.parts import Kind, Rule, Verdict
-from decoders.methods.speculative import walk
+from decoders.methods.rules import Rule, SpeculativeRule, Verdict, walk
+from decoders.methods.sources import Draft, Kind
 from decoders.reading import Reading
 from decoders.request import Request
-from decoders.rules import SpeculativeRule
 from decoders.settings import Law, setting
 
 ALPHA = setting(

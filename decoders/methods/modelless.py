@@ -14,8 +14,7 @@ from functools import partial
 import torch
 
 from decoders.distribution import Distribution, held
-from decoders.drafts import Draft, certain, tree
-from decoders.methods.parts import Drafting, Kind, Source
+from decoders.methods.sources import Draft, Drafting, Kind, Source, certain, tree
 from decoders.reading import Reading, Readings
 from decoders.request import Ask, Request
 from decoders.settings import setting

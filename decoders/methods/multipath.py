@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from decoders.distribution import Distribution, Small, Whole, point_mass
-from decoders.drafts import Draft
 from decoders.methods.block import Block
-from decoders.methods.parts import CHAINS, Kind, Rule, Verdict
+from decoders.methods.rules import Rule, Verdict
+from decoders.methods.sources import CHAINS, Draft, Kind
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.shapes import TokenId

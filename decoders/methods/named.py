@@ -5,26 +5,19 @@ from dataclasses import dataclass
 from decoders.methods.block import Block, Traversal
 from decoders.methods.combination import Combination, draft, rule
 from decoders.methods.multipath import MultiPath
-from decoders.methods.parts import Parts
-from decoders.methods.speculative import (
+from decoders.methods.rules import LENIENCE, KSeq, MatchRule, MultiRound, Parts, Tokenwise
+from decoders.methods.sources import (
     AUTO_LENGTH,
     DRAFT_LENGTH,
-    GATE,
-    LENIENCE,
-    Chain,
-    Tokenwise,
-)  # fmt: skip
-from decoders.methods.trees import BY, DEPTH, NODES, BestFirst
-from decoders.methods.variants import (
     DRAFTS,
     EXPANSION,
+    GATE,
+    Chain,
     Distinct,
-    KSeq,
-    MatchRule,
-    MultiRound,
     Paths,
     Tree,
-)  # fmt: skip
+)
+from decoders.methods.trees import BY, DEPTH, NODES, BestFirst
 from decoders.settings import setting
 
 

@@ -8,9 +8,8 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from decoders.drafts import Draft, Leaf, Offered, best_first, planted
 from decoders.methods.modelless import Reader
-from decoders.methods.parts import Drafting
+from decoders.methods.sources import Draft, Drafting, Leaf, Offered, best_first, planted
 from decoders.methods.trees import Chosen, depth, nodes
 from decoders.reading import Reading
 from decoders.request import Ask, Request

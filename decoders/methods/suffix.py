@@ -9,10 +9,20 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from decoders.drafts import LARGEST_TREE, Draft, Leaf, Offered, best_first, planted
 from decoders.methods.modelless import Reader
-from decoders.methods.parts import Drafting, Kind, Source
-from decoders.methods.speculative import DRAFT_LENGTH, Headed
+from decoders.methods.sources import (
+    DRAFT_LENGTH,
+    LARGEST_TREE,
+    Draft,
+    Drafting,
+    Headed,
+    Kind,
+    Leaf,
+    Offered,
+    Source,
+    best_first,
+    planted,
+)
 from decoders.request import Ask, Request
 from decoders.settings import claim, setting
 from decoders.shapes import TokenId

@@ -12,9 +12,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from decoders.drafts import LARGEST_TREE, Draft, Leaf, Offered, best_first, planted
 from decoders.methods.modelless import NGram
-from decoders.methods.parts import Drafting, Kind, Source
+from decoders.methods.sources import (
+    LARGEST_TREE,
+    Draft,
+    Drafting,
+    Kind,
+    Leaf,
+    Offered,
+    Source,
+    best_first,
+    planted,
+)
 from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.settings import claim, setting

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from decoders.distribution import Distribution, Small, Whole
-from decoders.drafts import Sampler, with_replacement, without_replacement
 from decoders.errors import InputError, allowed, first_line, quoted, refuse
+from decoders.methods.sources import Sampler, with_replacement, without_replacement
 from decoders.randomness import RandomSource
 from decoders.shapes import Probs, TokenId
 from decoders.testing.oracle import Source, outcomes

@@ -18,19 +18,24 @@ from picture import FATE_WORDS, picture  # noqa: E402
 
 import decoders  # noqa: E402
 from decoders.catalog import catalog  # noqa: E402
-from decoders.drafts import best_first  # noqa: E402
 from decoders.methods.baselines import BeamSearch  # noqa: E402
 from decoders.methods.block import Block, Traversal  # noqa: E402
 from decoders.methods.combination import Combination  # noqa: E402
 from decoders.methods.mixtures import Cascade, Ensemble  # noqa: E402
-from decoders.methods.parts import speculate  # noqa: E402
 from decoders.methods.recycling import Recycled, Recycler  # noqa: E402
+from decoders.methods.rules import (  # noqa: E402  # noqa: E402
+    KSeq,
+    KSeqRule,
+    MultiRound,
+    MultiRoundRule,
+    SpeculativeRule,
+    Tokenwise,  # noqa: E402
+    speculate,  # noqa: E402
+)
 from decoders.methods.search import Search  # noqa: E402
-from decoders.methods.speculative import Tokenwise  # noqa: E402
+from decoders.methods.sources import best_first  # noqa: E402
 from decoders.methods.suffix import Runs, Suffix, Suffixes  # noqa: E402
 from decoders.methods.trees import BestFirst  # noqa: E402
-from decoders.methods.variants import KSeq, MultiRound  # noqa: E402
-from decoders.rules import KSeqRule, MultiRoundRule, SpeculativeRule  # noqa: E402
 from decoders.settings import Law, Method  # noqa: E402
 
 PROVEN = {

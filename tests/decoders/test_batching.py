@@ -5,11 +5,11 @@ The tokens are always the same."""
 import pytest
 
 from decoders import InputError, cache_need, catalog, generate, stream
-from decoders.drafts import Draft, Draw
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.padded import PADDINGS
 from decoders.methods.modelless import Lookup
-from decoders.rules import Pick, SpeculativeRule
+from decoders.methods.rules import Pick, SpeculativeRule
+from decoders.methods.sources import Draft, Draw
 from tests.models import build_pair
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2, 1, 2, 1], [60, 3, 3]]

@@ -15,8 +15,8 @@ from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.methods import speculative
 from decoders.methods.combination import RULES, SOURCES
+from decoders.methods.rules import SpeculativeRule
 from decoders.randomness import SeededSource
-from decoders.rules import SpeculativeRule
 from decoders.settings import Method
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import TooManyWays, assert_exact, decode, distance, output_law

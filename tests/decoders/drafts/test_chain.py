@@ -4,10 +4,10 @@ import pytest
 
 from decoders import catalog, generate
 from decoders.distribution import Small, Warping
-from decoders.drafts import chain, tree
 from decoders.loop import Turn
 from decoders.methods import speculative
 from decoders.methods.baselines import Multinomial
+from decoders.methods.sources import chain, tree
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
 from decoders.testing.oracle import Watched, decode

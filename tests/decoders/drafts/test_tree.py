@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders.distribution import Small, Warping, warp
-from decoders.drafts import tree, with_replacement, without_replacement
+from decoders.methods.sources import tree, with_replacement, without_replacement
 from decoders.randomness import SeededSource
 from decoders.testing.situations import Drawn
 from tests.pieces import FORMS, propose, request

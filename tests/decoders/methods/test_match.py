@@ -6,12 +6,11 @@ from functools import partial
 import pytest
 
 from decoders.distribution import Warping
-from decoders.drafts import said, tree
 from decoders.errors import InputError
 from decoders.methods.block import Traversal
 from decoders.methods.named import Match
-from decoders.methods.parts import Drafting, Kind
-from decoders.methods.variants import MatchRule, MultiRound, Tree
+from decoders.methods.rules import MatchRule, MultiRound
+from decoders.methods.sources import Drafting, Kind, Tree, said, tree
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import Rows, Situation, drawn

@@ -9,7 +9,7 @@ from decoders.methods.copying import PromptLookup
 from decoders.methods.loose import SpeculativeCascade, SpeculativeEnsemble
 from decoders.methods.mixtures import Cascade
 from decoders.methods.named import Speculative
-from decoders.methods.speculative import Chain
+from decoders.methods.sources import Chain
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, output_law
 from decoders.testing.situations import Rows, Situation, drawn

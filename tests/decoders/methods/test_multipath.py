@@ -5,7 +5,7 @@ import pytest
 from decoders.distribution import Warping
 from decoders.methods.multipath import MultiPath
 from decoders.methods.named import BlockVerification, MultiPathBlock
-from decoders.methods.variants import Paths
+from decoders.methods.sources import Paths
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import drawn

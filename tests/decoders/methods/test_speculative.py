@@ -10,10 +10,10 @@ import pytest
 
 from decoders import generate
 from decoders.distribution import Warping, Whole
-from decoders.drafts import chain
 from decoders.methods import speculative
 from decoders.methods.budget import LONG, LONGEST, PATIENCE, PLAIN, START, AutoLength, Budget
 from decoders.methods.named import Speculative
+from decoders.methods.sources import chain
 from decoders.randomness import SeededSource
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import (

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from decoders import catalog
 from decoders.distribution import Warping
-from decoders.drafts import said
 from decoders.errors import InputError
 from decoders.methods.block import Traversal
 from decoders.methods.named import BestFirstTrees
-from decoders.methods.parts import Drafting, Kind
+from decoders.methods.rules import MatchRule, MultiRound
+from decoders.methods.sources import Drafting, Kind, said
 from decoders.methods.trees import BestFirst
-from decoders.methods.variants import MatchRule, MultiRound
 from decoders.testing.oracle import assert_exact, distance
 from decoders.testing.situations import Drawn, Rows, drawn
 from tests.pieces import Made, propose, request

@@ -4,9 +4,9 @@ import pytest
 
 from decoders.catalog import catalog
 from decoders.distribution import Warping
-from decoders.drafts import tree
 from decoders.errors import InputError
 from decoders.methods import variants
+from decoders.methods.sources import tree
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode, distance
 from decoders.testing.situations import Rows, Situation, drawn

@@ -4,10 +4,9 @@ from collections import Counter
 
 import torch
 
-from decoders.drafts import Draft, Draw
-from decoders.methods.speculative import walk
+from decoders.methods.rules import Pick, walk
+from decoders.methods.sources import Draft, Draw
 from decoders.reading import Readings
-from decoders.rules import Pick
 from decoders.testing.oracle import Source, Watched
 from decoders.testing.situations import WHOLE
 from decoders.trace import DRAFTED, KEPT, Fate

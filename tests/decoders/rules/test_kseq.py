@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from decoders.distribution import Whole
+from decoders.methods.rules import KSeqRule, Node, SpeculativeRule
 from decoders.randomness import SeededSource
-from decoders.rules import KSeqRule, Node, SpeculativeRule
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import Source
 from decoders.theory import kseq_division

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from decoders.drafts import with_replacement, without_replacement
-from decoders.rules import MultiRoundRule
+from decoders.methods.rules import MultiRoundRule
+from decoders.methods.sources import with_replacement, without_replacement
 from decoders.testing.mutants import mutant
 from tests.pieces import at_one_node, distributions
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.distribution import point_mass
-from decoders.rules import Node, SpeculativeRule
+from decoders.methods.rules import Node, SpeculativeRule
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import outcomes
 from decoders.testing.situations import variation

@@ -6,7 +6,7 @@ import torch
 from decoders.catalog import catalog
 from decoders.distribution import Warping
 from decoders.methods.lossy import TypicalRule
-from decoders.rules import Node
+from decoders.methods.rules import Node
 from decoders.testing.oracle import Source, output_law
 from decoders.testing.situations import ancestral, drawn, variation
 from tests.pieces import FORMS, reading, small

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from decoders.distribution import Warping
 from decoders.methods.named import Speculative
-from decoders.methods.speculative import Chain, Tokenwise
+from decoders.methods.rules import Tokenwise
+from decoders.methods.sources import Chain
 from decoders.randomness import SeededSource
 from decoders.testing import Situation, decode, distance, drawn, mutant
 from decoders.testing.situations import ancestral

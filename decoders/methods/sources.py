@@ -1,18 +1,29 @@
-"""Drafts: draws in the request's tree, with the distributions that they came from.
+"""Where drafts come from: sources, and the drafts in a request's tree that they make.
 
-They are chains, copied or drawn, several chains, or trees, drawn or chosen.
+A draft is a chain, copied or drawn, several chains, or a tree, drawn or chosen. A source and a rule
+that fit make a decoder, see `decoders.methods.named`.
+
+Source:
+    Leviathan et al. 2023 (arXiv 2211.17192); Sun et al. 2023 (SpecTr, arXiv 2310.15141); Miao et al.
+    2023 (SpecInfer, arXiv 2305.09781); Yang et al. 2024 (MCSD, arXiv 2401.06706).
 """
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from decoders.distribution import Distribution
-from decoders.errors import InputError
+from decoders.errors import InputError, is_whole, quoted
+from decoders.methods.budget import LONGEST, AutoLength
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.request import Ask, Doubt, Drawn, Request
+from decoders.settings import Checked, setting
 from decoders.shapes import NodeId, TokenId
 
 
@@ -235,3 +246,251 @@ def tree_size(name: str, expansion: tuple[int, ...]) -> int:
                 "children or layers."
             )
     return size
+
+
+Propose = Callable[[Request], Generator[Ask, Any, Draft]]
+
+
+class Kind(StrEnum):
+    """What a source drafts, as far as rules differ by it."""
+
+    CERTAIN = "a chain of tokens without probabilities"
+    CHAIN = "a drawn chain"
+    HEADED = "a chain drawn by a head"
+    EITHER = "a chain of tokens without probabilities, or one drawn by a head"
+    COUNTED = "a chain drawn from counts"
+    PATHS = "several chains, drawn independently"
+    TREE = "a tree of independent draws"
+    DISTINCT = "a tree of draws without replacement"
+    CHOSEN = "a tree of chosen tokens"
+
+
+CHAINS = frozenset({Kind.CERTAIN, Kind.CHAIN, Kind.HEADED, Kind.EITHER, Kind.COUNTED})
+DRAWN = frozenset({Kind.CHAIN, Kind.HEADED, Kind.COUNTED, Kind.PATHS, Kind.TREE, Kind.DISTINCT})
+
+
+class Drafting(NamedTuple):
+    """A source at work for one request.
+
+    Attributes:
+        propose: returns the draft of a round
+        predict: the distributions that it draws from; None if it draws nothing
+        learn: is given the readings of the target at the nodes of each draft
+        likeliest: how many of the likeliest tokens it looks at in those
+        pause: how many more empty drafts follow an empty one; None if nobody knows
+    """
+
+    propose: Propose
+    predict: Predict | None = None
+    learn: Callable[[Draft, Sequence[Reading]], None] | None = None
+    likeliest: int = 0
+    pause: Callable[[], int] | None = None
+
+
+class Source(Checked, ABC):
+    """Where drafts come from: a frozen dataclass of settings.
+
+    Attributes:
+        kind: what it drafts
+        uses_draft: whether it needs a draft model
+        uses_head: whether it needs a head of the target
+        size: most draft tokens of a round, if they branch; 0 for a chain
+        longest: most draft tokens on a path; infinite where nobody knows
+    """
+
+    kind: ClassVar[Kind]
+    uses_draft: ClassVar[bool] = False
+    uses_head: ClassVar[bool] = False
+
+    @property
+    def drafter(self) -> str:
+        """The model that drafts, if one does."""
+        return "head" if self.uses_head else "draft"
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    @property
+    def longest(self) -> float:
+        return math.inf
+
+    @abstractmethod
+    def start(self, request: Request) -> Drafting:
+        """Begin to draft for a request."""
+
+
+DRAFT_LENGTH = setting(4, "draft tokens per round (gamma)", low=1, high=64)
+AUTO_LENGTH = setting(
+    4,
+    "draft tokens per round; 'auto' takes what is quickest by the clock for all prompts together, "
+    "perhaps none: the law stays, but not a seed's tokens",
+    low=1,
+    high=64,
+    choices=("auto",),
+)
+ETA = 0.2  # of the bound on acceptance, as the authors have it
+GATE = setting(
+    0.0,
+    f"stop drafting when 1 - sqrt({ETA} H) is below this, H being the entropy (nats) of the draft "
+    "model's next token; 0 never stops",
+    low=0.0,
+    high=1.0,
+)
+
+
+@dataclass(frozen=True)
+class Chain(Source):
+    """Tokens of the draft model, each drawn after the one before."""
+
+    name = "model"
+    kind = Kind.CHAIN
+    uses_draft = True
+
+    draft_length: int | str = AUTO_LENGTH
+    confidence: float = setting(
+        0.0,
+        "stop drafting when the draft model's largest probability is below this; 0 never stops",
+        low=0.0,
+        high=2.0,
+    )
+    gate: float = GATE
+
+    @property
+    def longest(self) -> int:
+        return LONGEST if isinstance(self.draft_length, str) else self.draft_length
+
+    def start(self, request: Request) -> Drafting:
+        fixed, predict = self.draft_length, partial(said, model=self.drafter)
+        until = self.doubt if self.confidence or self.gate else None
+        if not isinstance(fixed, str):
+            return Drafting(lambda r: chain(r, fixed, until, self.drafter), predict)
+        auto = AutoLength(request)
+        return Drafting(
+            lambda r: chain(r, auto(), until, self.drafter),
+            predict,
+            pause=lambda: auto.left,
+        )
+
+    @property
+    def doubt(self) -> Doubt:
+        """When a draft ends early, at temperature 0 too.
+
+        Source:
+            Agrawal et al. 2024 (AdaEDL, arXiv 2410.18351): the gate, solved for the entropy.
+        """
+        return Doubt(self.confidence, (1 - self.gate) ** 2 / ETA if self.gate else math.inf)
+
+
+@dataclass(frozen=True)
+class Headed(Chain):
+    """Tokens of a head, which reads the target's hidden states.
+
+    Source:
+        Li et al. 2025 (EAGLE-3, arXiv 2503.01840).
+    """
+
+    name = "head"
+    kind = Kind.HEADED
+    uses_draft = False
+    uses_head = True
+
+
+def as_expansion(name: str, expansion: object) -> tuple[int, ...]:
+    """The number of children of each layer.
+
+    Args:
+        name: the decoder's name, for messages
+        expansion: whole numbers, or a text such as "3,2,1,1"
+
+    Raises:
+        InputError: for anything else, and for a tree that is too large
+    """
+    numbers = expansion
+    if isinstance(numbers, str):
+        parts = [part.strip() for part in numbers.split(",")]
+        # A number with more digits is too large whatever they are.
+        numbers = [int(part[:20]) if part.isdecimal() else part for part in parts]
+    if (
+        not isinstance(numbers, (list, tuple))
+        or not numbers
+        or not all(is_whole(n) and n >= 1 for n in numbers)
+    ):
+        raise InputError(
+            f"{name}: expansion must be whole numbers of 1 or more, as 3,2,1,1, not "
+            f"{quoted(expansion)}."
+        )
+    expansion = tuple(int(n) for n in numbers)
+    tree_size(name, expansion)
+    return expansion
+
+
+DRAFTS = setting(4, "drafts per round, i.i.d. (k)", low=1, high=64)
+EXPANSION = setting(
+    (3, 2, 1, 1), "children of each draft token, layer by layer, as 3,2,1,1", read=as_expansion
+)
+
+
+@dataclass(frozen=True)
+class Tree(Source):
+    """A tree of the draft model's tokens, children drawn independently."""
+
+    name = "tree"
+    kind = Kind.TREE
+    uses_draft = True
+
+    expansion: tuple[int, ...] = EXPANSION
+
+    @property
+    def size(self) -> int:
+        return tree_size(self.name, self.expansion)
+
+    @property
+    def longest(self) -> int:
+        return len(self.expansion)
+
+    def start(self, request: Request) -> Drafting:
+        return Drafting(partial(tree, expansion=self.expansion), said)
+
+
+@dataclass(frozen=True)
+class Distinct(Tree):
+    """A tree of the draft model's tokens, children that all differ."""
+
+    name = "distinct"
+    kind = Kind.DISTINCT
+
+    def start(self, request: Request) -> Drafting:
+        propose = partial(tree, expansion=self.expansion, sample=without_replacement)
+        return Drafting(propose, said)
+
+
+@dataclass(frozen=True)
+class Paths(Source):
+    """Several chains of the draft model, drawn independently."""
+
+    name = "paths"
+    kind = Kind.PATHS
+    uses_draft = True
+
+    drafts: int = DRAFTS
+    draft_length: int = DRAFT_LENGTH
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        tree_size(self.name, self.expansion)
+
+    @property
+    def expansion(self) -> tuple[int, ...]:
+        return (self.drafts,) + (1,) * (self.draft_length - 1)
+
+    @property
+    def size(self) -> int:
+        return tree_size(self.name, self.expansion)
+
+    @property
+    def longest(self) -> int:
+        return self.draft_length
+
+    def start(self, request: Request) -> Drafting:
+        return Drafting(partial(tree, expansion=self.expansion), said)
