@@ -13,15 +13,13 @@ from typing import Any
 
 from decoders.errors import InputError, quoted
 from decoders.methods.block import Block, Traversal
+from decoders.methods.copies import Copied, Counted, Suffix, SuffixElseHead
 from decoders.methods.lossy import FLyRule, RollbackRule, TypicalRule
 from decoders.methods.mixtures import Cascade, Ensemble
-from decoders.methods.modelless import Copied, Counted
 from decoders.methods.multipath import MultiPath
-from decoders.methods.recycling import Recycled
 from decoders.methods.rules import KSeq, MatchRule, MultiRound, Parts, Rule, Tokenwise, speculate
 from decoders.methods.sources import Chain, Distinct, Headed, Paths, Source, Tree
-from decoders.methods.suffix import Suffix, SuffixElseHead
-from decoders.methods.trees import BestFirst
+from decoders.methods.trees import BestFirst, Recycled
 from decoders.request import Request
 from decoders.settings import Decoding, Law, Method, claim, nearest, setting
 

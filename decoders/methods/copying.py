@@ -4,19 +4,24 @@ from dataclasses import dataclass
 
 from decoders.inputs import as_references
 from decoders.methods.combination import Combination, rule
-from decoders.methods.modelless import (
+from decoders.methods.copies import (
     COPY,
     COUNTED_LENGTH,
+    FACTOR,
+    LEAST,
+    LONGEST,
     MATCH,
+    MOST,
     ORDER,
     PREFER,
+    SHAPE,
     SMOOTHING,
     Copied,
     Counted,
-)  # fmt: skip
-from decoders.methods.recycling import RECYCLED_DEPTH, RECYCLED_NODES, WIDTH, Recycled
+    Suffix,
+)
 from decoders.methods.rules import LENIENCE, MatchRule, Parts, Tokenwise
-from decoders.methods.suffix import FACTOR, LEAST, LONGEST, MOST, SHAPE, Suffix
+from decoders.methods.trees import RECYCLED_DEPTH, RECYCLED_NODES, WIDTH, Recycled
 from decoders.settings import setting
 
 REFERENCES = setting(

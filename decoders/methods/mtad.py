@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from decoders.beams import likeliest_path
 from decoders.errors import InputError
+from decoders.methods.copies import Lookup
 from decoders.methods.joint import THRESHOLD, keep_longest
-from decoders.methods.modelless import Lookup
 from decoders.request import Request
 from decoders.settings import Decoding, Method, claim, setting
 from decoders.trace import Fate, Trial

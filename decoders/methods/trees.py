@@ -1,18 +1,18 @@
-"""Trees of chosen tokens under a budget: the likeliest paths of a draft model or of counts.
+"""Trees of chosen tokens: the likeliest paths of a draft model, of counts or of earlier readings.
 
 Source:
     Li et al. 2024 (EAGLE-2, arXiv 2406.16858), section 4; Wang et al. 2024 (OPT-Tree, arXiv
-    2406.17276), section 3.
+    2406.17276), section 3; Luo et al. 2024 (Token Recycling, arXiv 2408.08696), section 3.
 """
 
 import math
 from abc import ABC
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from decoders.methods.modelless import NGram
+from decoders.methods.copies import NGram, Reader
 from decoders.methods.sources import (
     LARGEST_TREE,
     Draft,
@@ -112,3 +112,73 @@ class BestFirst(Chosen):
         total = reading.log_sum
         for token, logit in zip(*reading.likeliest(self.nodes), strict=True):
             yield token, math.exp(logit - total)
+
+
+# Chances by rank, which shape the tree as if its template were fixed.
+CHANCES = tuple(0.6 * 0.4**rank for rank in range(16))
+
+# The paper's tree has 80 nodes; each costs more where a processor reads them, as here.
+RECYCLED_NODES, RECYCLED_DEPTH = nodes(4), depth(4)
+WIDTH = setting(8, "tokens kept after each token (k)", low=1, high=len(CHANCES))
+
+
+class Recycler(Reader):
+    """Proposes the tokens that were likeliest after the same token when the target last read it.
+
+    After each pass it learns from all nodes of the draft, refused ones too; of several nodes with
+    one token, the last counts. Where the target has said nothing yet, it proposes what followed the
+    token in the references and the text, the last pair first.
+
+    Args:
+        request: the request being decoded
+        source: the settings
+    """
+
+    def __init__(self, request: Request, source: "Recycled"):
+        self.source = source
+        self.said: dict[TokenId, list[TokenId]] = {}
+        self.seen: dict[TokenId, list[TokenId]] = {}
+        super().__init__(request.references)
+
+    def read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
+        for token in tokens:
+            if text:
+                known = self.seen.get(text[-1], [])
+                first = [token, *(x for x in known if x != token)]
+                self.seen[text[-1]] = first[: self.source.width]
+            text.append(token)
+
+    def learn(self, draft: Draft, readings: Sequence[Reading]) -> None:
+        tokens = [self.text[-1], *(d.token for d in draft.draws)]
+        for token, reading in zip(tokens, readings, strict=True):
+            self.said[token] = reading.likeliest(self.source.width)[0]
+
+    def propose(self, request: Request) -> Generator[Ask, Any, Draft]:
+        self.catch_up(request)
+        return planted(
+            request,
+            (yield from best_first(request, self.source.nodes, self.source.depth, self._offer)),
+        )
+
+    def _offer(self, layer: list[Leaf]) -> Generator[Ask, Any, list[Offered]]:
+        yield from ()  # asks no model
+        said, seen = self.said, self.seen
+        return [
+            zip(said.get(leaf.token) or seen.get(leaf.token, []), CHANCES, strict=False)
+            for leaf in layer
+        ]
+
+
+@dataclass(frozen=True)
+class Recycled(Chosen):
+    """What the target said after the same token before."""
+
+    name = "recycling"
+
+    nodes: int = RECYCLED_NODES
+    depth: int = RECYCLED_DEPTH
+    width: int = WIDTH
+
+    def start(self, request: Request) -> Drafting:
+        recycler = Recycler(request, self)
+        return Drafting(recycler.propose, learn=recycler.learn, likeliest=self.width)

@@ -21,8 +21,8 @@ from decoders.catalog import catalog  # noqa: E402
 from decoders.methods.baselines import BeamSearch  # noqa: E402
 from decoders.methods.block import Block, Traversal  # noqa: E402
 from decoders.methods.combination import Combination  # noqa: E402
+from decoders.methods.copies import Runs, Suffix, Suffixes  # noqa: E402
 from decoders.methods.mixtures import Cascade, Ensemble  # noqa: E402
-from decoders.methods.recycling import Recycled, Recycler  # noqa: E402
 from decoders.methods.rules import (  # noqa: E402  # noqa: E402
     KSeq,
     KSeqRule,
@@ -34,8 +34,11 @@ from decoders.methods.rules import (  # noqa: E402  # noqa: E402
 )
 from decoders.methods.search import Search  # noqa: E402
 from decoders.methods.sources import best_first  # noqa: E402
-from decoders.methods.suffix import Runs, Suffix, Suffixes  # noqa: E402
-from decoders.methods.trees import BestFirst  # noqa: E402
+from decoders.methods.trees import (  # noqa: E402
+    BestFirst,  # noqa: E402
+    Recycled,
+    Recycler,
+)
 from decoders.settings import Law, Method  # noqa: E402
 
 PROVEN = {

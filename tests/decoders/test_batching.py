@@ -7,7 +7,7 @@ import pytest
 from decoders import InputError, cache_need, catalog, generate, stream
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.padded import PADDINGS
-from decoders.methods.modelless import Lookup
+from decoders.methods.copies import Lookup
 from decoders.methods.rules import Pick, SpeculativeRule
 from decoders.methods.sources import Draft, Draw
 from tests.models import build_pair

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.methods.modelless import Lookup
+from decoders.methods.copies import Lookup
 from tests.pieces import commit, propose, request
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders.distribution import Warping, warp
-from decoders.methods.modelless import NGram
+from decoders.methods.copies import NGram
 from tests.pieces import commit, propose, request
 
 V, S = 4, 0.5

@@ -4,8 +4,8 @@ import pytest
 
 from decoders import catalog, generate
 from decoders.distribution import Warping
-from decoders.methods.recycling import Recycled, Recycler
 from decoders.methods.sources import Draft, Draw
+from decoders.methods.trees import Recycled, Recycler
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
 from decoders.testing.oracle import assert_exact, decode

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from decoders import catalog, generate
 from decoders.distribution import Warping
 from decoders.errors import InputError
-from decoders.methods.suffix import Suffix, Suffixes
+from decoders.methods.copies import Suffix, Suffixes
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import Drawn, Head, Situation, drawn

@@ -1,0 +1,418 @@
+"""Drafts without a draft model: copied from text that exists already, or drawn from counts.
+
+Source:
+    Yang et al. 2023 (LLMA, arXiv 2304.04487); Saxena 2023 (prompt lookup); EMS-SD
+    (arXiv 2405.07542), section 4.1; Leviathan et al. 2023 (arXiv 2211.17192), section 3.6; Oliaro et
+    al. 2024 (SuffixDecoding, arXiv 2411.04975), section 3.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from decoders.distribution import Distribution, held
+from decoders.methods.sources import (
+    DRAFT_LENGTH,
+    LARGEST_TREE,
+    Draft,
+    Drafting,
+    Headed,
+    Kind,
+    Leaf,
+    Offered,
+    Source,
+    best_first,
+    certain,
+    planted,
+    tree,
+)
+from decoders.reading import Reading, Readings
+from decoders.request import Ask, Request
+from decoders.settings import claim, setting
+from decoders.shapes import NodeId, Probs, TokenId
+
+
+class Reader(ABC):
+    """Learns from the references, then the prompt, then the output as it grows, each token once.
+
+    What it knows belongs to one request, so a seed gives the same tokens in any batch and order.
+
+    Attributes:
+        text: the tokens of the request that it has read
+    """
+
+    def __init__(self, references: Iterable[Sequence[TokenId]]):
+        self.text: list[TokenId] = []
+        for reference in references:
+            self.read([], reference)
+
+    def catch_up(self, request: Request) -> None:
+        """Read what is new since the last call."""
+        self.read(self.text, request.tree.text(request.tip, len(self.text)))
+
+    @abstractmethod
+    def read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
+        """Append tokens to a text and learn from them."""
+
+
+class Lookup(Reader):
+    """Proposes the tokens that followed an earlier occurrence of the output's last tokens.
+
+    Args:
+        request: the request being decoded
+        match: longest run of tokens to look up; shorter runs are tried down to 1
+        copy: most tokens proposed
+        first: take the first occurrence in reading order, as LLMA's code does, rather than the last
+
+    Source:
+        LLMA, Yang et al. 2023 (arXiv 2304.04487); prompt lookup, Saxena 2023.
+    """
+
+    def __init__(self, request: Request, match: int, copy: int, first: bool = False):
+        self.match, self.copy, self.first = match, copy, first
+        # From a run of tokens to a text, and the index after the run in it.
+        self._seen: dict[tuple[TokenId, ...], tuple[list[TokenId], int]] = {}
+        super().__init__(request.references)
+
+    def propose(self, request: Request) -> Generator[Ask, list[Reading], Draft]:
+        """A chain of certain tokens; empty if nothing matches."""
+        yield from ()  # asks no model
+        self.catch_up(request)
+        return certain(request, self._continuation())
+
+    def read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
+        """Append tokens to a text, and record for each of them the runs that it follows."""
+        for token in tokens:
+            for n in range(1, min(self.match, len(text)) + 1):
+                run = tuple(text[-n:])
+                if not (self.first and run in self._seen):
+                    self._seen[run] = text, len(text)
+            text.append(token)
+
+    def _continuation(self) -> list[TokenId]:
+        for n in range(min(self.match, len(self.text)), 0, -1):
+            match = self._seen.get(tuple(self.text[-n:]))
+            if match:
+                text, start = match
+                copied = text[start : start + self.copy]
+                # A match that reaches the end of the text continues with its own copy, so that a
+                # loop is drafted whole.
+                while text is self.text and len(copied) < self.copy:
+                    copied += copied[: self.copy - len(copied)]
+                return copied
+        return []
+
+
+MATCH = setting(
+    2, "longest run of last tokens to look up; shorter runs are tried down to 1", low=1, high=16
+)
+COPY = setting(7, "most tokens copied per round", low=1, high=64)
+PREFER = setting(
+    "last",
+    "which of several matches to copy: the last, or the first in references, prompt and output, "
+    "as LLMA does",
+    choices=("last", "first"),
+)
+
+
+@dataclass(frozen=True)
+class Copied(Source):
+    """A copy of what followed the last tokens before."""
+
+    name = "lookup"
+    kind = Kind.CERTAIN
+
+    match: int = MATCH
+    copy: int = COPY
+    prefer: str = PREFER
+
+    @property
+    def longest(self) -> int:
+        return self.copy
+
+    def start(self, request: Request) -> Drafting:
+        return Drafting(Lookup(request, self.match, self.copy, self.prefer == "first").propose)
+
+
+class NGram(Reader):
+    """Smoothed counts of tokens and pairs in references, the prompt and the output so far.
+
+    Unigram: q1(x) = (count(x) + s / V) / (tokens + s).
+    Bigram: q2(x | y) = (count(y, x) + s q1(x)) / (count(y, .) + s).
+    Tokens are drawn from the warped tables, as from every other model.
+
+    Args:
+        request: the request being decoded
+        smoothing: s > 0, in counts
+        pairs: whether to use the bigram table
+    """
+
+    def __init__(self, request: Request, smoothing: float, pairs: bool):
+        self.smoothing, self.pairs = smoothing, pairs
+        # The loop sets it for drafts without a model.
+        assert request.vocabulary is not None
+        self._tokens = torch.zeros(request.vocabulary, dtype=torch.float64)
+        self._pairs: dict[TokenId, Counter[TokenId]] = defaultdict(Counter)
+        super().__init__(request.references)
+
+    def predict(
+        self, request: Request, nodes: list[NodeId]
+    ) -> Generator[Ask, list[Reading], list[Distribution]]:
+        """The warped distribution of the token after each node."""
+        yield from ()  # asks no model
+        return [request.warp(r) for r in self.after(request, nodes, held(request.warping))]
+
+    def after(self, request: Request, nodes: list[NodeId], likeliest: int) -> Readings:
+        """What follows each node, with some of the likeliest tokens read."""
+        self.catch_up(request)
+        prior = (self._tokens + self.smoothing / len(self._tokens)) / (
+            self._tokens.sum() + self.smoothing
+        )
+        rows = torch.stack(
+            [self._after(request.tree.tokens[n], prior) if self.pairs else prior for n in nodes]
+        )
+        return Readings(rows.log(), likeliest)
+
+    def _after(self, token: TokenId, prior: Probs) -> Probs:
+        row, followers = self.smoothing * prior, self._pairs[token]
+        row[list(followers)] += torch.tensor(list(followers.values()), dtype=row.dtype)
+        return row / (followers.total() + self.smoothing)
+
+    def read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
+        for token in tokens:
+            self._tokens[token] += 1
+            if text:
+                self._pairs[text[-1]][token] += 1
+            text.append(token)
+
+
+ORDER = setting(
+    "bigram",
+    "the units counted: pairs of tokens, or single ones",
+    choices=("bigram", "unigram"),
+)
+COUNTED_LENGTH = setting(3, "draft tokens per round (gamma)", low=1, high=64)
+SMOOTHING = setting(1.0, "counts added for unseen tokens and pairs", low=1e-6, high=1e6)
+
+
+@dataclass(frozen=True)
+class Counted(Source):
+    """Draws from counts of tokens and pairs seen so far."""
+
+    name = "ngram"
+    kind = Kind.COUNTED
+
+    order: str = ORDER
+    draft_length: int = COUNTED_LENGTH
+    smoothing: float = SMOOTHING
+
+    @property
+    def longest(self) -> int:
+        return self.draft_length
+
+    def start(self, request: Request) -> Drafting:
+        predict = NGram(request, self.smoothing, self.order == "bigram").predict
+        return Drafting(partial(tree, expansion=(1,) * self.draft_length, predict=predict), predict)
+
+
+LONGEST = setting(8, "longest run of last tokens to look up", low=1, high=64)
+MOST = setting(24, "most draft tokens per round", low=1, high=LARGEST_TREE)
+FACTOR = setting(3.0, "draft tokens per token of the run that was found", low=0.1, high=64.0)
+LEAST = setting(
+    0.1, "least share of the counts that the path to a draft token may have", low=0.0, high=1.0
+)
+SURE = setting(1, "shortest run of last tokens to copy after", low=1, high=64)
+SHAPE = setting(
+    "chain",
+    "the likeliest token after each, or several: a tree, which only the rule match judges",
+    choices=("chain", "tree"),
+)
+
+
+class Run:
+    """A run of tokens.
+
+    Attributes:
+        count: how often it occurs
+        token: its last token
+        longer: the runs with one token more, by that token
+    """
+
+    __slots__ = ("count", "longer", "token")
+
+    def __init__(self, token: TokenId = -1):
+        self.count, self.token = 0, token
+        self.longer: dict[TokenId, Run] = {}
+
+
+# The runs that end at one place of a text, the longest first, down to one token.
+Ends = list[Run]
+
+
+class Runs:
+    """All runs of tokens in some texts, counted, each with what followed it.
+
+    Args:
+        match: the longest run that is looked up
+    """
+
+    def __init__(self, match: int):
+        self.match, self.none = match, Run()
+
+    def add(self, ends: Ends, token: TokenId) -> Ends:
+        """Count a token after the runs that end before it; returns those that end with it."""
+        grown = []
+        for run in (*ends, self.none):
+            longer = run.longer.get(token)
+            if longer is None:
+                longer = run.longer[token] = Run(token)
+            longer.count += 1
+            grown.append(longer)
+        return grown[-self.match :]
+
+    def after(self, ends: Ends, token: TokenId) -> Ends:
+        """The known runs that end with a token, from those that end before it."""
+        return [run.longer[token] for run in (*ends, self.none) if token in run.longer]
+
+
+class Suffixes(Reader):
+    """Proposes what most often followed the longest known run of tokens that ends the text.
+
+    It knows the runs of the request's own text, and those of the references, which are texts
+    finished before. The latter are counted once for all requests of a call, and no request adds to
+    them, so a seed gives the same tokens in any batch and order.
+
+    Args:
+        request: the request being decoded
+        source: the settings
+    """
+
+    def __init__(self, request: Request, source: "Suffix"):
+        super().__init__(())
+        self.source, self.own = source, Runs(source.match)
+        key = Suffixes, source.match
+        if key not in request.shared:
+            request.shared[key] = finished = Runs(source.match)
+            for reference in request.references:
+                ends = Ends()
+                for token in reference:
+                    ends = finished.add(ends, token)
+        self.finished: Runs = request.shared[key]
+        self.ends = self.finished_ends = Ends()
+
+    def read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
+        for token in tokens:
+            text.append(token)
+            self.ends = self.own.add(self.ends, token)
+            self.finished_ends = self.finished.after(self.finished_ends, token)
+
+    def propose(self, request: Request) -> Generator[Ask, Any, Draft]:
+        """The proposal whose chances have the larger sum, of the own runs and the finished ones."""
+        self.catch_up(request)
+        best: list[Leaf] = []
+        for runs, ends in ((self.own, self.ends), (self.finished, self.finished_ends)):
+            found = yield from self._likeliest(request, runs, ends)
+            best = max(best, found, key=lambda leaves: sum(leaf.chance for leaf in leaves))
+        return planted(request, best)
+
+    def _likeliest(
+        self, request: Request, runs: Runs, ends: Ends
+    ) -> Generator[Ask, Any, list[Leaf]]:
+        matched = max((len(ends) - i for i, run in enumerate(ends) if run.longer), default=0)
+        if matched < self.source.sure:
+            return []
+        size = min(self.source.copy, math.ceil(self.source.factor * matched))
+        width = None if self.source.shape == "tree" else 1
+
+        def offer(layer: list[Leaf]) -> Generator[Ask, Any, list[Offered]]:
+            yield from ()  # asks no model
+            for leaf in layer:
+                leaf.at = runs.after(leaf.parent.at, leaf.token) if leaf.parent else ends
+            return [_followers(leaf.at)[:width] for leaf in layer]
+
+        return (yield from best_first(request, size, size, offer, self.source.least))
+
+
+def _followers(ends: Ends) -> list[tuple[TokenId, float]]:
+    """What followed the longest of these runs that was followed by something, with its share."""
+    longer = next((run.longer for run in ends if run.longer), {})
+    found = sorted(longer.values(), key=lambda run: -run.count)
+    total = sum(run.count for run in found)
+    return [(run.token, run.count / total) for run in found]
+
+
+@dataclass(frozen=True)
+class Suffix(Source):
+    """What most often followed the last tokens before, as a chain or as a tree."""
+
+    name = "suffix"
+
+    match: int = LONGEST
+    copy: int = MOST
+    factor: float = FACTOR
+    least: float = LEAST
+    shape: str = SHAPE
+    sure: int = SURE
+
+    @claim
+    def kind(self) -> Kind:
+        return Kind.CHOSEN if self.shape == "tree" else Kind.CERTAIN
+
+    @property
+    def size(self) -> int:
+        return self.copy if self.shape == "tree" else 0
+
+    @property
+    def longest(self) -> int:
+        return self.copy
+
+    def start(self, request: Request) -> Drafting:
+        return Drafting(Suffixes(request, self).propose)
+
+
+@dataclass(frozen=True)
+class SuffixElseHead(Source):
+    """What followed the last tokens before, where the run that is found is long; else a head's.
+
+    Which of the two drafts depends on the text alone, so a rule that judges both judges this.
+
+    Source:
+        Oliaro et al. 2024 (SuffixDecoding, arXiv 2411.04975), section 4.2: with a score of the run
+        that is found, where this has its length.
+    """
+
+    name = "suffix, else head"
+    kind = Kind.EITHER
+    uses_head = True
+
+    match: int = LONGEST
+    copy: int = MOST
+    factor: float = FACTOR
+    least: float = LEAST
+    sure: int = setting(
+        3, "shortest run of last tokens to copy after; after shorter ones the head drafts", low=1,
+        high=64,
+    )  # fmt: skip
+    draft_length: int = DRAFT_LENGTH
+
+    @property
+    def longest(self) -> int:
+        return max(self.copy, self.draft_length)
+
+    def start(self, request: Request) -> Drafting:
+        copied = Suffix(self.match, self.copy, self.factor, self.least, sure=self.sure).start(
+            request
+        )
+        head = Headed(self.draft_length).start(request)
+
+        def propose(request: Request) -> Generator[Ask, Any, Draft]:
+            draft = yield from copied.propose(request)
+            return draft if draft.draws else (yield from head.propose(request))
+
+        return Drafting(propose)
