@@ -12,11 +12,9 @@ from functools import cached_property, partial
 from typing import Any
 
 from decoders.errors import InputError, quoted
-from decoders.methods.block import Block, Traversal
+from decoders.methods.block import Block, MultiPath, Traversal
 from decoders.methods.copies import Copied, Counted, Suffix, SuffixElseHead
-from decoders.methods.lossy import FLyRule, RollbackRule, TypicalRule
-from decoders.methods.mixtures import Cascade, Ensemble
-from decoders.methods.multipath import MultiPath
+from decoders.methods.lossy import Cascade, Ensemble, FLyRule, RollbackRule, TypicalRule
 from decoders.methods.rules import KSeq, MatchRule, MultiRound, Parts, Rule, Tokenwise, speculate
 from decoders.methods.sources import Chain, Distinct, Headed, Paths, Source, Tree
 from decoders.methods.trees import BestFirst, Recycled

@@ -4,16 +4,20 @@ from dataclasses import dataclass
 
 from decoders.methods.combination import Combination, draft
 from decoders.methods.lossy import (
+    ALPHA,
+    DEFER,
     DELTA,
     EPSILON,
     ROLLBACK,
     THRESHOLD,
+    WEIGHT,
     WINDOW,
+    Cascade,
+    Ensemble,
     FLyRule,
     RollbackRule,
     TypicalRule,
-)  # fmt: skip
-from decoders.methods.mixtures import ALPHA, DEFER, WEIGHT, Cascade, Ensemble
+)
 from decoders.methods.rules import Parts
 from decoders.methods.sources import DRAFT_LENGTH, Chain
 from decoders.settings import setting

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from decoders.methods.block import Block, Traversal
+from decoders.methods.block import Block, MultiPath, Traversal
 from decoders.methods.combination import Combination, draft, rule
-from decoders.methods.multipath import MultiPath
 from decoders.methods.rules import LENIENCE, KSeq, MatchRule, MultiRound, Parts, Tokenwise
 from decoders.methods.sources import (
     AUTO_LENGTH,

@@ -22,7 +22,7 @@ from decoders.methods.baselines import BeamSearch  # noqa: E402
 from decoders.methods.block import Block, Traversal  # noqa: E402
 from decoders.methods.combination import Combination  # noqa: E402
 from decoders.methods.copies import Runs, Suffix, Suffixes  # noqa: E402
-from decoders.methods.mixtures import Cascade, Ensemble  # noqa: E402
+from decoders.methods.lossy import Cascade, Ensemble  # noqa: E402
 from decoders.methods.rules import (  # noqa: E402  # noqa: E402
     KSeq,
     KSeqRule,

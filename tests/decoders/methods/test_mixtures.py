@@ -7,7 +7,7 @@ from decoders.distribution import Warping, Whole
 from decoders.errors import InputError
 from decoders.methods.copying import PromptLookup
 from decoders.methods.loose import SpeculativeCascade, SpeculativeEnsemble
-from decoders.methods.mixtures import Cascade
+from decoders.methods.lossy import Cascade
 from decoders.methods.named import Speculative
 from decoders.methods.sources import Chain
 from decoders.testing.mutants import mutant

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from decoders.distribution import Warping
-from decoders.methods.joint import joint_ratios, keep_longest
+from decoders.methods.mtad import joint_ratios, keep_longest
 from decoders.reading import Readings
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import Source, Watched

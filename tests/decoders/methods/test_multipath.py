@@ -3,7 +3,7 @@
 import pytest
 
 from decoders.distribution import Warping
-from decoders.methods.multipath import MultiPath
+from decoders.methods.block import MultiPath
 from decoders.methods.named import BlockVerification, MultiPathBlock
 from decoders.methods.sources import Paths
 from decoders.testing.mutants import mutant
