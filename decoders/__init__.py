@@ -19,7 +19,6 @@ from decoders.process import quietly
 with quietly("torchao", "torch.utils._pytree"):
     import_module("transformers.modeling_utils")
 
-from decoders.catalog import catalog
 from decoders.devices import default_device, default_dtype
 from decoders.distribution import Warping
 from decoders.divergence import Divergence, compare_greedy
@@ -33,6 +32,7 @@ from decoders.generate import cache_need, check, generate, stream
 from decoders.inputs import read_reference
 from decoders.integrations.custom_generate import hf
 from decoders.judge import Judgement, judge
+from decoders.methods.catalog import catalog
 from decoders.places import Places, read
 from decoders.result import Event, Metrics, Result
 from decoders.settings import Method

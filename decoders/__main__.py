@@ -3,8 +3,8 @@
 import dataclasses
 import sys
 
-from decoders.catalog import catalog
 from decoders.errors import InputError
+from decoders.methods.catalog import catalog
 from decoders.settings import Law
 
 

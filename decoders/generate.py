@@ -14,7 +14,6 @@ from typing import Any, cast, overload
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from decoders.catalog import as_method
 from decoders.distribution import Warping
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
@@ -30,6 +29,7 @@ from decoders.inputs import (
     stop_finder,
 )  # fmt: skip
 from decoders.loop import Turn, drive
+from decoders.methods.catalog import as_method
 from decoders.penalties import TEXT_ALONE, applied, on_host, processors
 from decoders.prompts import as_prompts, encode_all
 from decoders.randomness import SeededSource

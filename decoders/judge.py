@@ -11,8 +11,8 @@ import torch
 from decoders.distribution import Distribution, Warping, Whole
 from decoders.errors import InputError, is_whole, quoted, refuse
 from decoders.inputs import as_tokens
-from decoders.methods.combination import RULES, part
 from decoders.methods.mtad import JointRule
+from decoders.methods.named import RULES, part
 from decoders.methods.rules import Rule
 from decoders.methods.sources import Draft, Draw, Kind
 from decoders.randomness import SeededSource

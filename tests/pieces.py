@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from decoders.distribution import Distribution, Small, Warping, Whole
-from decoders.methods.combination import Combination
+from decoders.methods.named import Combination
 from decoders.methods.rules import Node, NodeRule
 from decoders.methods.sources import Draft, Sampler, with_replacement
 from decoders.randomness import SeededSource

@@ -19,7 +19,7 @@ import pytest
 import decoders
 from decoders import catalog
 from decoders.__main__ import table
-from decoders.catalog import GROUP
+from decoders.methods.catalog import GROUP
 from tests.browser.conftest import serving
 from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
 from workbench import __main__ as program

@@ -12,7 +12,7 @@ from transformers.generation.candidate_generator import (
 )
 
 from decoders.errors import InputError, ModelError, refuse
-from decoders.methods.combination import Combination
+from decoders.methods.named import Combination
 from decoders.methods.rules import LENIENCE, Parts, Tokenwise
 from decoders.methods.sources import Draft, Drafting, Kind, Source, certain
 from decoders.reading import Reading

@@ -25,7 +25,6 @@ from transformers.generation import (
 from transformers.generation.candidate_generator import CandidateGenerator
 from transformers.generation.streamers import BaseStreamer
 
-from decoders.catalog import as_method
 from decoders.engine.heads.head import Head
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import in_eval_mode
@@ -35,6 +34,7 @@ from decoders.inputs import as_seed, as_stops, as_tokenizer, cancel_check, stop_
 from decoders.integrations.candidates import Candidates
 from decoders.integrations.fields import Row, rows, sampling, withheld
 from decoders.integrations.soft_prompts import refuse_soft_prompt
+from decoders.methods.catalog import as_method
 from decoders.result import Event, Metrics, Result
 from decoders.settings import Method, nearest
 from decoders.shapes import TokenId

@@ -1,10 +1,60 @@
-"""The combinations with a draft model that have a name, each with its paper."""
+"""Decoders as combinations of a draft source and a rule, and those that papers have named.
 
-from dataclasses import dataclass
+`speculative(rule="traversal", draft="tree(expansion=3,2)")` has both by name.
+"""
 
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from typing import Any
+
+from decoders.errors import InputError, quoted
+from decoders.inputs import as_references
 from decoders.methods.block import Block, MultiPath, Traversal
-from decoders.methods.combination import Combination, draft, rule
-from decoders.methods.rules import LENIENCE, KSeq, MatchRule, MultiRound, Parts, Tokenwise
+from decoders.methods.copies import (
+    COPY,
+    COUNTED_LENGTH,
+    FACTOR,
+    LEAST,
+    LONGEST,
+    MATCH,
+    MOST,
+    ORDER,
+    PREFER,
+    SHAPE,
+    SMOOTHING,
+    Copied,
+    Counted,
+    Suffix,
+    SuffixElseHead,
+)
+from decoders.methods.lossy import (
+    ALPHA,
+    DEFER,
+    DELTA,
+    EPSILON,
+    ROLLBACK,
+    THRESHOLD,
+    WEIGHT,
+    WINDOW,
+    Cascade,
+    Ensemble,
+    FLyRule,
+    RollbackRule,
+    TypicalRule,
+)
+from decoders.methods.rules import (
+    LENIENCE,
+    KSeq,
+    MatchRule,
+    MultiRound,
+    Parts,
+    Rule,
+    Tokenwise,
+    speculate,
+)
 from decoders.methods.sources import (
     AUTO_LENGTH,
     DRAFT_LENGTH,
@@ -13,11 +63,183 @@ from decoders.methods.sources import (
     GATE,
     Chain,
     Distinct,
+    Headed,
     Paths,
+    Source,
     Tree,
 )
-from decoders.methods.trees import BY, DEPTH, NODES, BestFirst
-from decoders.settings import setting
+from decoders.methods.trees import (
+    BY,
+    DEPTH,
+    NODES,
+    RECYCLED_DEPTH,
+    RECYCLED_NODES,
+    WIDTH,
+    BestFirst,
+    Recycled,
+)
+from decoders.request import Request
+from decoders.settings import Decoding, Law, Method, claim, nearest, setting
+
+Part = Rule | Source
+
+_RULES: tuple[type[Rule], ...] = (
+    Tokenwise, MatchRule, Block, Traversal, KSeq, MultiRound, MultiPath, TypicalRule,
+    RollbackRule, Cascade, Ensemble, FLyRule,
+)  # fmt: skip
+_SOURCES: tuple[type[Source], ...] = (
+    Chain, Headed, Paths, Tree, Distinct, BestFirst, Counted, Copied, Suffix, SuffixElseHead,
+    Recycled,
+)  # fmt: skip
+RULES: Mapping[str, type[Rule]] = {rule.name: rule for rule in _RULES}
+SOURCES: Mapping[str, type[Source]] = {source.name: source for source in _SOURCES}
+
+
+def part(parts: Mapping[str, type[Any]], owner: str, text: object, **more: Any) -> Any:
+    """A rule or a source from its name, with settings in brackets: "lookup(copy=5, match=3)".
+
+    Args:
+        parts: RULES or SOURCES
+        owner: the name of the decoder, for messages
+        text: the name and the settings
+        more: further settings, for which those in the text go first
+
+    Raises:
+        InputError: for anything else
+    """
+    found = (
+        re.fullmatch(r"\s*([\w, ]*\w)\s*(?:\((.*)\))?\s*", text) if isinstance(text, str) else None
+    )
+    what = "draft" if parts is SOURCES else "rule"
+    if not found or found[1] not in parts:
+        word = found[1] if found else ""
+        raise InputError(f"{owner}: there is no {what} {quoted(text)}: {nearest(word, parts)}")
+    name, inside = found.groups()
+    for each in re.split(r",\s*(?=[a-z_]+\s*=)", inside) if inside else ():
+        key, equals, value = (word.strip() for word in each.partition("="))
+        if not equals:
+            raise InputError(
+                f"{owner}: settings of a {what} are written as {name}(name=value), not "
+                f"{quoted(text)}."
+            )
+        usual = parts[name].__dataclass_fields__.get(key)
+        # One number of several, as in tree(expansion=2), stays a text that the setting reads.
+        several = usual is not None and isinstance(usual.default, tuple)
+        more[key] = value if several else _number(value)
+    return parts[name](**more)
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def _kept(parts: Mapping[str, type[Any]], owner: str, text: object) -> object:
+    part(parts, owner, text)
+    return text
+
+
+def rule(*sources: type[Source], default: type[Rule] = Tokenwise) -> Any:
+    """The setting of a decoder's rule: those that fit these sources, or all."""
+    fit = [r.name for r in _RULES if all(map(r.fits, sources))]
+    return setting(default.name, "how drafts are judged", choices=fit, read=partial(_kept, RULES))
+
+
+def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
+    """The setting of a decoder's drafts: those that fit the rule, or all."""
+    fit = [s.name for s in _SOURCES if rule is None or rule.fits(s)]
+    return setting(
+        default.name,
+        "where drafts come from: the draft model, a head of the target (head), counts (ngram), "
+        "copies (lookup, suffix; a head where nothing is found) or what the target said before "
+        "(recycling)",
+        choices=fit,
+        read=partial(_kept, SOURCES),
+    )
+
+
+class Combination(Method, ABC):
+    """A decoder made of a source and a rule.
+
+    Raises:
+        InputError: also if the two do not fit
+    """
+
+    @property
+    @abstractmethod
+    def parts(self) -> Parts:
+        """The source and the rule that its settings say; requests share them."""
+
+    @cached_property
+    def _parts(self) -> Parts:
+        """`parts`, made once: settings stay what they are."""
+        return self.parts
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        source, rule = self._parts
+        if not rule.fits(source):
+            fit = [s.name for s in _SOURCES if rule.fits(s)]
+            raise InputError(
+                f"{self.name}: the rule {rule.name} cannot judge the draft {source.name}, "
+                f"{source.kind}; take the draft {' or '.join(fit)}, or the rule "
+                f"{' or '.join(r.name for r in _RULES if r.fits(source))}."
+            )
+
+        if source.longest <= rule.window:
+            raise InputError(
+                f"{self.name}: the rule {rule.name} needs drafts longer than its window of "
+                f"{rule.window}; lengthen the draft or shorten the window."
+            )
+
+    def chosen(self, own: Any) -> Any:
+        """The part that the setting `rule` or `draft` names, with the settings that it shares.
+
+        Args:
+            own: the part that this decoder's own settings are for
+        """
+        parts, key = (RULES, "rule") if isinstance(own, Rule) else (SOURCES, "draft")
+        text = getattr(self, key)
+        if text == own.name:
+            return own
+        other, ours = part(parts, self.name, text), {f.name: f for f in fields(self)}
+        theirs = {f.name for f in fields(other)}
+        given = {}
+        for name in (f.name for f in fields(own) if f.name in ours):
+            if (value := getattr(self, name)) != ours[name].default:
+                given[name] = value
+                if name not in theirs:
+                    raise InputError(
+                        f"{self.name}: {name} is no setting of {key}={quoted(text)}, which has "
+                        f"{', '.join(sorted(theirs)) or 'none'}; leave it out."
+                    )
+        return part(parts, self.name, text, **given)
+
+    @claim
+    def law(self) -> Law | None:
+        source, rule = self._parts
+        return rule.law if source.kind in rule.judges else None
+
+    @claim
+    def uses_draft(self) -> bool:
+        return self._parts[0].uses_draft
+
+    @claim
+    def uses_head(self) -> bool:
+        return self._parts[0].uses_head
+
+    @property
+    def branches(self) -> tuple[int, int]:
+        size = self._parts[0].size
+        return 1, 1 + size if size else 0
+
+    def decode(self, request: Request) -> Decoding:
+        source, rule = self._parts
+        return speculate(request, source.start(request), rule)
 
 
 @dataclass(frozen=True)
@@ -189,3 +411,198 @@ class BestFirstTrees(Combination):
     @property
     def parts(self) -> Parts:
         return BestFirst(self.nodes, self.depth, self.by), MatchRule()
+
+
+REFERENCES = setting(
+    (), "reference documents, as texts, that drafts may copy from", read=as_references
+)
+
+
+@dataclass(frozen=True)
+class PromptLookup(Combination):
+    name = "lookup"
+    title = "Prompt lookup"
+    paper, section = "Yang et al. 2023 (LLMA); Saxena 2023 (prompt lookup)", "EMS-SD 4.1"
+    summary = (
+        "Copies its drafts from the prompt, the output or reference documents: no draft model at "
+        "all."
+    )
+
+    match: int = MATCH
+    copy: int = COPY
+    references: tuple[str, ...] = REFERENCES
+    prefer: str = PREFER
+    lenience: float = LENIENCE
+    rule: str = rule(Copied)
+
+    @property
+    def parts(self) -> Parts:
+        return Copied(self.match, self.copy, self.prefer), self.chosen(Tokenwise(self.lenience))
+
+
+@dataclass(frozen=True)
+class NGramDrafts(Combination):
+    name = "ngram"
+    title = "N-gram drafts"
+    paper, section = "Leviathan et al. 2023", "3.6"
+    summary = (
+        "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
+    )
+
+    order: str = ORDER
+    draft_length: int = COUNTED_LENGTH
+    smoothing: float = SMOOTHING
+    references: tuple[str, ...] = REFERENCES
+    lenience: float = LENIENCE
+    rule: str = rule(Counted)
+
+    @property
+    def parts(self) -> Parts:
+        return (
+            Counted(self.order, self.draft_length, self.smoothing),
+            self.chosen(Tokenwise(self.lenience)),
+        )
+
+
+@dataclass(frozen=True)
+class SuffixDecoding(Combination):
+    name = "suffix"
+    title = "Suffix decoding"
+    paper, section = "Oliaro et al. 2024 (SuffixDecoding)", "3"
+    summary = (
+        "Looks up the longest run of last tokens that it has seen, and drafts what most often "
+        "followed it: longer drafts after longer runs."
+    )
+
+    match: int = LONGEST
+    copy: int = MOST
+    factor: float = FACTOR
+    least: float = LEAST
+    shape: str = SHAPE
+    references: tuple[str, ...] = REFERENCES
+    rule: str = rule(Suffix, default=MatchRule)
+
+    @property
+    def parts(self) -> Parts:
+        source = Suffix(self.match, self.copy, self.factor, self.least, self.shape)
+        return source, self.chosen(MatchRule())
+
+
+@dataclass(frozen=True)
+class TokenRecycling(Combination):
+    name = "recycling"
+    title = "Token recycling"
+    paper, section = "Luo et al. 2024 (Token Recycling)", "3"
+    summary = (
+        "Keeps what the large model found likely after each token, refused guesses included, and "
+        "drafts a tree of it."
+    )
+
+    nodes: int = RECYCLED_NODES
+    depth: int = RECYCLED_DEPTH
+    width: int = WIDTH
+    references: tuple[str, ...] = REFERENCES
+
+    @property
+    def parts(self) -> Parts:
+        return Recycled(self.nodes, self.depth, self.width), MatchRule()
+
+
+@dataclass(frozen=True)
+class Typical(Combination):
+    name = "typical"
+    title = "Typical acceptance"
+    paper, section = "Cai et al. 2024 (Medusa)", "typical acceptance"
+    summary = (
+        "Keeps a draft token that the large model finds likely enough for how sure it is: fast, "
+        "not exact."
+    )
+
+    draft_length: int = DRAFT_LENGTH
+    epsilon: float = EPSILON
+    delta: float = DELTA
+    draft: str = draft(Chain, TypicalRule)
+
+    @property
+    def parts(self) -> Parts:
+        return self.chosen(Chain(self.draft_length)), TypicalRule(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True)
+class BiLD(Combination):
+    name = "bild"
+    title = "BiLD"
+    stands_for = "big little decoder"
+    paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
+    summary = (
+        "The small model writes while it is sure; the large one takes over when it hesitates, and "
+        "undoes its mistakes."
+    )
+
+    draft_length: int = setting(10, "most draft tokens per round (gamma)", low=1, high=64)
+    fallback: float = setting(
+        0.9,
+        "stop drafting when the draft model's largest probability is below this; above 1: at once",
+        low=0.0,
+        high=2.0,
+    )
+    rollback: float = ROLLBACK
+
+    @property
+    def parts(self) -> Parts:
+        return Chain(self.draft_length, self.fallback), RollbackRule(self.rollback)
+
+
+@dataclass(frozen=True)
+class SpeculativeCascade(Combination):
+    name = "cascade"
+    title = "Cascade"
+    paper, section = "Narasimhan et al. 2024 (speculative cascades)", "abstract"
+    summary = (
+        "Lets the small model's token stand wherever the large one finds it good enough: more is "
+        "kept, and the text is that of a stated mixture of both."
+    )
+
+    draft_length: int = DRAFT_LENGTH
+    alpha: float = ALPHA
+    defer: str = DEFER
+
+    @property
+    def parts(self) -> Parts:
+        return Chain(self.draft_length), Cascade(self.alpha, self.defer)
+
+
+@dataclass(frozen=True)
+class SpeculativeEnsemble(Combination):
+    name = "ensemble"
+    title = "Ensemble"
+    paper, section = "Fu et al. 2025 (speculative ensemble)", "abstract"
+    summary = "Samples from the weighted mean of both models, at the speed of drafting."
+
+    draft_length: int = DRAFT_LENGTH
+    weight: float = WEIGHT
+
+    @property
+    def parts(self) -> Parts:
+        return Chain(self.draft_length), Ensemble(self.weight)
+
+
+@dataclass(frozen=True)
+class FLy(Combination):
+    name = "fly"
+    title = "FLy"
+    stands_for = "loosely speculative decoding"
+    paper, section = "Li et al. 2025 (FLy)", "abstract"
+    summary = (
+        "Keeps a refused guess if the large model is unsure there and accepts what follows it: "
+        "longer drafts survive, not exact."
+    )
+
+    draft_length: int = setting(10, "draft tokens per round (gamma)", low=2, high=64)
+    threshold: float = THRESHOLD
+    window: int = WINDOW
+    draft: str = draft(Chain, FLyRule)
+
+    @property
+    def parts(self) -> Parts:
+        return self.chosen(Chain(self.draft_length)), FLyRule(self.threshold, self.window)

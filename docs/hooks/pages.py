@@ -17,12 +17,12 @@ from mkdocs.structure.files import File, Files  # noqa: E402
 from picture import FATE_WORDS, picture  # noqa: E402
 
 import decoders  # noqa: E402
-from decoders.catalog import catalog  # noqa: E402
 from decoders.methods.baselines import BeamSearch  # noqa: E402
 from decoders.methods.block import Block, Traversal  # noqa: E402
-from decoders.methods.combination import Combination  # noqa: E402
+from decoders.methods.catalog import catalog  # noqa: E402
 from decoders.methods.copies import Runs, Suffix, Suffixes  # noqa: E402
 from decoders.methods.lossy import Cascade, Ensemble  # noqa: E402
+from decoders.methods.named import Combination  # noqa: E402
 from decoders.methods.rules import (  # noqa: E402  # noqa: E402
     KSeq,
     KSeqRule,

@@ -10,11 +10,11 @@ import os
 
 import pytest
 
-from decoders.catalog import catalog
 from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.methods import speculative
-from decoders.methods.combination import RULES, SOURCES
+from decoders.methods.catalog import catalog
+from decoders.methods.named import RULES, SOURCES
 from decoders.methods.rules import SpeculativeRule
 from decoders.randomness import SeededSource
 from decoders.settings import Method

@@ -10,7 +10,7 @@ from decoders import Fate, InputError, judge
 from decoders.distribution import Warping
 from decoders.judge import CHAIN_RULES
 from decoders.methods.block import Block
-from decoders.methods.combination import RULES
+from decoders.methods.named import RULES
 from decoders.randomness import SeededSource
 from decoders.testing import drawn
 from decoders.testing.oracle import decode

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from decoders.catalog import catalog
 from decoders.errors import InputError
+from decoders.methods.catalog import catalog
 from decoders.settings import Method, setting
 
 

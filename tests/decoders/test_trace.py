@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from decoders.catalog import catalog
 from decoders.distribution import Small, Warping, Whole
+from decoders.methods.catalog import catalog
 from decoders.methods.named import Speculative
 from decoders.process import light_heap
 from decoders.randomness import SeededSource

@@ -1,8 +1,8 @@
 import pytest
 
-from decoders.catalog import catalog
 from decoders.distribution import Warping
 from decoders.errors import InputError
+from decoders.methods.catalog import catalog
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode, output_law
 from decoders.testing.situations import Rows, Situation, ancestral, drawn, variation

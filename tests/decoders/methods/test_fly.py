@@ -6,8 +6,7 @@ import pytest
 
 from decoders.distribution import Warping
 from decoders.errors import InputError
-from decoders.methods.loose import FLy
-from decoders.methods.named import Speculative
+from decoders.methods.named import FLy, Speculative
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode, output_law
 from decoders.testing.situations import Rows, Situation, drawn

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 import decoders
-from decoders.catalog import catalog
 from decoders.distribution import Warping
 from decoders.errors import InputError
+from decoders.methods.catalog import catalog
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode, distance
 from decoders.testing.situations import Rows, Situation, drawn

@@ -5,10 +5,13 @@ import torch
 
 from decoders.distribution import Warping, Whole
 from decoders.errors import InputError
-from decoders.methods.copying import PromptLookup
-from decoders.methods.loose import SpeculativeCascade, SpeculativeEnsemble
 from decoders.methods.lossy import Cascade
-from decoders.methods.named import Speculative
+from decoders.methods.named import (
+    PromptLookup,
+    Speculative,
+    SpeculativeCascade,
+    SpeculativeEnsemble,
+)
 from decoders.methods.sources import Chain
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, output_law

@@ -2,9 +2,9 @@ import itertools
 
 import pytest
 
-from decoders.catalog import catalog
 from decoders.distribution import Warping
 from decoders.errors import InputError
+from decoders.methods.catalog import catalog
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode, output_law
 from decoders.testing.situations import (

@@ -4,8 +4,14 @@ import pytest
 
 from decoders.distribution import Warping
 from decoders.methods.block import Traversal
-from decoders.methods.combination import SOURCES, part
-from decoders.methods.named import BlockVerification, SpecInfer, Speculative, TraversalVerification
+from decoders.methods.named import (
+    SOURCES,
+    BlockVerification,
+    SpecInfer,
+    Speculative,
+    TraversalVerification,
+    part,
+)
 from decoders.randomness import SeededSource
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, decode, distance, ways

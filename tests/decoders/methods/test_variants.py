@@ -2,10 +2,10 @@
 
 import pytest
 
-from decoders.catalog import catalog
 from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.methods import variants
+from decoders.methods.catalog import catalog
 from decoders.methods.sources import tree
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode, distance

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from decoders.catalog import catalog
 from decoders.distribution import Warping
+from decoders.methods.catalog import catalog
 from decoders.methods.lossy import TypicalRule
 from decoders.methods.rules import Node
 from decoders.testing.oracle import Source, output_law

@@ -16,26 +16,28 @@ from typing import Any
 
 from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
-from decoders.methods.copying import (
-    NGramDrafts,
-    PromptLookup,
-    SuffixDecoding,
-    TokenRecycling,
-)  # fmt: skip
 from decoders.methods.dsbd import DSBD
-from decoders.methods.loose import BiLD, FLy, SpeculativeCascade, SpeculativeEnsemble, Typical
 from decoders.methods.mtad import MTAD, MTJD
 from decoders.methods.named import (
     MCSS,
     BestFirstTrees,
+    BiLD,
     BlockVerification,
+    FLy,
     Match,
     MultiPathBlock,
+    NGramDrafts,
+    PromptLookup,
     SpecInfer,
     SpecTr,
     Speculative,
+    SpeculativeCascade,
+    SpeculativeEnsemble,
+    SuffixDecoding,
+    TokenRecycling,
     TraversalVerification,
-)  # fmt: skip
+    Typical,
+)
 from decoders.methods.speculative_beams import SpeculativeBeamSearch
 from decoders.settings import Law, Method, nearest
 
