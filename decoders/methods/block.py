@@ -5,8 +5,8 @@ by token, and never less.
 
 Source:
     Sun et al. 2024, block verification (arXiv 2403.10444); Weng et al. 2025, traversal verification
-    (arXiv 2505.12398); Thomas and Pal 2026, greedy multi-path block verification (arXiv 2602.16961).
-    The weights of the latter are derived here; enumeration proves them.
+    (arXiv 2505.12398); Thomas and Pal 2026, greedy multi-path block verification (arXiv
+    2602.16961), whose weights are derived here; enumeration proves them.
 """
 
 from collections import defaultdict

@@ -2,8 +2,8 @@
 
 Source:
     Yang et al. 2023 (LLMA, arXiv 2304.04487); Saxena 2023 (prompt lookup); EMS-SD
-    (arXiv 2405.07542), section 4.1; Leviathan et al. 2023 (arXiv 2211.17192), section 3.6; Oliaro et
-    al. 2024 (SuffixDecoding, arXiv 2411.04975), section 3.
+    (arXiv 2405.07542), section 4.1; Leviathan et al. 2023 (arXiv 2211.17192), section 3.6; Oliaro
+    et al. 2024 (SuffixDecoding, arXiv 2411.04975), section 3.
 """
 
 import math

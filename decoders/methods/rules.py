@@ -3,9 +3,9 @@
 A source and a rule that fit make a decoder, see `decoders.methods.named`.
 
 Source:
-    Leviathan et al. 2023 (arXiv 2211.17192); Sun et al. 2023 (SpecTr, arXiv 2310.15141), K-SEQ; Miao
-    et al. 2023 (SpecInfer, arXiv 2305.09781), multi-step speculative sampling; Yang et al. 2024
-    (MCSD, arXiv 2401.06706), without replacement.
+    Leviathan et al. 2023 (arXiv 2211.17192); Sun et al. 2023 (SpecTr, arXiv 2310.15141), K-SEQ;
+    Miao et al. 2023 (SpecInfer, arXiv 2305.09781), multi-step speculative sampling; Yang et al.
+    2024 (MCSD, arXiv 2401.06706), without replacement.
 """
 
 import math

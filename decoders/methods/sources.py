@@ -4,8 +4,8 @@ A draft is a chain, copied or drawn, several chains, or a tree, drawn or chosen.
 that fit make a decoder, see `decoders.methods.named`.
 
 Source:
-    Leviathan et al. 2023 (arXiv 2211.17192); Sun et al. 2023 (SpecTr, arXiv 2310.15141); Miao et al.
-    2023 (SpecInfer, arXiv 2305.09781); Yang et al. 2024 (MCSD, arXiv 2401.06706).
+    Leviathan et al. 2023 (arXiv 2211.17192); Sun et al. 2023 (SpecTr, arXiv 2310.15141); Miao et
+    al. 2023 (SpecInfer, arXiv 2305.09781); Yang et al. 2024 (MCSD, arXiv 2401.06706).
 """
 
 import math

@@ -23,22 +23,18 @@ from decoders.methods.catalog import catalog  # noqa: E402
 from decoders.methods.copies import Runs, Suffix, Suffixes  # noqa: E402
 from decoders.methods.lossy import Cascade, Ensemble  # noqa: E402
 from decoders.methods.named import Combination  # noqa: E402
-from decoders.methods.rules import (  # noqa: E402  # noqa: E402
+from decoders.methods.rules import (  # noqa: E402
     KSeq,
     KSeqRule,
     MultiRound,
     MultiRoundRule,
     SpeculativeRule,
-    Tokenwise,  # noqa: E402
-    speculate,  # noqa: E402
+    Tokenwise,
+    speculate,
 )
 from decoders.methods.search import Search  # noqa: E402
 from decoders.methods.sources import best_first  # noqa: E402
-from decoders.methods.trees import (  # noqa: E402
-    BestFirst,  # noqa: E402
-    Recycled,
-    Recycler,
-)
+from decoders.methods.trees import BestFirst, Recycled, Recycler  # noqa: E402
 from decoders.settings import Law, Method  # noqa: E402
 
 PROVEN = {

@@ -19,7 +19,7 @@ with warnings.catch_warnings(record=True) as caught:
     from decoders.__main__ import settings, table
     from workbench.kinds import links
     from workbench.studies.settings import Settings
-    print(list(decoders.methods.catalog)[-1])
+    print(list(decoders.catalog)[-1])
     print(settings("mine"))
     print("`mine` | Somebody else's." in table())
     stored = {"decoders": ["mine"], "mine": {"strength": 0.25}}

@@ -41,7 +41,7 @@ def made(name: str) -> st.SearchStrategy[str]:
     return written(head, {}, good) if good else st.just(f"{head}()")
 
 
-NAMES = st.sampled_from([*decoders.methods.catalog])
+NAMES = st.sampled_from([*decoders.catalog])
 MADE = NAMES.flatmap(made)
 METHODS = NAMES.map(repr) | MADE
 CALL = {
@@ -141,5 +141,5 @@ CALLS = st.one_of(
     written("decoders.read_reference", {"path": "folder / 'story.txt'  str(folder)"}, {}),
     written("decoders.parameters", {"target": PLACES}, {"draft": f"None  {PLACES}"}),
     ODD_OR_CALLABLE.map(lambda odd: f"decoders.catalog[{odd}]"),
-    ODD_OR_CALLABLE.map(lambda odd: f"{odd} in decoders.methods.catalog"),
+    ODD_OR_CALLABLE.map(lambda odd: f"{odd} in decoders.catalog"),
 )

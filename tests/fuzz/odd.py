@@ -20,7 +20,7 @@ torch.ones(2)  torch.zeros(2,0)  torch.tensor(float('nan'))  torch.zeros(1).expa
 torch.empty(3,device='meta')  torch.eye(2).to_sparse()  torch.eye(2).requires_grad_()  torch.float32
 torch.float8_e4m3fn  torch.int8  torch.device('cpu')  torch.device('meta')  Fraction(1,2)
 Fraction(3)  Fraction(10**400,3)  Decimal('0.5')  Decimal('NaN')  Mute()  [Mute()]  (Mute(),)
-{'a':Mute()}  object()  Ellipsis  NotImplemented  pair  bare  decoders  decoders.methods.catalog
+{'a':Mute()}  object()  Ellipsis  NotImplemented  pair  bare  decoders  decoders.catalog
 decoders.Warping()  decoders.catalog['greedy']()  threading.Event()  Path('a')  Path('/')
 Path('\0')  folder  Penalty(1.2)  [Penalty(1.2)]  Lookup()  tokenizer.backend_tokenizer
 {'role':'user','content':'a'}  [{'role':'user','content':'a'}]

@@ -21,7 +21,7 @@ def settings() -> dict[str, dict[str, Any]]:
     """All settings of each decoder and variant, by its name."""
     usual = {
         name: {field.name: field.default for field in dataclasses.fields(method)}
-        for name, method in decoders.methods.catalog.items()
+        for name, method in decoders.catalog.items()
     }
     variants = {
         name: {**usual[decoder], **own} for name, (decoder, own) in decoding.VARIANTS.items()

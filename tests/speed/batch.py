@@ -143,7 +143,7 @@ def print_parts(bench: Bench, pair: decoders.ModelPair) -> None:
 
 def print_decoders(bench: Bench, pair: decoders.ModelPair) -> None:
     """Every decoder at batch 8 and alone, and where its time goes."""
-    every = tuple(m() for name, m in decoders.methods.catalog.items() if name != "greedy")
+    every = tuple(m() for name, m in decoders.catalog.items() if name != "greedy")
     prompts, tokens = built_in("stories").first(8), min(32, bench.args.tokens)
     print("\n### every decoder at batch 8 and alone\n")
     run = bench.measure("decoders", every, prompts, (1, 8), WARPED, ("unpadded",), tokens)

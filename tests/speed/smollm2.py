@@ -37,7 +37,7 @@ EITHER = "suffix, else head"
 
 def cases() -> dict[str, tuple[decoders.Method, dict, str]]:
     """By name the decoder, its sampling, and the name of the one that it is measured against."""
-    new = decoders.methods.catalog
+    new = decoders.catalog
     found = {"greedy": (new["greedy"](), GREEDY, "greedy")}
     found |= {
         f"speculative, {n}": (new["speculative"](draft_length=n), GREEDY, "greedy") for n in LENGTHS

@@ -103,7 +103,7 @@ def test_the_tokens_of_generate_alone_and_in_a_batch_of_uneven_lengths(family):
         assert together(method) == beams
 
 
-@pytest.mark.parametrize("name", decoders.methods.catalog)
+@pytest.mark.parametrize("name", decoders.catalog)
 def test_every_decoder_decodes_a_batch_as_it_decodes_each_row(name, llama):
     model, draft = llama
     method = decoders.hf(name, draft=draft, seed=[5, 6, 7, 8, 9])
@@ -321,7 +321,7 @@ class Heard(TextStreamer):
         self.ended += 1
 
 
-@pytest.mark.parametrize("name", decoders.methods.catalog)
+@pytest.mark.parametrize("name", decoders.catalog)
 def test_a_streamer_hears_every_token_once(name, llama):
     """Also a streamer that `generate` was given: it heard the prompt, then nothing, not even the
     end."""

@@ -4,7 +4,7 @@ import decoders
 from workbench.measuring.transcript import Pieces, Place, Transcript, finite
 
 
-@pytest.mark.parametrize("name", list(decoders.methods.catalog))
+@pytest.mark.parametrize("name", list(decoders.catalog))
 def test_a_transcript_says_what_the_library_says(pair, byte_tokenizer, name):
     """Every decoder: the same tokens, fates, numbers and counts; pieces add up to the text."""
     prompt = byte_tokenizer("abc abc abc").input_ids
