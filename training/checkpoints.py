@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from decoders.training.optimizers import Optimizers
+from decoders.training.learning import Optimizers
 from training.recipe import Run, Shape
 from training.saving import atomic
 

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.training.optimizers import Optimizers
+from decoders.training.learning import Optimizers
 from training.attention import NAME as BLOCK_ATTENTION
 from training.checkpoints import Checkpoints
 from training.recipe import Run, Shape

@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from decoders.training.optimizers import InFloat32
+from decoders.training.learning import InFloat32
 from training import checkpoints
 from training import train as script
 from training.attention import block_attention

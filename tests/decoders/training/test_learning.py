@@ -22,8 +22,7 @@ from decoders.methods.named import Speculative
 from decoders.training import texts
 from decoders.training.learning import Training
 from decoders.training.recipe import Acceptance, Recipe
-from decoders.training.students import HeadStudent
-from decoders.training.unrolled import unrolled
+from decoders.training.students import HeadStudent, unrolled
 from decoders.tree import TokenTree
 from tests.models import build, build_tokenizer
 
