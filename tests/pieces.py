@@ -124,3 +124,9 @@ def distributions(seed: int, V: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
         rows[torch.arange(2), torch.randint(V, (2,), generator=generator)] = 0
     p, q = rows / rows.sum(-1, keepdim=True)
     return p, q
+
+
+def last_of_equals(x: torch.Tensor, k: int, dim: int = -1) -> tuple[torch.Tensor, torch.Tensor]:
+    """`topk` that prefers the higher id of equals, as torch may."""
+    values, ids = x.flip(-1).sort(dim=dim, descending=True, stable=True)
+    return values[..., :k], x.shape[-1] - 1 - ids[..., :k]

@@ -16,99 +16,54 @@ FILES = [
 
 # The rooms of `decoders`, each with those that it may import; its own files it may always import.
 PLAIN = {"errors", "shapes"}
-DATA = PLAIN | {
-    "distribution",
-    "ledger",
-    "randomness",
-    "reading",
-    "scan",
-    "theory",
-    "trace",
-    "tree",
-    "warp",
-}
-REQUEST = DATA | {"asks", "request"}
+REQUEST = PLAIN | {
+    "distribution", "randomness", "reading", "request", "theory", "trace", "tree",
+}  # fmt: skip
+CALLED = REQUEST | {"engine", "inputs", "penalties", "prompts", "settings"}
 DECODERS = {
     "errors": set(),
-    "assets": set(),
-    "quiet": set(),
-    "heap": set(),
+    "process": set(),
     "shapes": set(),
     "tree": PLAIN,
-    "warp": PLAIN | {"devices", "distribution", "scan"},
     "penalties": PLAIN,
     "devices": PLAIN,
-    "distribution": PLAIN,
-    "randomness": PLAIN | {"distribution"},
-    "scan": PLAIN,
-    "reading": PLAIN | {"devices", "distribution", "scan", "warp"},
+    "inputs": PLAIN,
     "trace": PLAIN,
-    "ledger": PLAIN | {"trace"},
+    "distribution": PLAIN | {"devices"},
+    "randomness": PLAIN | {"distribution"},
     "theory": PLAIN | {"distribution"},
-    "asks": DATA,
-    "request": DATA | {"asks"},
+    "reading": PLAIN | {"devices", "distribution"},
+    "prompts": PLAIN | {"inputs"},
+    "request": REQUEST,
     "result": REQUEST,
     "settings": REQUEST,
-    "inputs": PLAIN,
-    "prompts": PLAIN | {"inputs"},
     "beams": REQUEST,
-    "drafts": REQUEST,
-    "rules": REQUEST,
-    "methods": REQUEST | {"beams", "drafts", "inputs", "rules", "settings"},
-    "catalog": {"errors", "methods", "settings"},
-    "judge": REQUEST | {"drafts", "inputs", "methods", "testing"},
-    "testing": REQUEST | {"drafts", "loop", "settings"},
-    "smollm2": PLAIN | {"assets"},
+    "methods": REQUEST | {"beams", "inputs", "settings"},
+    "testing": REQUEST | {"loop", "methods", "settings"},
+    "judge": REQUEST | {"inputs", "methods", "testing"},
+    "smollm2": PLAIN | {"process"},
     "engine": PLAIN
+    | {"devices", "distribution", "inputs", "penalties", "process", "prompts", "smollm2", "tree"},
+    "loop": REQUEST | {"devices", "engine", "penalties", "settings"},
+    "generate": CALLED | {"loop", "methods", "result"},
+    "training": PLAIN | {"devices", "distribution", "engine", "generate", "prompts"},
+    "places": CALLED | {"generate"},
+    "divergence": CALLED | {"generate", "places"},
+    "integrations": CALLED | {"generate", "methods", "result"},
+    "__init__": CALLED
     | {
-        "assets",
-        "smollm2",
-        "devices",
-        "heap",
-        "inputs",
-        "penalties",
-        "prompts",
-        "scan",
-        "tree",
-        "warp",
-    },
-    "loop": REQUEST | {"devices", "engine", "penalties", "scan", "settings", "warp"},
-    "task": REQUEST | {"catalog", "engine", "inputs", "penalties", "prompts", "settings"},
-    "generate": REQUEST | {"engine", "inputs", "loop", "prompts", "result", "settings", "task"},
-    "training": PLAIN | {"devices", "engine", "generate", "prompts", "warp"},
-    "places": REQUEST | {"engine", "inputs", "penalties", "prompts", "task"},
-    "divergence": REQUEST | {"engine", "inputs", "places", "prompts", "task"},
-    "integrations": REQUEST
-    | {
-        "catalog",
-        "drafts",
-        "engine",
-        "generate",
-        "inputs",
-        "methods",
-        "penalties",
-        "result",
-        "settings",
-        "task",
-    },
-    "__init__": REQUEST
-    | {"integrations"}
-    | {
-        "catalog",
         "devices",
         "divergence",
-        "engine",
         "generate",
-        "inputs",
+        "integrations",
         "judge",
+        "methods",
         "places",
-        "quiet",
+        "process",
         "result",
-        "settings",
-        "task",
-    },
-    "__main__": {"__init__", "catalog", "errors", "settings"},
-    "selftest": REQUEST | {"__init__", "catalog", "engine", "generate"},
+    },  # fmt: skip
+    "__main__": {"__init__", "errors", "methods", "settings"},
+    "selftest": REQUEST | {"__init__", "engine"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files
 # offer, and beyond that these. Of a kind's folder the study is the lowest, then come views and
@@ -145,9 +100,8 @@ KIND_FILES = {
     "printed": "kinds.terminal",
 }
 OFFERED = {
-    "__init__", "assets", "catalog", "devices", "distribution", "divergence", "errors", "heap",
-    "inputs", "judge", "prompts", "settings", "smollm2", "testing", "trace", "training", "theory",
-    "warp",
+    "__init__", "devices", "distribution", "divergence", "errors", "inputs", "judge", "process",
+    "prompts", "settings", "smollm2", "testing", "trace", "training", "theory",
 }  # fmt: skip
 ROOMS = {
     **{
@@ -327,7 +281,7 @@ def test_no_files_import_each_other_in_a_circle():
         ("workbench/misc/x.py", "import json"),
         ("decoders/helpers.py", "import json"),
         ("decoders/methods/x.py", "from decoders.engine.pair import ModelPair"),
-        ("decoders/rules/x.py", "from decoders import InputError"),
+        ("decoders/methods/x.py", "from decoders import InputError"),
         ("decoders/engine/attention/x.py", "from decoders.engine.passes.graphs import Graphs"),
         ("decoders/engine/weights/x.py", "from decoders.engine.models.packed import PackedModel"),
         ("decoders/trace.py", "from decoders.request import Request"),

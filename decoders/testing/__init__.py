@@ -10,11 +10,14 @@ Example:
     ```
 """
 
+import inspect
+import sys
+import types
 from collections.abc import Iterable
+from typing import Any
 
 from decoders.distribution import Warping
 from decoders.settings import Law, Method
-from decoders.testing.mutants import mutant
 from decoders.testing.oracle import TooManyWays, decode, distance, output_law, ways
 from decoders.testing.proof import CHILDREN, Counterexample, Proof, prove
 from decoders.testing.situations import Drawn, Rows, Situation, drawn, variation
@@ -76,3 +79,28 @@ def assert_law(
             f"{method.name} does not have the law {name!r}: "
             f"decoders.testing.distance({method!r}, {situation!r}, law={name!r}) is {d:.3g}"
         )
+
+
+def mutant(thing: Any, *edits: tuple[str, str], **names: Any) -> Any:
+    """A class or function with a mistake in it, from an edited copy of its module.
+
+    A check that finds no mistake proves nothing.
+
+    Args:
+        thing: the class or function
+        edits: pairs (old, new); each old text occurs once in its source, or else once in the
+            module's, and is replaced
+        names: values that the new source may use
+    """
+    module = sys.modules[thing.__module__]
+    source, own = inspect.getsource(module), inspect.getsource(thing)
+    for old, new in edits:
+        part = own if old in own else source
+        assert part.count(old) == 1, f"{old!r} stands {part.count(old)} times in {module.__name__}"
+        changed = part.replace(old, new)
+        source = source.replace(part, changed)
+        own = changed if part is own else own
+    wrong = types.ModuleType(module.__name__)
+    wrong.__dict__.update(names)
+    exec(compile(source, f"{module.__file__} (mutant)", "exec"), wrong.__dict__)
+    return getattr(wrong, thing.__name__)

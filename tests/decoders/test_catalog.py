@@ -12,13 +12,13 @@ import pytest
 
 from decoders.distribution import Warping
 from decoders.errors import InputError
-from decoders.methods import speculative
+from decoders.methods import rules
 from decoders.methods.catalog import catalog
 from decoders.methods.named import RULES, SOURCES
 from decoders.methods.rules import SpeculativeRule
 from decoders.randomness import SeededSource
 from decoders.settings import Method
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import TooManyWays, assert_exact, decode, distance, output_law
 from decoders.testing.situations import Drawn, Head, Rows, Situation, ancestral, drawn
 
@@ -313,7 +313,7 @@ BIASED = {
 
 @pytest.mark.parametrize("edit", BIASED.values(), ids=BIASED)
 def test_a_biased_rule_fails_the_check(edit, monkeypatch):
-    monkeypatch.setattr(speculative, "SpeculativeRule", mutant(SpeculativeRule, edit))
+    monkeypatch.setattr(rules, "SpeculativeRule", mutant(SpeculativeRule, edit))
     try:
         d = distance(catalog["speculative"](draft_length=2), drawn(3, 0, warping=Warping(0.7)))
     except (TypeError, AssertionError, AttributeError):

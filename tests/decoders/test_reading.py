@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from decoders.distribution import MOST, Small, Warping, Whole, held, warp
 from decoders.engine.kernels.loading import scan_for
 from decoders.reading import Readings
-from decoders.testing import mutants, situations
+from decoders.testing import situations
+from tests.pieces import last_of_equals
 
 NEVER = float("-inf")
 ROWS = st.lists(
@@ -72,7 +73,7 @@ def test_which_form_a_large_vocabulary_takes(warping, form):
 def test_the_likeliest_are_those_of_a_stable_sort(row, likeliest, count, every):
     """Also where `torch.topk` takes others of equal logits."""
     logits = torch.tensor(row, dtype=torch.float64)
-    with mock.patch.object(torch.Tensor, "topk", mutants.last_of_equals):
+    with mock.patch.object(torch.Tensor, "topk", last_of_equals):
         ids, values = Readings(logits[None], likeliest, every=every)[0].likeliest(count)
     expected = logits.sort(descending=True, stable=True)
     finite = sum(x > NEVER for x in expected.values[:count].tolist())

@@ -4,7 +4,6 @@ import torch
 
 from decoders import selftest
 from decoders.engine.attention import operator as attention
-from decoders.selftest import common, models
 
 
 def test_an_unknown_section(capsys):
@@ -19,8 +18,8 @@ def test_passes(capsys):
 
 def test_passes_that_are_no_programs_are_found(monkeypatch, capsys):
     """On a GPU, which had no program, plain passes were compared with themselves."""
-    monkeypatch.setattr(models, "catalog", ["greedy"])
-    monkeypatch.setattr(models, "PASSES", ("plain", "plain"))
+    monkeypatch.setattr(selftest, "catalog", ["greedy"])
+    monkeypatch.setattr(selftest, "PASSES", ("plain", "plain"))
     assert not selftest.run("passes")
     says = "WRONG: the passes are no programs, they run as packed passes, module by module."
     assert says in capsys.readouterr().out
@@ -56,7 +55,7 @@ def test_a_wrong_way_is_found(monkeypatch, capsys):
     def wrong(q, *others):
         return right(q, *others) * (0.5 if q.dtype == torch.float32 else 1)
 
-    monkeypatch.setattr(common, "default_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(selftest, "default_device", lambda: torch.device("cpu"))
     monkeypatch.setattr(attention, "attend_one_by_one", wrong)
     assert not selftest.run("ways")
     assert "WRONG: one by one is wrong in torch.float32" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders import theory
 from decoders.distribution import Whole
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from tests.pieces import FORMS
 
 # ---- Speculative decoding

@@ -5,7 +5,7 @@ import pytest
 from decoders import catalog, generate
 from decoders.distribution import Small, Warping
 from decoders.loop import Turn
-from decoders.methods import speculative
+from decoders.methods import sources
 from decoders.methods.baselines import Multinomial
 from decoders.methods.sources import chain, tree
 from decoders.randomness import SeededSource
@@ -30,9 +30,7 @@ def test_a_chain_is_a_tree_without_branches(warping, monkeypatch):
     assert batch == [
         generate(pair, p, method, seed=3 + i, **options).tokens for i, p in enumerate(PROMPTS)
     ]
-    monkeypatch.setattr(
-        speculative, "chain", lambda request, length, *_: tree(request, (1,) * length)
-    )
+    monkeypatch.setattr(sources, "chain", lambda request, length, *_: tree(request, (1,) * length))
     assert batch == [r.tokens for r in generate(pair, PROMPTS, method, seed=3, **options)]
 
 

@@ -12,10 +12,11 @@ from decoders.distribution import Small, Warping
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
-from decoders.testing.mutants import last_of_equals, mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import Source, assert_exact, decode, distance, layers, output_law, ways
 from decoders.testing.situations import Rows, Situation, drawn, log_likelihood
 from decoders.trace import Fate
+from tests.pieces import last_of_equals
 
 
 @pytest.mark.parametrize("end", [frozenset(), frozenset({2})], ids=["no end", "end"])

@@ -7,7 +7,7 @@ from decoders.distribution import Warping
 from decoders.methods.block import Block
 from decoders.methods.named import BlockVerification, Speculative
 from decoders.methods.sources import Chain
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import drawn
 from tests.pieces import Made

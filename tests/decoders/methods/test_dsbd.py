@@ -10,7 +10,7 @@ from decoders import theory
 from decoders.distribution import Warping
 from decoders.methods import dsbd
 from decoders.methods.dsbd import DSBD
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate

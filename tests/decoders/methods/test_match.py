@@ -11,7 +11,7 @@ from decoders.methods.block import Traversal
 from decoders.methods.named import Match
 from decoders.methods.rules import MatchRule, MultiRound
 from decoders.methods.sources import Drafting, Kind, Tree, said, tree
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import Rows, Situation, drawn
 from tests.pieces import Made

@@ -13,7 +13,7 @@ from decoders.methods.named import (
     SpeculativeEnsemble,
 )
 from decoders.methods.sources import Chain
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import assert_exact, distance, output_law
 from decoders.testing.situations import Rows, Situation, drawn
 from tests.pieces import Made, distributions, small

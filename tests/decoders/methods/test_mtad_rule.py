@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from decoders.distribution import Warping
 from decoders.methods.mtad import joint_ratios, keep_longest
 from decoders.reading import Readings
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import Source, Watched
 from decoders.testing.situations import WHOLE
 from decoders.theory import mtad_kept_length

@@ -6,7 +6,7 @@ from decoders.distribution import Warping
 from decoders.methods.block import MultiPath
 from decoders.methods.named import BlockVerification, MultiPathBlock
 from decoders.methods.sources import Paths
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import drawn
 from tests.pieces import Made

@@ -17,7 +17,7 @@ from decoders.methods.budget import AutoLength, Count
 from decoders.methods.search import Search
 from decoders.methods.speculative_beams import SpeculativeBeamSearch
 from decoders.randomness import SeededSource
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import Watched, assert_exact, decode, distance
 from decoders.testing.situations import Drawn, Head, Path, Situation, drawn
 from decoders.trace import Fate

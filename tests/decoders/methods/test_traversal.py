@@ -13,7 +13,7 @@ from decoders.methods.named import (
     part,
 )
 from decoders.randomness import SeededSource
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import assert_exact, decode, distance, ways
 from decoders.testing.situations import drawn
 from tests.pieces import Made

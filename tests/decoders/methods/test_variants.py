@@ -4,7 +4,7 @@ import pytest
 
 from decoders.distribution import Warping
 from decoders.errors import InputError
-from decoders.methods import variants
+from decoders.methods import sources
 from decoders.methods.catalog import catalog
 from decoders.methods.sources import tree
 from decoders.randomness import SeededSource
@@ -45,7 +45,7 @@ def test_children_taken_for_draws_fail_the_check(monkeypatch):
     def likeliest(source, q, count):
         return sorted((x for x, _ in q.items()), key=lambda x: -q[x])[:count]
 
-    monkeypatch.setattr(variants, "tree", lambda r, expansion: tree(r, expansion, sample=likeliest))
+    monkeypatch.setattr(sources, "tree", lambda r, expansion: tree(r, expansion, sample=likeliest))
     assert distance(catalog["specinfer"](expansion=(2,)), drawn(3, 2, budget=2)) > 0.01
 
 

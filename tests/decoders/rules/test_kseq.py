@@ -7,7 +7,7 @@ import torch
 from decoders.distribution import Whole
 from decoders.methods.rules import KSeqRule, Node, SpeculativeRule
 from decoders.randomness import SeededSource
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import Source
 from decoders.theory import kseq_division
 from tests.pieces import at_one_node, distributions, reading, small

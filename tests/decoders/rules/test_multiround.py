@@ -3,7 +3,7 @@ import torch
 
 from decoders.methods.rules import MultiRoundRule
 from decoders.methods.sources import with_replacement, without_replacement
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from tests.pieces import at_one_node, distributions
 
 SPECINFER, MCSS = MultiRoundRule(), MultiRoundRule(replacement=False)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.distribution import point_mass
 from decoders.methods.rules import Node, SpeculativeRule
-from decoders.testing.mutants import mutant
+from decoders.testing import mutant
 from decoders.testing.oracle import outcomes
 from decoders.testing.situations import variation
 from tests.pieces import FORMS, reading, small
