@@ -14,10 +14,10 @@ from decoders.inputs import as_tokens
 from decoders.methods.mtad import JointRule
 from decoders.methods.named import RULES, part
 from decoders.methods.rules import Rule
-from decoders.methods.sources import Draft, Draw, Kind
+from decoders.methods.sources import Draft, Kind
 from decoders.randomness import SeededSource
 from decoders.reading import Reading, Readings
-from decoders.request import Request
+from decoders.request import Draw, Request
 from decoders.shapes import NodeId, Probs, TokenId
 from decoders.testing.oracle import Source, outcomes
 from decoders.trace import DRAFTED, Fate, Trial, Trials

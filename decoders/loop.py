@@ -16,7 +16,7 @@ from decoders.errors import ModelError
 from decoders.penalties import applied
 from decoders.randomness import Numbers, SeededSource, one_by_one
 from decoders.reading import FEW, Reading, Readings
-from decoders.request import ALTERNATIVES, Ask, Drawn, Request
+from decoders.request import ALTERNATIVES, Ask, Draw, Request
 from decoders.settings import Decoding
 from decoders.shapes import Logits, NodeId, TokenId
 from decoders.trace import Round
@@ -51,7 +51,7 @@ class Turn:
     models: Sequence[str] = ("target", "draft")
     waiting: Ask = field(default=Ask("target", ()), repr=False)
     waited: int = 0
-    drawn: list[Drawn] = field(default_factory=list)
+    drawn: list[Draw] = field(default_factory=list)
     draw: Callable[[Distribution], TokenId] = field(init=False, repr=False)
     complete: bool = False
     known: dict[str, dict[NodeId, Reading]] = field(default_factory=lambda: defaultdict(dict))
@@ -154,7 +154,7 @@ class Turn:
         elif (answer := self._answer()) is not None:
             self._resume(answer)
 
-    def _answer(self) -> list[Reading] | list[Drawn] | None:
+    def _answer(self) -> list[Reading] | list[Draw] | None:
         """What is sent to the decoder for its ask; None if it must wait for more readings."""
         known, ask = self.known[self.waiting.model], self.waiting
         if not ask.steps:
@@ -181,11 +181,11 @@ class Turn:
         else:
             assert isinstance(self.draw, Numbers | SeededSource)
             self.draw.take(1)
-        self.drawn.append(Drawn(self.request.tree.add(parent, token), parent, token, q, reading))
+        self.drawn.append(Draw(self.request.tree.add(parent, token), parent, token, q))
         self.complete = len(self.drawn) == ask.steps or token in self.request.end_tokens
         return not self.complete
 
-    def _resume(self, answer: list[Reading] | list[Drawn] | None) -> None:
+    def _resume(self, answer: list[Reading] | list[Draw] | None) -> None:
         while not self.over:
             item = self.decoding.send(answer)
             answer = None

@@ -38,7 +38,7 @@ class Doubt(NamedTuple):
 class Ask(NamedTuple):
     """A decoder's question: what follows these nodes of its tree?
 
-    The answer is a list of readings, one per node in the order asked; for a chain, a list of Drawn.
+    The answer is a list of readings, one per node in the order asked; for a chain, a list of Draw.
 
     Attributes:
         model: "target", "draft" or "head"
@@ -65,22 +65,20 @@ class Ask(NamedTuple):
     features: tuple[int, ...] = ()
 
 
-class Drawn(NamedTuple):
-    """A token of a chain.
+class Draw(NamedTuple):
+    """One drawn token. Equal draws share a node but remain separate draws.
 
     Attributes:
         node: its node
         parent: the node before it
         token: its id
-        q: the distribution that it was drawn from
-        reading: the reading at `parent`
+        q: in the answer to a chain, the distribution that it was drawn from
     """
 
     node: NodeId
     parent: NodeId
     token: TokenId
-    q: Distribution
-    reading: Reading
+    q: Distribution | None = None
 
 
 ALTERNATIVES = 5  # kept of each token

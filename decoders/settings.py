@@ -16,7 +16,7 @@ from decoders.request import Ask, Request
 from decoders.trace import Round
 
 # The type of `decode`. A yielded item determines what is sent back, which no type can express:
-# readings (`list[Reading]`) for an ask, tokens (`list[Drawn]`) for a chain, None for a round.
+# readings (`list[Reading]`) for an ask, tokens (`list[Draw]`) for a chain, None for a round.
 Decoding = Generator[Ask | Round, Any, None]
 
 

@@ -8,7 +8,7 @@ import torch
 
 from decoders.distribution import Distribution, Small, Warping, Whole
 from decoders.methods.named import Combination
-from decoders.methods.rules import Node, NodeRule
+from decoders.methods.rules import Node, NodeWise
 from decoders.methods.sources import Draft, Sampler, with_replacement
 from decoders.randomness import SeededSource
 from decoders.reading import Reading, Readings
@@ -87,13 +87,18 @@ def reading(probs: torch.Tensor) -> Reading:
 
 
 def at_one_node(
-    rule: NodeRule, p: torch.Tensor, q: torch.Tensor, k: int, sample: Sampler = with_replacement
+    rule: NodeWise,
+    p: torch.Tensor,
+    q: torch.Tensor,
+    k: int,
+    sample: Sampler = with_replacement,
+    distinct: bool = False,
 ) -> tuple[torch.Tensor, float]:
     """The law (V,) of the token that comes out if k children were drawn from q.
 
     And the chance that it is one of them; the same in any mixture of forms."""
     found = [
-        _at_one_node(rule, P(p), Q(q), reading(p), k, sample)
+        _at_one_node(rule, P(p), Q(q), reading(p), k, sample, distinct)
         for P in FORMS.values()
         for Q in FORMS.values()
     ]
@@ -103,12 +108,12 @@ def at_one_node(
     return found[0]
 
 
-def _at_one_node(rule, p: Distribution, q: Distribution, target: Reading, k: int, sample: Sampler):
+def _at_one_node(rule, p, q, target: Reading, k: int, sample: Sampler, distinct: bool):
     law, accepted, untried = torch.zeros(target.size, dtype=torch.float64), 0.0, [()]
     while untried:
         source = Source(untried.pop())
         tokens = sample(source, q, k)
-        pick = rule.pick(Node(p, q, tokens, target), source)
+        pick = rule.pick(Node(p, q, tokens, target, distinct=distinct), source)
         token = tokens[len(pick.tests) - 1] if pick.kept else source.draw(pick.rest)[0]
         law[token] += source.probability
         accepted += source.probability * pick.kept

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from decoders.distribution import Distribution, Small, Whole, minimum
-from decoders.methods.rules import Node, NodeWise, Pick, Rule, SpeculativeRule, Verdict, walk
+from decoders.methods.rules import Node, NodeWise, Pick, Rule, Tokenwise, Verdict, walk
 from decoders.methods.sources import CHAINS, Draft, Kind
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
@@ -72,7 +72,7 @@ class TypicalRule(NodeWise):
     delta: float = DELTA
 
     def pick(self, node: Node, source: RandomSource) -> Pick:
-        p, q, (token,), _ = node
+        p, q, (token,) = node[:3]
         probability = p[token]
         kept = probability > min(self.epsilon, self.delta * math.exp(-p.entropy))
         return tossless(token, probability, kept, p, q)
@@ -93,7 +93,7 @@ class RollbackRule(NodeWise):
     rollback: float = ROLLBACK
 
     def pick(self, node: Node, source: RandomSource) -> Pick:
-        p, q, (token,), reading = node
+        p, q, (token,), reading = node[:4]
         log_p = reading.log_p(token)
         return tossless(token, math.exp(log_p), -log_p <= self.rollback, p, q)
 
@@ -114,7 +114,7 @@ class FLyRule(Rule):
     window: int = WINDOW
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
-        p, rule = [request.warp(reading) for reading in readings], SpeculativeRule()
+        p, rule = [request.warp(reading) for reading in readings], Tokenwise()
         draws = draft.draws
         trials = [Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in draws]
         refused: tuple[int, Distribution] | None = None  # a place, and what is left of p there
@@ -174,7 +174,7 @@ class Mixture(Rule):
     beyond = True
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
-        return walk(request, draft, readings, SpeculativeRule(), self.mixed)
+        return walk(request, draft, readings, Tokenwise(), self.mixed)
 
     @abstractmethod
     def mixed(self, p: Distribution, q: Distribution) -> Distribution:

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from decoders.distribution import Distribution, minimum, point_mass, residual
 from decoders.methods.sources import (
@@ -21,17 +21,19 @@ from decoders.methods.sources import (
     DRAWN,
     Draft,
     Drafting,
-    Draw,
     Kind,
     Source,
 )
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import Draw, Request
 from decoders.settings import Checked, Decoding, Law, claim, setting
 from decoders.shapes import NodeId, TokenId
 from decoders.theory import kseq_division
 from decoders.trace import Fate, Trial, Trials
+
+# p, q, accept probability and u of a child that was tested.
+Test = tuple[float, float | None, float | None, float | None]
 
 
 @dataclass(slots=True)
@@ -39,14 +41,12 @@ class Pick:
     """The outcome of a rule at one node.
 
     Attributes:
-        tests: (p, q, accept probability, u) of each child that it tested, in the order drawn
+        tests: those of the children that it tested, in the order drawn
         kept: whether it kept the last one tested
         rest: if not, the distribution that the target's token is drawn from instead
     """
 
-    tests: list[tuple[float, float | None, float | None, float | None]] = field(
-        default_factory=list
-    )
+    tests: list[Test] = field(default_factory=list)
     kept: bool = False
     rest: Distribution | None = None
 
@@ -59,116 +59,16 @@ class Node(NamedTuple):
         q: the distribution that the children were drawn from; None for a certain child
         tokens: the children, in the order drawn
         reading: the target's raw numbers there
+        greedy: whether the temperature is 0
+        distinct: whether the children were drawn without replacement
     """
 
     p: Distribution
     q: Distribution | None
     tokens: list[TokenId]
     reading: Reading
-
-
-class NodeRule(Protocol):
-    def pick(self, node: Node, source: RandomSource) -> Pick:
-        """Judge the children of a node, with all chance from `source`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpeculativeRule:
-    """Speculative sampling: accept with chance min(1, p / (l q)), else draw from the residual.
-
-    Attributes:
-        lenience: l in (0, 1]; 1 is exact
-        greedy: whether the temperature is 0. With lenience, a token is then accepted if p(x) >= l *
-            max p on the raw target (the paper prints the inequality the wrong way round).
-
-    Source:
-        Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1, section 2.3 and appendix A.5.
-    """
-
-    lenience: float = 1.0
     greedy: bool = False
-
-    def pick(self, node: Node, source: RandomSource) -> Pick:
-        p, q, (token,), reading = node
-        p_token = p[token]
-        q_token = 1.0 if q is None else q[token]
-        if self.greedy and self.lenience < 1:
-            gap = math.exp(reading.log_p(token)) / reading.highest
-            probability = float(gap >= self.lenience)
-        else:
-            probability = min(1.0, p_token / (self.lenience * q_token))
-        kept, u = source.accept(probability)
-        pick = Pick([(p_token, q_token, probability, u)], kept)
-        if not kept:
-            pick.rest = residual(p, self.lenience * (point_mass(token) if q is None else q))
-        return pick
-
-
-class KSeqRule:
-    """K-SEQ, SpecTr's rule: accept draft i = 1 .. k in turn with probability min(1, p / (rho q)).
-
-    If none is accepted, draw from the residual: with beta = sum min(q, p/rho), it is
-
-        (p - min(q, p/rho) (1 - (1-beta)^k) / beta) / (1-beta)^k.
-
-    k is the number of drafts still on the accepted path; k = 1 is speculative decoding.
-
-    Source:
-        Sun et al. 2023 (SpecTr, arXiv 2310.15141), K-SEQ.
-    """
-
-    def pick(self, node: Node, source: RandomSource) -> Pick:
-        p, q, tokens, _ = node
-        assert q is not None  # its drafts are drawn
-        rho = kseq_division(p, q, len(tokens))
-        pick = Pick()
-        for token in tokens:
-            p_token, q_token = p[token], q[token]
-            probability = min(1.0, p_token / (rho * q_token))
-            pick.kept, u = source.accept(probability)
-            pick.tests.append((p_token, q_token, probability, u))
-            if pick.kept:
-                return pick
-        overlap = minimum(q, p / rho)
-        beta = overlap.total
-        scale = (1 - (1 - beta) ** len(tokens)) / beta if beta > 0 else 0.0
-        pick.rest = residual(p, scale * overlap)
-        return pick
-
-
-@dataclass(frozen=True, slots=True)
-class MultiRoundRule:
-    """Multi-round rejection: accept a child with probability min(1, p'/q), and at the end draw p'.
-
-    p' is p at first, and norm(max(0, p' - q)) after each rejection.
-
-    Attributes:
-        replacement: True if the children were drawn i.i.d. from q (SpecInfer): equal ones are tried
-            as often as they were drawn. False if they were drawn without replacement (MCSS): a
-            refused token is removed from q too.
-
-    Source:
-        Miao et al. 2023 (SpecInfer, arXiv 2305.09781); Yang et al. 2024 (MCSD, arXiv 2401.06706).
-    """
-
-    replacement: bool = True
-
-    def pick(self, node: Node, source: RandomSource) -> Pick:
-        p, q, tokens, _ = node
-        assert q is not None  # children of a tree are drawn
-        pick, rest = Pick(), p
-        for token in tokens:
-            p_token, q_token = rest[token], q[token]
-            probability = min(1.0, p_token / q_token)
-            pick.kept, u = source.accept(probability)
-            pick.tests.append((p_token, q_token, probability, u))
-            if pick.kept:
-                break
-            rest = residual(rest, q)
-            if not self.replacement:
-                q = q.without(token)
-        pick.rest = rest
-        return pick
+    distinct: bool = False
 
 
 Verdict = tuple[Trials | list[Trial], NodeId]  # every trial, and the new tip
@@ -246,7 +146,7 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
 
 
 # The children of a node, their tests, and whether the last one tested was kept.
-Judged = tuple[list[Draw], list[tuple], bool]
+Judged = tuple[list[Draw], list[Test], bool]
 LENIENCE = setting(
     1.0,
     "below 1, drafts are accepted more readily and the output is no longer exact",
@@ -255,9 +155,27 @@ LENIENCE = setting(
 )
 
 
+class NodeWise(Rule):
+    """A rule that judges the children of one node after another."""
+
+    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
+        return walk(request, draft, readings, self)
+
+    @abstractmethod
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        """Judge the children of a node, with all chance from `source`."""
+
+
 @dataclass(frozen=True)
-class Tokenwise(Rule):
-    """Speculative sampling, token by token; with a lenience below 1 it has no law."""
+class Tokenwise(NodeWise):
+    """Speculative sampling: accept with chance min(1, p / (l q)), else draw from the residual.
+
+    With a lenience l below 1 it has no law. At temperature 0, a token is then accepted if p(x) >= l
+    max p on the raw target (the paper prints the inequality the wrong way round).
+
+    Source:
+        Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1, section 2.3 and appendix A.5.
+    """
 
     name = "tokenwise"
     judges = CHAINS
@@ -268,16 +186,117 @@ class Tokenwise(Rule):
     def law(self) -> Law | None:
         return Law.TARGET if self.lenience == 1 else None
 
-    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
-        rule = SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0)
-        return walk(request, draft, readings, rule)
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        p, q, (token,), reading, greedy, _ = node
+        p_token = p[token]
+        q_token = 1.0 if q is None else q[token]
+        if greedy and self.lenience < 1:
+            gap = math.exp(reading.log_p(token)) / reading.highest
+            probability = float(gap >= self.lenience)
+        else:
+            probability = min(1.0, p_token / (self.lenience * q_token))
+        kept, u = source.accept(probability)
+        pick = Pick([(p_token, q_token, probability, u)], kept)
+        if not kept:
+            pick.rest = residual(p, self.lenience * (point_mass(token) if q is None else q))
+        return pick
+
+
+@dataclass(frozen=True)
+class MatchRule(NodeWise):
+    """Draw y from p: a child that is y is kept, and y is the correction if none is.
+
+    It needs no q, so it is exact for any draft that does not depend on y, chosen trees included;
+    a drawn token is kept with chance sum p q instead of the most possible, 1 - TV.
+    """
+
+    name = "match"
+    judges = frozenset(Kind)
+
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        p, q, tokens = node[:3]
+        (y,) = source.draw(p)
+        kept = y in tokens
+        tested = tokens[: tokens.index(y) + 1] if kept else tokens
+        tests: list[Test] = [(p[x], None if q is None else q[x], p[x], None) for x in tested]
+        return Pick(tests, kept, rest=point_mass(y))
+
+
+@dataclass(frozen=True)
+class KSeq(NodeWise):
+    """K-SEQ, SpecTr's rule: accept draft i = 1 .. k in turn with probability min(1, p / (rho q)).
+
+    If none is accepted, draw from the residual: with beta = sum min(q, p/rho), it is
+
+        (p - min(q, p/rho) (1 - (1-beta)^k) / beta) / (1-beta)^k.
+
+    k is the number of drafts still on the accepted path; k = 1 is speculative decoding. The drafts
+    are drawn independently.
+
+    Source:
+        Sun et al. 2023 (SpecTr, arXiv 2310.15141), K-SEQ.
+    """
+
+    name = "kseq"
+    judges = DRAWN - {Kind.DISTINCT}
+
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        p, q, tokens = node[:3]
+        assert q is not None  # its drafts are drawn
+        rho = kseq_division(p, q, len(tokens))
+        pick = Pick()
+        for token in tokens:
+            p_token, q_token = p[token], q[token]
+            probability = min(1.0, p_token / (rho * q_token))
+            pick.kept, u = source.accept(probability)
+            pick.tests.append((p_token, q_token, probability, u))
+            if pick.kept:
+                return pick
+        overlap = minimum(q, p / rho)
+        beta = overlap.total
+        scale = (1 - (1 - beta) ** len(tokens)) / beta if beta > 0 else 0.0
+        pick.rest = residual(p, scale * overlap)
+        return pick
+
+
+@dataclass(frozen=True)
+class MultiRound(NodeWise):
+    """Multi-round rejection: accept a child with probability min(1, p'/q), and at the end draw p'.
+
+    p' is p at first, and norm(max(0, p' - q)) after each rejection. Children that were drawn i.i.d.
+    from q (SpecInfer) are tried as often as they were drawn. Of those that were drawn without
+    replacement (MCSS), a refused token is removed from q too.
+
+    Source:
+        Miao et al. 2023 (SpecInfer, arXiv 2305.09781); Yang et al. 2024 (MCSD, arXiv 2401.06706).
+    """
+
+    name = "multiround"
+    judges = DRAWN
+
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        p, q, tokens = node[:3]
+        assert q is not None  # children of a tree are drawn
+        pick, rest = Pick(), p
+        for token in tokens:
+            p_token, q_token = rest[token], q[token]
+            probability = min(1.0, p_token / q_token)
+            pick.kept, u = source.accept(probability)
+            pick.tests.append((p_token, q_token, probability, u))
+            if pick.kept:
+                break
+            rest = residual(rest, q)
+            if node.distinct:
+                q = q.without(token)
+        pick.rest = rest
+        return pick
 
 
 def walk(
     request: Request,
     draft: Draft,
     readings: Sequence[Reading],
-    rule: NodeRule,
+    rule: NodeWise,
     mixed: Callable[[Distribution, Distribution], Distribution] | None = None,
 ) -> tuple[Trials, NodeId]:
     """Judge a draft: at each node, go on below the child that the rule keeps.
@@ -298,12 +317,13 @@ def walk(
         children[draw.parent].append(draw)
     kept: list[Trial] = []
     judged: list[Judged] = []
-    node = draft.root
+    node, greedy = draft.root, request.warping.temperature == 0
     while draws := children.pop(node, None):
         reading = known[node]
         p, q = request.warp(reading), draft.q.get(node)
         p = mixed(p, q) if mixed and q else p
-        pick = rule.pick(Node(p, q, [d.token for d in draws], reading), request.source)
+        tokens = [d.token for d in draws]
+        pick = rule.pick(Node(p, q, tokens, reading, greedy, draft.distinct), request.source)
         judged.append((draws, pick.tests, pick.kept))
         if not pick.kept:
             assert pick.rest is not None  # a rule that refuses says what is left
@@ -340,54 +360,3 @@ def in_order(
             else:
                 trials.append(Trial(d.node, d.token, d.parent, Fate.DISCARDED))
     return [*trials, *(Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in untested), *ours]
-
-
-class NodeWise(Rule, NodeRule):
-    """A rule that judges the children of one node after another."""
-
-    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
-        return walk(request, draft, readings, self)
-
-
-@dataclass(frozen=True)
-class MatchRule(NodeWise):
-    """Draw y from p: a child that is y is kept, and y is the correction if none is.
-
-    It needs no q, so it is exact for any draft that does not depend on y, chosen trees included;
-    a drawn token is kept with chance sum p q instead of the most possible, 1 - TV.
-    """
-
-    name = "match"
-    judges = frozenset(Kind)
-
-    def pick(self, node: Node, source: RandomSource) -> Pick:
-        p, q, tokens, _ = node
-        (y,) = source.draw(p)
-        kept = y in tokens
-        tested = tokens[: tokens.index(y) + 1] if kept else tokens
-        tests: list[tuple[float, float | None, float | None, float | None]] = [
-            (p[x], None if q is None else q[x], p[x], None) for x in tested
-        ]
-        return Pick(tests, kept, rest=point_mass(y))
-
-
-@dataclass(frozen=True)
-class KSeq(Rule):
-    """K-SEQ, for drafts drawn independently."""
-
-    name = "kseq"
-    judges = DRAWN - {Kind.DISTINCT}
-
-    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
-        return walk(request, draft, readings, KSeqRule())
-
-
-@dataclass(frozen=True)
-class MultiRound(Rule):
-    """Multi-round rejection, for children drawn with or without replacement."""
-
-    name = "multiround"
-    judges = DRAWN
-
-    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
-        return walk(request, draft, readings, MultiRoundRule(not draft.distinct))

@@ -22,18 +22,9 @@ from decoders.errors import InputError, is_whole, quoted
 from decoders.methods.budget import LONGEST, AutoLength
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
-from decoders.request import Ask, Doubt, Drawn, Request
+from decoders.request import Ask, Doubt, Draw, Request
 from decoders.settings import Checked, setting
 from decoders.shapes import NodeId, TokenId
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """One drawn token. Equal draws share a node but remain separate draws."""
-
-    node: NodeId
-    parent: NodeId
-    token: TokenId
 
 
 @dataclass(slots=True)
@@ -86,7 +77,7 @@ def chain(
     length: int,
     until: Doubt | None = None,
     model: str = "draft",
-) -> Generator[Ask, list[Drawn], Draft]:
+) -> Generator[Ask, list[Draw], Draft]:
     """At most `length` tokens of a model below the tip, each drawn after the one before.
 
     Args:
@@ -101,9 +92,11 @@ def chain(
     """
     draft = Draft(request.tip)
     steps = min(length, request.left - 1)
-    for drawn in (yield request.draw(model, request.tip, steps, until)) if steps else ():
-        draft.draws.append(Draw(drawn.node, drawn.parent, drawn.token))
-        draft.q[drawn.parent] = drawn.q
+    for draw in (yield request.draw(model, request.tip, steps, until)) if steps else ():
+        assert draw.q  # of a chain's answer
+        draft.q[draw.parent] = draw.q
+        # Trials hold on to draws, and must not to distributions, which are large.
+        draft.draws.append(draw._replace(q=None))
     return draft
 
 

@@ -23,15 +23,7 @@ from decoders.methods.catalog import catalog  # noqa: E402
 from decoders.methods.copies import Runs, Suffix, Suffixes  # noqa: E402
 from decoders.methods.lossy import Cascade, Ensemble  # noqa: E402
 from decoders.methods.named import Combination  # noqa: E402
-from decoders.methods.rules import (  # noqa: E402
-    KSeq,
-    KSeqRule,
-    MultiRound,
-    MultiRoundRule,
-    SpeculativeRule,
-    Tokenwise,
-    speculate,
-)
+from decoders.methods.rules import Tokenwise, speculate  # noqa: E402
 from decoders.methods.search import Search  # noqa: E402
 from decoders.methods.sources import best_first  # noqa: E402
 from decoders.methods.trees import BestFirst, Recycled, Recycler  # noqa: E402
@@ -56,8 +48,7 @@ PROVEN = {
 }
 # The code that a rule hands its work to.
 JUDGING = {
-    Tokenwise: (SpeculativeRule,), KSeq: (KSeqRule,), MultiRound: (MultiRoundRule,),
-    Traversal: (Block,), Cascade: (SpeculativeRule,), Ensemble: (SpeculativeRule,),
+    Traversal: (Block,), Cascade: (Tokenwise,), Ensemble: (Tokenwise,),
 }  # fmt: skip
 # The code that chooses the tokens of a source.
 CHOOSING = {

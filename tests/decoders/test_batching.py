@@ -8,8 +8,9 @@ from decoders import InputError, cache_need, catalog, generate, stream
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.padded import PADDINGS
 from decoders.methods.copies import Lookup
-from decoders.methods.rules import Pick, SpeculativeRule
-from decoders.methods.sources import Draft, Draw
+from decoders.methods.rules import Pick, Tokenwise
+from decoders.methods.sources import Draft
+from decoders.request import Draw
 from tests.models import build_pair
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2, 1, 2, 1], [60, 3, 3]]
@@ -99,7 +100,7 @@ def test_the_first_rounds_padding_ratio(pair, monkeypatch):
 
     monkeypatch.setattr(Lookup, "propose", propose)
     monkeypatch.setattr(
-        SpeculativeRule, "pick", lambda rule, p, *others: Pick([(1.0, 1.0, 1.0, 0.0)], True)
+        Tokenwise, "pick", lambda rule, p, *others: Pick([(1.0, 1.0, 1.0, 0.0)], True)
     )
     results = generate(
         pair, list(map(list, drafts)), "lookup", max_new_tokens=6, padding="kv", ignore_eos=True

@@ -12,15 +12,16 @@ import pytest
 
 from decoders.distribution import Warping
 from decoders.errors import InputError
-from decoders.methods import rules
 from decoders.methods.catalog import catalog
 from decoders.methods.named import RULES, SOURCES
-from decoders.methods.rules import SpeculativeRule
+from decoders.methods.rules import Tokenwise
+from decoders.methods.sources import Chain
 from decoders.randomness import SeededSource
 from decoders.settings import Method
 from decoders.testing import mutant
 from decoders.testing.oracle import TooManyWays, assert_exact, decode, distance, output_law
 from decoders.testing.situations import Drawn, Head, Rows, Situation, ancestral, drawn
+from tests.pieces import Made
 
 END = frozenset({2})
 GREEDY = Warping(temperature=0)
@@ -312,10 +313,10 @@ BIASED = {
 
 
 @pytest.mark.parametrize("edit", BIASED.values(), ids=BIASED)
-def test_a_biased_rule_fails_the_check(edit, monkeypatch):
-    monkeypatch.setattr(rules, "SpeculativeRule", mutant(SpeculativeRule, edit))
+def test_a_biased_rule_fails_the_check(edit):
+    method = Made(Chain(2), mutant(Tokenwise, edit)())
     try:
-        d = distance(catalog["speculative"](draft_length=2), drawn(3, 0, warping=Warping(0.7)))
+        d = distance(method, drawn(3, 0, warping=Warping(0.7)))
     except (TypeError, AssertionError, AttributeError):
         return  # a crash is caught as well
     assert d > 1e-3

@@ -4,10 +4,11 @@ import pytest
 
 from decoders import catalog, generate
 from decoders.distribution import Warping
-from decoders.methods.sources import Draft, Draw
+from decoders.methods.sources import Draft
 from decoders.methods.trees import Recycled, Recycler
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
+from decoders.request import Draw
 from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import drawn
 from tests.models import build_pair

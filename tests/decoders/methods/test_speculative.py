@@ -10,10 +10,11 @@ import pytest
 
 from decoders import generate
 from decoders.distribution import Warping, Whole
-from decoders.methods import rules
+from decoders.methods import sources
 from decoders.methods.budget import LONG, LONGEST, PATIENCE, PLAIN, START, AutoLength, Budget
 from decoders.methods.named import Speculative
-from decoders.methods.sources import chain
+from decoders.methods.rules import Tokenwise
+from decoders.methods.sources import Chain, chain
 from decoders.randomness import SeededSource
 from decoders.testing import mutant
 from decoders.testing.oracle import (
@@ -28,6 +29,7 @@ from decoders.testing.oracle import (
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate, Ledger
 from tests.models import build_pair
+from tests.pieces import Made
 
 END = frozenset({1})
 WARPINGS = [
@@ -447,20 +449,16 @@ def test_a_draft_that_hands_over_another_q_than_it_sampled_from_is_caught(monkey
             draft.q[node] = Whole(situation.draft(request.path(node)).softmax(-1))
         return draft
 
-    monkeypatch.setattr(rules, "chain", raw_q)
+    monkeypatch.setattr(sources, "chain", raw_q)
     assert distance(Speculative(2), situation) > 0.01
 
 
-def test_other_tokens_than_the_likeliest_at_temperature_0_are_caught(monkeypatch):
+def test_other_tokens_than_the_likeliest_at_temperature_0_are_caught():
     """A rule that compares unwarped probabilities accepts drafts that are not the argmax."""
-    wrong = mutant(
-        rules.SpeculativeRule,
-        ("p_token = p[token]", "p_token = math.exp(reading.log_p(token))"),
-    )
+    wrong = mutant(Tokenwise, ("p_token = p[token]", "p_token = math.exp(reading.log_p(token))"))
     situation = Situation(Rows(((0.5, 0.4, 0.1),)), Rows(((0.1, 0.8, 0.1),)), warping=Warping(0))
     assert_exact(Speculative(2), situation)
-    monkeypatch.setattr(rules, "SpeculativeRule", wrong)
-    assert distance(Speculative(2), situation) > 0.01
+    assert distance(Made(Chain(2), wrong()), situation) > 0.01
 
 
 def test_an_end_token_in_the_middle_of_an_accepted_block():
@@ -546,7 +544,7 @@ def test_a_draft_that_stops_by_what_it_drew_fails_the_check(monkeypatch):
         draft.draws = draft.draws[: min(unlikely, default=length)]
         return draft
 
-    monkeypatch.setattr(rules, "chain", choosy)
+    monkeypatch.setattr(sources, "chain", choosy)
     assert distance(Speculative(1), drawn(3, 2, budget=2)) > 0.01
 
 
@@ -557,7 +555,7 @@ def test_a_draft_that_keeps_an_unlikely_token_and_stops_after_it_is_exact(monkey
         draft.draws = draft.draws[: min(unlikely, default=length) + 1]
         return draft
 
-    monkeypatch.setattr(rules, "chain", careful)
+    monkeypatch.setattr(sources, "chain", careful)
     for seed in range(3):
         assert_exact(Speculative(2), drawn(3, seed))
 

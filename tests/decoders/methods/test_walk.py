@@ -5,8 +5,9 @@ from collections import Counter
 import torch
 
 from decoders.methods.rules import Pick, walk
-from decoders.methods.sources import Draft, Draw
+from decoders.methods.sources import Draft
 from decoders.reading import Readings
+from decoders.request import Draw
 from decoders.testing.oracle import Source, Watched
 from decoders.testing.situations import WHOLE
 from decoders.trace import DRAFTED, KEPT, Fate

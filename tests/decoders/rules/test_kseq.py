@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from decoders.distribution import Whole
-from decoders.methods.rules import KSeqRule, Node, SpeculativeRule
+from decoders.methods.rules import KSeq, Node, Tokenwise
 from decoders.randomness import SeededSource
 from decoders.testing import mutant
 from decoders.testing.oracle import Source
@@ -36,7 +36,7 @@ def optimum(p: torch.Tensor, q: torch.Tensor, k: int) -> float:
 @pytest.mark.parametrize(("seed", "k"), CASES)
 def test_the_token_that_comes_out_has_the_targets_law(seed, k):
     p, q = distributions(seed)
-    law, accepted = at_one_node(KSeqRule(), p, q, k)
+    law, accepted = at_one_node(KSeq(), p, q, k)
     torch.testing.assert_close(law, p, atol=1e-12, rtol=0)
     assert accepted == pytest.approx(acceptance(p, q, k), abs=1e-12)
 
@@ -53,7 +53,7 @@ def test_one_draft_is_speculative_decoding(seed):
     p, q = distributions(seed)
     fates = []
     for token in q.nonzero().flatten().tolist():
-        rules = KSeqRule(), SpeculativeRule()
+        rules = KSeq(), Tokenwise()
         ours, plain = (
             rule.pick(Node(small(p), small(q), [token], reading(p)), SeededSource(seed))
             for rule in rules
@@ -98,7 +98,7 @@ def test_where_p_is_nearly_q_sure_tokens_are_kept(dtype, change):
 
 def test_drafts_that_the_target_never_writes_leave_the_target_whole():
     p, q = torch.tensor([[0.6, 0.4, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.float64)
-    pick = KSeqRule().pick(Node(small(p), small(q), [2, 3], reading(p)), Source())
+    pick = KSeq().pick(Node(small(p), small(q), [2, 3], reading(p)), Source())
     assert not pick.kept
     assert pick.rest.mass == small(p).mass
 
@@ -113,5 +113,5 @@ def test_drafts_that_the_target_never_writes_leave_the_target_whole():
 )
 def test_the_check_fails_a_biased_rule(edit):
     p, q = distributions(3)
-    law, _ = at_one_node(mutant(KSeqRule, edit)(), p, q, 3)
+    law, _ = at_one_node(mutant(KSeq, edit)(), p, q, 3)
     assert (law - p).abs().sum() > 1e-3

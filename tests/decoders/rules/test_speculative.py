@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.distribution import point_mass
-from decoders.methods.rules import Node, SpeculativeRule
+from decoders.methods.rules import Node, Tokenwise
 from decoders.testing import mutant
 from decoders.testing.oracle import outcomes
 from decoders.testing.situations import variation
@@ -64,7 +64,7 @@ def _judged(rule, p, q, target, certain):
 @given(pairs())
 def test_the_token_has_the_law_p_and_is_accepted_with_sum_min(pq):
     p, q = pq
-    law, kept = judged(SpeculativeRule(), p, q)
+    law, kept = judged(Tokenwise(), p, q)
     assert variation(law, dict(enumerate(p.tolist()))) < 1e-12
     assert kept == pytest.approx(torch.minimum(p, q).sum().item(), abs=1e-12)
 
@@ -72,7 +72,7 @@ def test_the_token_has_the_law_p_and_is_accepted_with_sum_min(pq):
 @given(pairs(), st.integers(0, 1))
 def test_a_certain_draft_is_accepted_with_p_of_it(pq, token):
     p, _ = pq
-    law, kept = judged(SpeculativeRule(), p, None, certain=token)
+    law, kept = judged(Tokenwise(), p, None, certain=token)
     assert variation(law, dict(enumerate(p.tolist()))) < 1e-12
     assert kept == pytest.approx(p[token].item(), abs=1e-12)
 
@@ -84,7 +84,7 @@ def test_lenience_has_the_law_of_appendix_a5(pq, lenience):
     kept = np.minimum(q, p / lenience)
     rest = np.maximum(0, p - lenience * q)
     expected = kept + (1 - kept.sum()) * (rest / rest.sum() if rest.sum() > 0 else p)
-    law, _ = judged(SpeculativeRule(lenience), *pq)
+    law, _ = judged(Tokenwise(lenience), *pq)
     assert variation(law, dict(enumerate(expected))) < 1e-12
 
 
@@ -92,7 +92,7 @@ def accepts_at_temperature_0(rule, probs, token, lenience=0.5):
     probs = torch.tensor(probs, dtype=torch.float64)
     p, q = point_mass(int(probs.argmax())), point_mass(token)
     (outcome,) = outcomes(
-        lambda s: rule(lenience, greedy=True).pick(Node(p, q, [token], reading(probs)), s)
+        lambda s: rule(lenience).pick(Node(p, q, [token], reading(probs), greedy=True), s)
     )
     return outcome[1]
 
@@ -107,7 +107,7 @@ LENIENT = [
 
 @pytest.mark.parametrize(("probs", "token", "accepted"), LENIENT)
 def test_lenience_at_temperature_0_accepts_what_is_nearly_the_likeliest(probs, token, accepted):
-    pick = accepts_at_temperature_0(SpeculativeRule, probs, token)
+    pick = accepts_at_temperature_0(Tokenwise, probs, token)
     assert pick.kept is accepted
     if not accepted:
         assert pick.rest.mass == {0: 1}
@@ -119,7 +119,7 @@ def test_the_printed_inequality_of_lenience_is_caught():
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), appendix A.5
     """
-    wrong = mutant(SpeculativeRule, ("gap >= self.lenience", "gap <= self.lenience"))
+    wrong = mutant(Tokenwise, ("gap >= self.lenience", "gap <= self.lenience"))
     assert [accepts_at_temperature_0(wrong, p, t).kept for p, t, _ in LENIENT] != [
         a for *_, a in LENIENT
     ]
@@ -128,7 +128,7 @@ def test_the_printed_inequality_of_lenience_is_caught():
 def test_the_trace_holds_the_numbers_compared():
     p, q = torch.tensor([0.2, 0.8]), torch.tensor([0.6, 0.4])
     for probability, pick in outcomes(
-        lambda s: SpeculativeRule().pick(Node(small(p), small(q), [0], reading(p)), s)
+        lambda s: Tokenwise().pick(Node(small(p), small(q), [0], reading(p)), s)
     ):
         ((p_token, q_token, accept, u),) = pick.tests
         assert (p_token, q_token, accept) == (
