@@ -61,7 +61,7 @@ DECODERS = {
         "places",
         "process",
         "result",
-    },  # fmt: skip
+    },
     "__main__": {"__init__", "errors", "methods", "settings"},
     "selftest": REQUEST | {"__init__", "engine"},
 }
