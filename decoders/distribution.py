@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from operator import neg
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, TypedDict
 
 import numpy as np
 import torch
 
 from decoders.devices import device_of
-from decoders.errors import InputError, allowed, flag
+from decoders.errors import InputError, allowed, setting
 from decoders.shapes import Logits, Probs, TokenId
 
 # Keeps a uniform number times the total below the total in spite of rounding.
@@ -354,6 +354,17 @@ NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p or mi
 MOST = 256
 
 
+class WarpingOptions(TypedDict, total=False):
+    """The fields of a Warping as keywords of a call."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    top_n_sigma: float
+    temperature_last: bool
+
+
 @dataclass(frozen=True)
 class Warping:
     """Temperature first, then top-nσ, top-k, top-p (the token that crosses p is kept) and min-p.
@@ -379,29 +390,41 @@ class Warping:
         Nguyen et al. 2024 (min-p, arXiv 2407.01082); Tang et al. 2024 (top-nσ, arXiv 2411.07641).
     """
 
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    top_n_sigma: float = 0.0
-    temperature_last: bool = False
+    temperature: float = setting(
+        1.0, "0 takes the likeliest token, 1 keeps the model's distribution", low=0.0, high=100.0
+    )
+    top_k: int = setting(0, "keep only the k likeliest tokens; 0 keeps all", low=0)
+    top_p: float = setting(
+        1.0, "keep the likeliest tokens of this total probability, above 0", low=0.0, high=1.0
+    )
+    min_p: float = setting(
+        0.0,
+        "keep tokens at least this fraction as likely as the likeliest; 0 keeps all",
+        low=0.0,
+        high=1.0,
+    )
+    top_n_sigma: float = setting(
+        0.0,
+        "keep logits within this many standard deviations of the highest; 0 keeps all",
+        low=0.0,
+        high=100.0,
+    )
+    temperature_last: bool = setting(
+        False, "apply temperature after top-p and min-p, as llama.cpp does", choices=(True, False)
+    )
 
     def __post_init__(self) -> None:
-        for name, *bounds in (
-            ("temperature", 0.0, 100.0), ("top_k", 0), ("top_p", 0.0, 1.0), ("min_p", 0.0, 1.0),
-            ("top_n_sigma", 0.0, 100.0),
-        ):  # fmt: skip
-            object.__setattr__(self, name, allowed(name, getattr(self, name), *bounds))
-        object.__setattr__(
-            self, "temperature_last", flag("temperature_last", self.temperature_last)
-        )
+        for each in fields(self):
+            low, high, choices = (each.metadata[key] for key in ("low", "high", "choices"))
+            value = allowed(each.name, getattr(self, each.name), low, high, choices)
+            object.__setattr__(self, each.name, value)
         if self.top_p == 0:
             raise InputError("top_p must be above 0, which would keep no token; 1 keeps all.")
 
     @classmethod
     def of(cls, options: Any) -> Self:
         """The warping among the attributes of some options."""
-        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
+        return cls(**{each.name: getattr(options, each.name) for each in fields(cls)})
 
     @property
     def usual(self) -> bool:

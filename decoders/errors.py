@@ -1,7 +1,11 @@
-"""The errors that callers see, and the checks of their numbers, truth values and choices."""
+"""The errors that callers see, and the checks of their numbers, truth values and choices.
+
+A setting is a dataclass field that carries its range and its help.
+"""
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
 from importlib.util import find_spec
 from typing import Any, TypeGuard
 
@@ -111,6 +115,32 @@ def _bounds(low: float | None, high: float | None) -> str:
     if high is None:
         return f"of {low} or more"
     return f"of at most {high}" if low is None else f"from {low} to {high}"
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: Iterable[Any] = (),
+    read: Callable[[str, Any], Any] | None = None,
+) -> Any:
+    """A dataclass field with one line of help and its allowed values.
+
+    Args:
+        default: the default value
+        help: one line for a user
+        low: the least number
+        high: the greatest number
+        choices: values allowed besides a range, or instead of one
+        read: replaces the range and choices: a function of (name of the decoder, caller's value)
+            that returns the value to keep or raises InputError
+    """
+    return field(
+        default=default,
+        metadata={"help": help, "low": low, "high": high, "choices": tuple(choices), "read": read},
+    )
 
 
 def flag(name: str, value: Any) -> bool:

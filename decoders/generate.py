@@ -7,14 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, cast, overload
+from typing import Any, Unpack, cast, overload
 
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from decoders.distribution import Warping
+from decoders.distribution import Warping, WarpingOptions
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.padded import PADDINGS, PaddedPasses
@@ -50,6 +50,7 @@ class Sampling:
     """How tokens are drawn and when a text ends, in the keywords of `decoders.stream`.
 
     Attributes:
+        warping: the fields of a Warping, which are keywords each
         penalties: True applies the settings of the target's generation config that depend on the
             text alone: repetition_penalty, no_repeat_ngram_size, bad_words_ids, suppress_tokens,
             begin_suppress_tokens. A list has processors of transformers for the first four instead.
@@ -60,12 +61,7 @@ class Sampling:
 
     max_new_tokens: int = 64
     seed: int | Sequence[int] = 0
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    top_n_sigma: float = 0.0
-    temperature_last: bool = False
+    warping: Warping = field(default_factory=Warping)
     stop: Stop = ()
     ignore_eos: bool = False
     end_tokens: Collection[TokenId] | None = None
@@ -160,7 +156,7 @@ class Task:
         """Check a call; runs no model. Raises InputError, in one sentence that names the fix."""
         method = checked_method(pair, method)
         _packs(pair, method, batching)
-        warping = method.warping(Warping.of(sampling))
+        warping = method.warping(sampling.warping)
         budget = int(sampling.max_new_tokens)
         given, _ = as_prompts(prompt)
         prompts = encode_all(given, pair.tokenizer, pair.vocabulary, pair.bos)
@@ -380,24 +376,24 @@ def check(
         InputError: for input that cannot be used
     """
     cancel, clock = options.pop("cancel", None), options.pop("clock", time.perf_counter)
-    names = {field.name for field in fields(Sampling)} & options.keys()
-    sampling = Sampling(**{name: options.pop(name) for name in names})
+    warping, own = (
+        {f.name: options.pop(f.name) for f in fields(each) if f.name in options}
+        for each in (Warping, Sampling)
+    )
+    sampling = Sampling(**own, warping=Warping(**warping))
     Task.read(pair, prompt, method, sampling, Batching(**options), cancel, clock)
 
 
 def stream(
     pair: ModelPair, prompt: Prompt | Sequence[Prompt], method: Method | str, *,
     max_new_tokens: int = Sampling.max_new_tokens, seed: int | Sequence[int] = Sampling.seed,
-    temperature: float = Sampling.temperature, top_k: int = Sampling.top_k,
-    top_p: float = Sampling.top_p, min_p: float = Sampling.min_p,
-    top_n_sigma: float = Sampling.top_n_sigma,
-    temperature_last: bool = Sampling.temperature_last, stop: Stop = Sampling.stop,
-    ignore_eos: bool = Sampling.ignore_eos,
+    stop: Stop = Sampling.stop, ignore_eos: bool = Sampling.ignore_eos,
     end_tokens: Collection[TokenId] | None = Sampling.end_tokens,
     penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties,
     max_batch: int | None = Batching.max_batch, prefill_chunk: int | None = Batching.prefill_chunk,
     padding: str = Batching.padding, max_cache_bytes: int | None = Batching.max_cache_bytes,
     cancel: Any = None, clock: Callable[[], float] = time.perf_counter,
+    **warping: Unpack[WarpingOptions],
 ) -> Generator[Event, None, None]:  # fmt: skip
     """Decode a prompt, or a list of prompts as one batch.
 
@@ -414,8 +410,6 @@ def stream(
         method: a decoder, or its name
         max_new_tokens: the most new tokens of each request
         seed: an int (request i of a list gets seed + i), or a list of one int per request
-        temperature: see `Warping`, as for `top_k`, `top_p`, `min_p`, `top_n_sigma` and
-            `temperature_last`
         stop: strings that end the text, such as the name of a special token; or a function of the
             request's number and its new tokens, called after every token, that returns whether they
             end it
@@ -429,6 +423,8 @@ def stream(
         cancel: a threading.Event, or a function that returns True to end all before the next call
             of a model
         clock: returns seconds; one that stops while the caller holds an event leaves its work out
+        warping: `temperature`, `top_k`, `top_p`, `min_p`, `top_n_sigma` and `temperature_last`, see
+            `Warping`
 
     Yields:
         an Event for each round, and a last one with the Result of each request
@@ -437,18 +433,7 @@ def stream(
         InputError: for input that cannot be used
     """
     sampling = Sampling(
-        max_new_tokens,
-        seed,
-        temperature,
-        top_k,
-        top_p,
-        min_p,
-        top_n_sigma,
-        temperature_last,
-        stop,
-        ignore_eos,
-        end_tokens,
-        penalties,
+        max_new_tokens, seed, Warping(**warping), stop, ignore_eos, end_tokens, penalties
     )
     batching = Batching(max_batch, prefill_chunk, padding, max_cache_bytes)
     task = Task.read(pair, prompt, method, sampling, batching, cancel, clock)

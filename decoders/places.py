@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import torch
 from transformers import LogitsProcessor
 
-from decoders.distribution import Warping, warp
+from decoders.distribution import Warping, WarpingOptions, warp
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.protocols import Features, Layers, Model
 from decoders.errors import InputError, ModelError, allowed
@@ -52,26 +52,20 @@ class Places:
 
 @overload
 def read(
-    pair: ModelPair, prompt: Prompt, text: Sequence[TokenId] = (), *, temperature: float = ...,
-    top_k: int = ..., top_p: float = ..., min_p: float = ..., top_n_sigma: float = ...,
-    temperature_last: bool = ..., penalties: bool | Sequence[LogitsProcessor] = ...,
-    draft: bool | str = ..., drafted: bool = ...,
+    pair: ModelPair, prompt: Prompt, text: Sequence[TokenId] = (), *,
+    penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool | str = ..., drafted: bool = ...,
+    **warping: Unpack[WarpingOptions],
 ) -> Places: ...  # fmt: skip
 @overload
 def read(
     pair: ModelPair, prompt: Prompt, text: Sequence[Sequence[TokenId]], *,
-    temperature: float = ..., top_k: int = ..., top_p: float = ..., min_p: float = ...,
-    top_n_sigma: float = ..., temperature_last: bool = ...,
     penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool | str = ..., drafted: bool = ...,
+    **warping: Unpack[WarpingOptions],
 ) -> list[Places]: ...  # fmt: skip
 def read(
     pair: ModelPair, prompt: Prompt, text: Any = (), *,
-    temperature: float = Sampling.temperature, top_k: int = Sampling.top_k,
-    top_p: float = Sampling.top_p, min_p: float = Sampling.min_p,
-    top_n_sigma: float = Sampling.top_n_sigma,
-    temperature_last: bool = Sampling.temperature_last,
     penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties,
-    draft: bool | str = True, drafted: bool = False,
+    draft: bool | str = True, drafted: bool = False, **warping: Unpack[WarpingOptions],
 ) -> Places | list[Places]:  # fmt: skip
     """Read a text as decoders do, in one pass of each model.
 
@@ -85,13 +79,12 @@ def read(
         prompt: see `stream`
         text: token ids after the prompt, such as the `tokens` of a Result; or several lists of
             them. Several texts are branches of one tree, so a common beginning is read once.
-        temperature: see `Warping`, as for `top_k`, `top_p`, `min_p`, `top_n_sigma` and
-            `temperature_last`
         penalties: see `stream`
         draft: whether to read the draft as well, if there is one; "head" reads the head in its
             place
         drafted: whether the text is one draft after the prompt: a head's q after its tokens is then
             made of the head's own states
+        warping: see `stream`
 
     Returns:
         Places, or a list of them for several texts
@@ -100,8 +93,7 @@ def read(
         InputError: for input that cannot be used, before any pass
         ModelError: if a model gives logits that are not numbers
     """
-    warping = Warping(temperature, top_k, top_p, min_p, top_n_sigma, temperature_last)
-    sampling = Sampling(penalties=penalties)
+    sampling = Sampling(penalties=penalties, warping=Warping(**warping))
     ids = encode(prompt, checked_pair(pair).tokenizer, pair.vocabulary).ids
     lists, several = as_prompts(text)
     texts = [
@@ -125,7 +117,8 @@ def read(
     if states is not None and drafted:
         states = states.first(len(ids) - 1)
     others = [_logits(model, tree, nodes, changes, known=states)[0] for model in models[1:]]
-    p, q = warp(logits, warping), warp(others[0], warping).to(logits.device) if others else None
+    p = warp(logits, sampling.warping)
+    q = warp(others[0], sampling.warping).to(logits.device) if others else None
     row = {node: i for i, node in enumerate(nodes)}
     places = []
     for tokens, path in zip(texts, paths, strict=True):

@@ -6,12 +6,13 @@ the decoder is built.
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
 
 from decoders.distribution import Warping
 from decoders.errors import InputError, allowed, quoted
+from decoders.errors import setting as setting
 from decoders.request import Ask, Request
 from decoders.trace import Round
 
@@ -60,32 +61,6 @@ class Law(StrEnum):
     def mixed(self) -> bool:
         """Whether it is a mixture of target and draft model, and so not lossless."""
         return self in (Law.CASCADE, Law.ENSEMBLE)
-
-
-def setting(
-    default: Any,
-    help: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    choices: Iterable[Any] = (),
-    read: Callable[[str, Any], Any] | None = None,
-) -> Any:
-    """A dataclass field with one line of help and its allowed values.
-
-    Args:
-        default: the default value
-        help: one line for a user
-        low: the least number
-        high: the greatest number
-        choices: values allowed besides a range, or instead of one
-        read: replaces the range and choices: a function of (name of the decoder, caller's value)
-            that returns the value to keep or raises InputError
-    """
-    return dataclasses.field(
-        default=default,
-        metadata={"help": help, "low": low, "high": high, "choices": tuple(choices), "read": read},
-    )
 
 
 class claim(property):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders import ModelPair, catalog, generate
+from decoders.distribution import Warping
 from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import Loop
 from decoders.trace import Fate, Trial
@@ -47,9 +48,12 @@ samplings = st.builds(
     Sampling,
     max_new_tokens=st.integers(1, 9),
     seed=st.integers(0, 99),
-    temperature=st.sampled_from([0.0, 0.7, 1.0, 1.4]),
-    top_k=st.sampled_from([0, 1, 5, 30]),
-    top_p=st.sampled_from([0.5, 0.9, 1.0]),
+    warping=st.builds(
+        Warping,
+        temperature=st.sampled_from([0.0, 0.7, 1.0, 1.4]),
+        top_k=st.sampled_from([0, 1, 5, 30]),
+        top_p=st.sampled_from([0.5, 0.9, 1.0]),
+    ),
     penalties=st.booleans(),
 )
 mixtures = st.lists(
@@ -110,9 +114,8 @@ def test_each_gets_the_tokens_that_it_gets_alone(pair, mixture, max_batch, prefi
     A request that looks at few tokens got those of another."""
     options = {"max_batch": max_batch, "prefill_chunk": prefill_chunk, "patience": patience}
     for asked, turn in zip(mixture, decoded_together(pair, mixture, **options), strict=True):
-        sampling = {
-            name: getattr(asked.sampling, name) for name in asked.sampling.__dataclass_fields__
-        }
+        sampling = dict(vars(asked.sampling))
+        sampling |= vars(sampling.pop("warping"))
         alone = generate(pair, asked.prompt, asked.decoder, **sampling)
         found = tokens_of(turn)
         if turn.request.finished == "cancelled":
@@ -126,7 +129,7 @@ def test_lengths_chosen_by_the_clock_keep_the_tokens_of_temperature_0(pair):
     """At other temperatures only the law stays: lengths decide which random numbers count."""
     method = catalog["speculative"](draft_length="auto")
     mixture = [
-        Asked(method, prompt, i, None, Sampling(12, temperature=0))
+        Asked(method, prompt, i, None, Sampling(12, warping=Warping(0)))
         for i, prompt in enumerate(PROMPTS)
     ]
     for asked, turn in zip(mixture, decoded_together(pair, mixture), strict=True):

@@ -119,7 +119,7 @@ def test_it_is_told_of_no_request_that_does_not_ask_it(pair):
     engines = {role: model.engine() for role, model in pair.packed.items()}
     turns = []
     for name in ("greedy", "speculative"):
-        task = Task.read(pair, PROMPTS[0], name, Sampling(6, temperature=0), Batching())
+        task = Task.read(pair, PROMPTS[0], name, Sampling(6, warping=Warping(0)), Batching())
         turns += prepare(task, itertools.count().__next__)[0]
     with Loop(engines) as loop:
         for turn in turns:
