@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from decoders.distribution import Distribution, Small, Whole, minimum, point_mass, residual
-from decoders.methods.rules import Rule, Verdict
+from decoders.methods.rules import Rule, Verdict, accepted, sides
 from decoders.methods.sources import CHAINS, DRAWN, Draft, Kind
 from decoders.reading import Reading
 from decoders.request import Request
@@ -44,6 +44,22 @@ class Block(Rule):
         fate = fate if draft.draws else Fate.SAMPLED
         sampled, tip = request.sample(after, fate, rest, request.warp(known[after]))
         return [*trials, *sampled], tip
+
+    def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
+        count = accepted(trials)
+        last = trials[max(count, 1) - 1]
+        u, a = sides(last.u or 0.0, last.accept_probability or 0.0)
+        if not count:
+            return (
+                "Judged as a whole, no beginning passes: the last one tried, the first token "
+                f"alone, passes with chance {a}, and its random number {u} is not below that."
+            )
+        whole = count == len(trials)
+        what = "the whole draft" if whole else f"the part up to {names[count - 1]}"
+        return (
+            f"Judged as a whole, {what} passes with chance {a}, and its random number {u} is "
+            "below that."
+        )
 
 
 class _Descent(NamedTuple):
@@ -103,7 +119,7 @@ class Traversal(Block):
 
 
 @dataclass(frozen=True)
-class MultiPath(Rule):
+class MultiPath(Block):
     """Block verification of the path that is last if tokens are ordered by p / q.
 
     Of K paths i.i.d. from q, the last one begins with a prefix with probability (S + m)^K - S^K:
@@ -113,7 +129,6 @@ class MultiPath(Rule):
 
     name = "multipath"
     judges = CHAINS | {Kind.PATHS}
-    backwards = True
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         known = dict(zip(draft.nodes, readings, strict=True))
@@ -131,7 +146,7 @@ class MultiPath(Rule):
             lower, mass = order.at(draw.token)
             top = below + own * (lower + mass)
             below, own, node = (below + own * lower) / top, own * mass / top, draw.node
-        trials, tip = Block().judge(request, best, [known[node] for node in best.nodes])
+        trials, tip = super().judge(request, best, [known[node] for node in best.nodes])
         assert isinstance(trials, list)
         chosen = {id(draw) for draw in best.draws}
         others = [

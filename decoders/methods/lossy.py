@@ -20,7 +20,18 @@ from dataclasses import dataclass
 import torch
 
 from decoders.distribution import Distribution, Small, Whole, minimum
-from decoders.methods.rules import Node, NodeWise, Pick, Rule, Tokenwise, Verdict, walk
+from decoders.methods.rules import (
+    Node,
+    NodeWise,
+    Pick,
+    Rule,
+    Tokenwise,
+    Verdict,
+    accepted,
+    sides,
+    walk,
+    why_tested,
+)  # fmt: skip
 from decoders.methods.sources import CHAINS, Draft, Kind
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
@@ -77,6 +88,17 @@ class TypicalRule(NodeWise):
         kept = probability > min(self.epsilon, self.delta * math.exp(-p.entropy))
         return tossless(token, probability, kept, p, q)
 
+    def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
+        bound = (
+            f"the smaller of {self.epsilon:g} and {self.delta:g} e^−H, where H is the large "
+            "model’s entropy"
+        )
+        count = accepted(trials)
+        if count == len(trials):
+            least = min(trial.p or 0.0 for trial in trials)
+            return f"The p of each token, {least:.3g} or more, is above {bound}."
+        return f"The p of {names[count]}, {trials[count].p or 0.0:.3g}, is not above {bound}."
+
 
 @dataclass(frozen=True)
 class RollbackRule(NodeWise):
@@ -96,6 +118,15 @@ class RollbackRule(NodeWise):
         p, q, (token,), reading = node[:4]
         log_p = reading.log_p(token)
         return tossless(token, math.exp(log_p), -log_p <= self.rollback, p, q)
+
+    def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
+        surprises = [-math.log(trial.p) if trial.p else math.inf for trial in trials]
+        count = accepted(trials)
+        if count == len(trials):
+            highest, bound = sides(max(surprises), self.rollback)
+            return f"The −ln p of each token is at most {bound}; the highest is {highest}."
+        shown, bound = sides(surprises[count], self.rollback)
+        return f"The −ln p of {names[count]}, {shown}, is above {bound}."
 
 
 @dataclass(frozen=True)
@@ -146,6 +177,26 @@ class FLyRule(Rule):
         own, tip = request.sample(after, fate, rest, p[kept])
         return [*trials, *own], tip
 
+    def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
+        count = accepted(trials)
+        failed = [
+            name
+            for name, t in zip(names, trials[:count], strict=False)
+            if t.u is not None and t.accept_probability is not None and t.u >= t.accept_probability
+        ]
+        said, window = why_tested(trials, names), f"the next {self.window} pass"
+        if count < len(trials):
+            return (
+                f"{said[:-1]}; a token that fails stays only where the large model is unsure and "
+                f"{window}."
+            )
+        if failed:
+            return (
+                f"Tokens that fail stay where the large model is unsure and {window}: here "
+                f"{', '.join(failed)}."
+            )
+        return said
+
 
 def three_likeliest(p: Distribution) -> list[float]:
     """The three largest masses above 0."""
@@ -175,6 +226,9 @@ class Mixture(Rule):
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         return walk(request, draft, readings, Tokenwise(), self.mixed)
+
+    def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
+        return why_tested(trials, names, " in the mixture of both models")
 
     @abstractmethod
     def mixed(self, p: Distribution, q: Distribution) -> Distribution:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decoders.beams import likeliest_path
 from decoders.errors import InputError
 from decoders.methods.copies import Lookup
-from decoders.methods.rules import Rule, Verdict
+from decoders.methods.rules import Rule, Verdict, accepted, sides
 from decoders.methods.sources import CHAINS, Draft
 from decoders.reading import Reading
 from decoders.request import Request
@@ -138,6 +138,20 @@ class JointRule(Rule):
             log(draft.q[d.parent][d.token]) if d.parent in draft.q else 0.0 for d in draft.draws
         ]
         return _kept(request, path, readings, log_p, log_q, self.threshold)
+
+    def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
+        count = accepted(trials)
+        place = max(count, 1) - 1
+        ratio, bound = sides(trials[place].accept_probability or 0.0, self.threshold)
+        if not count:
+            return (
+                f"The joint ratio, all p / all q, is not above {bound} for any beginning; for "
+                f"{names[0]} alone it is {ratio}."
+            )
+        whole = count == len(trials)
+        what = "the whole draft" if whole else f"the part up to {names[place]}"
+        most = "" if whole else ", and for no longer part"
+        return f"The joint ratio, all p / all q, of {what} is {ratio}, above {bound}{most}."
 
 
 MOST_SEQUENCES = 100_000

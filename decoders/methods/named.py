@@ -45,6 +45,7 @@ from decoders.methods.lossy import (
     RollbackRule,
     TypicalRule,
 )
+from decoders.methods.mtad import JointRule
 from decoders.methods.rules import (
     LENIENCE,
     KSeq,
@@ -83,16 +84,20 @@ from decoders.settings import Decoding, Law, Method, claim, nearest, setting
 
 Part = Rule | Source
 
-_RULES: tuple[type[Rule], ...] = (
-    Tokenwise, MatchRule, Block, Traversal, KSeq, MultiRound, MultiPath, TypicalRule,
-    RollbackRule, Cascade, Ensemble, FLyRule,
-)  # fmt: skip
-_SOURCES: tuple[type[Source], ...] = (
-    Chain, Headed, Paths, Tree, Distinct, BestFirst, Counted, Copied, Suffix, SuffixElseHead,
-    Recycled,
-)  # fmt: skip
-RULES: Mapping[str, type[Rule]] = {rule.name: rule for rule in _RULES}
-SOURCES: Mapping[str, type[Source]] = {source.name: source for source in _SOURCES}
+RULES: Mapping[str, type[Rule]] = {
+    rule.name: rule
+    for rule in (
+        Tokenwise, MatchRule, Block, Traversal, KSeq, MultiRound, MultiPath, TypicalRule,
+        RollbackRule, Cascade, Ensemble, FLyRule, JointRule,
+    )
+}  # fmt: skip
+SOURCES: Mapping[str, type[Source]] = {
+    source.name: source
+    for source in (
+        Chain, Headed, Paths, Tree, Distinct, BestFirst, Counted, Copied, Suffix, SuffixElseHead,
+        Recycled,
+    )
+}  # fmt: skip
 
 
 def part(parts: Mapping[str, type[Any]], owner: str, text: object, **more: Any) -> Any:
@@ -145,13 +150,13 @@ def _kept(parts: Mapping[str, type[Any]], owner: str, text: object) -> object:
 
 def rule(*sources: type[Source], default: type[Rule] = Tokenwise) -> Any:
     """The setting of a decoder's rule: those that fit these sources, or all."""
-    fit = [r.name for r in _RULES if all(map(r.fits, sources))]
+    fit = [r.name for r in RULES.values() if all(map(r.fits, sources))]
     return setting(default.name, "how drafts are judged", choices=fit, read=partial(_kept, RULES))
 
 
 def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
     """The setting of a decoder's drafts: those that fit the rule, or all."""
-    fit = [s.name for s in _SOURCES if rule is None or rule.fits(s)]
+    fit = [s.name for s in SOURCES.values() if rule is None or rule.fits(s)]
     return setting(
         default.name,
         "where drafts come from: the draft model, a head of the target (head), counts (ngram), "
@@ -183,11 +188,11 @@ class Combination(Method, ABC):
         super().__post_init__()
         source, rule = self._parts
         if not rule.fits(source):
-            fit = [s.name for s in _SOURCES if rule.fits(s)]
+            fit = [s.name for s in SOURCES.values() if rule.fits(s)]
             raise InputError(
                 f"{self.name}: the rule {rule.name} cannot judge the draft {source.name}, "
                 f"{source.kind}; take the draft {' or '.join(fit)}, or the rule "
-                f"{' or '.join(r.name for r in _RULES if r.fits(source))}."
+                f"{' or '.join(r.name for r in RULES.values() if r.fits(source))}."
             )
 
         if source.longest <= rule.window:

@@ -111,6 +111,50 @@ class Rule(Checked, ABC):
             Every trial, and the new tip.
         """
 
+    def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
+        """One sentence that says why it keeps as many tokens of a chain.
+
+        Args:
+            trials: those of the draft's tokens
+            names: the tokens in words
+        """
+        return why_tested(trials, names)
+
+
+def accepted(trials: Sequence[Trial]) -> int:
+    return sum(trial.fate == Fate.ACCEPTED for trial in trials)
+
+
+def sides(a: float, b: float) -> tuple[str, str]:
+    """Two numbers with as many digits as tell which of them is less."""
+    for digits in range(3, 17):
+        one, other = f"{a:.{digits}g}", f"{b:.{digits}g}"
+        if (float(one) < float(other), float(one) > float(other)) == (a < b, a > b):
+            break
+    return one, other
+
+
+def why_tested(trials: Sequence[Trial], names: Sequence[str], whose: str = "") -> str:
+    """Of rules that test one token after another with a random number."""
+    count = accepted(trials)
+    if count == len(trials):
+        gaps = [(t.accept_probability or 0.0) - (t.u or 0.0) for t in trials]
+        place = gaps.index(min(gaps))
+        u, chance = sides(trials[place].u or 0.0, trials[place].accept_probability or 0.0)
+        return (
+            f"Each token passed its test; {names[place]} came nearest to failing, with the random "
+            f"number {u} below its chance {chance}."
+        )
+    trial = trials[count]
+    if trial.accept_probability is None or trial.u is None:
+        return f"It refused {names[count]}."
+    u, chance = sides(trial.u, trial.accept_probability)
+    p, q = (f"{0.0 if x is None else x:.3g}" for x in (trial.p, trial.q))
+    return (
+        f"{names[count]} has p {p}{whose} and q {q}, so it passes with chance {chance}; the "
+        f"random number {u} is not below that."
+    )
+
 
 Parts = tuple[Source, Rule]
 
@@ -220,6 +264,16 @@ class MatchRule(NodeWise):
         tested = tokens[: tokens.index(y) + 1] if kept else tokens
         tests: list[Test] = [(p[x], None if q is None else q[x], p[x], None) for x in tested]
         return Pick(tests, kept, rest=point_mass(y))
+
+    def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
+        count = accepted(trials)
+        if count == len(trials):
+            chance = math.prod(trial.p or 0.0 for trial in trials)
+            return f"The large model drew the whole draft itself, which has chance {chance:.3g}."
+        return (
+            f"The large model drew another token in place of {names[count]}, which it draws with "
+            f"chance {trials[count].p or 0.0:.3g}."
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import torch
 import decoders
 from decoders import Fate, InputError, judge
 from decoders.distribution import Warping
-from decoders.judge import CHAIN_RULES
 from decoders.methods.block import Block
 from decoders.methods.named import RULES
 from decoders.randomness import SeededSource
@@ -48,7 +47,7 @@ def test_the_example_of_block_verification():
     assert float(sum(most)) == pytest.approx(11 / 9)
 
 
-@pytest.mark.parametrize("rule", CHAIN_RULES)
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("seed", [1, 4])
 def test_chances_are_the_mean_over_random_numbers(rule, seed):
     p, q, tokens = rows(seed, 8 if rule == "fly" else 3)
@@ -116,14 +115,13 @@ def test_on_a_chain_traversal_is_block_verification_and_kseq_is_token_by_token()
 
 def test_a_rule_that_does_not_fit_is_left_out_or_said():
     whole = by_rule(P, Q, [0, 1])
-    assert set(whole) == set(CHAIN_RULES) - {"fly"}
+    assert set(whole) == set(RULES) - {"fly"}
     assert set(whole) - set(by_rule(P, Q[:2], [0, 1])) == {"cascade", "ensemble"}
     copied = by_rule(P, None, [0, 1])
     assert set(copied) == {
         "tokenwise", "match", "block", "traversal", "multipath", "typical", "rollback", "mtad",
     }  # fmt: skip
     assert copied["mtad"].trials[0].q == 1
-    assert set(RULES) < set(CHAIN_RULES)
 
 
 @pytest.mark.parametrize(
