@@ -1,9 +1,23 @@
-"""While a pair is checked or measured, Python does not walk all objects of the process."""
+"""Files beside the packages, and the garbage of a process."""
 
 import gc
+from pathlib import Path
 
-from decoders.process import light_heap
+from decoders.process import assets, light_heap
 from tests.models import build_pair
+from workbench.assets import assets as of_the_workbench
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_in_a_checkout_they_lie_beside_the_packages():
+    assert assets() == of_the_workbench() == ROOT / "assets"
+
+
+def test_in_a_wheel_they_lie_inside_of_each(tmp_path):
+    (tmp_path / "assets").mkdir()  # a stranger's
+    (tmp_path / "decoders" / "_assets").mkdir(parents=True)
+    assert assets(tmp_path / "decoders" / "assets.py") == tmp_path / "decoders" / "_assets"
 
 
 def test_what_was_there_is_not_walked_and_is_again_afterwards():
