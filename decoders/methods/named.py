@@ -8,44 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
+from types import ModuleType
 from typing import Any
 
 from decoders.errors import InputError, quoted
 from decoders.inputs import as_references
+from decoders.methods import block, copies, lossy, mtad, rules, sources, trees
 from decoders.methods.block import Block, MultiPath, Traversal
-from decoders.methods.copies import (
-    COPY,
-    COUNTED_LENGTH,
-    FACTOR,
-    LEAST,
-    LONGEST,
-    MATCH,
-    MOST,
-    ORDER,
-    PREFER,
-    SHAPE,
-    SMOOTHING,
-    Copied,
-    Counted,
-    Suffix,
-    SuffixElseHead,
-)
-from decoders.methods.lossy import (
-    ALPHA,
-    DEFER,
-    DELTA,
-    EPSILON,
-    ROLLBACK,
-    THRESHOLD,
-    WEIGHT,
-    WINDOW,
-    Cascade,
-    Ensemble,
-    FLyRule,
-    RollbackRule,
-    TypicalRule,
-)
-from decoders.methods.mtad import JointRule
 from decoders.methods.rules import (
     LENIENCE,
     KSeq,
@@ -64,40 +33,30 @@ from decoders.methods.sources import (
     GATE,
     Chain,
     Distinct,
-    Headed,
     Paths,
     Source,
     Tree,
 )
-from decoders.methods.trees import (
-    BY,
-    DEPTH,
-    NODES,
-    RECYCLED_DEPTH,
-    RECYCLED_NODES,
-    WIDTH,
-    BestFirst,
-    Recycled,
-)
 from decoders.request import Request
 from decoders.settings import Decoding, Law, Method, claim, nearest, setting
 
-Part = Rule | Source
 
-RULES: Mapping[str, type[Rule]] = {
-    rule.name: rule
-    for rule in (
-        Tokenwise, MatchRule, Block, Traversal, KSeq, MultiRound, MultiPath, TypicalRule,
-        RollbackRule, Cascade, Ensemble, FLyRule, JointRule,
-    )
-}  # fmt: skip
-SOURCES: Mapping[str, type[Source]] = {
-    source.name: source
-    for source in (
-        Chain, Headed, Paths, Tree, Distinct, BestFirst, Counted, Copied, Suffix, SuffixElseHead,
-        Recycled,
-    )
-}  # fmt: skip
+def by_name(base: type[Any], *modules: ModuleType) -> dict[str, type[Any]]:
+    """The classes of these modules that inherit from `base` and have a name, in their order."""
+    return {
+        each.name: each
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, type)
+        and issubclass(each, base)
+        and each.__module__ == module.__name__
+        and hasattr(each, "name")
+    }
+
+
+# A rule or a source that joins one of these files is known by its name.
+RULES: Mapping[str, type[Rule]] = by_name(Rule, rules, block, lossy, mtad)
+SOURCES: Mapping[str, type[Source]] = by_name(Source, sources, copies, trees)
 
 
 def part(parts: Mapping[str, type[Any]], owner: str, text: object, **more: Any) -> Any:
@@ -112,14 +71,14 @@ def part(parts: Mapping[str, type[Any]], owner: str, text: object, **more: Any) 
     Raises:
         InputError: for anything else
     """
-    found = (
+    match = (
         re.fullmatch(r"\s*([\w, ]*\w)\s*(?:\((.*)\))?\s*", text) if isinstance(text, str) else None
     )
     what = "draft" if parts is SOURCES else "rule"
-    if not found or found[1] not in parts:
-        word = found[1] if found else ""
+    if not match or match[1] not in parts:
+        word = match[1] if match else ""
         raise InputError(f"{owner}: there is no {what} {quoted(text)}: {nearest(word, parts)}")
-    name, inside = found.groups()
+    name, inside = match.groups()
     for each in re.split(r",\s*(?=[a-z_]+\s*=)", inside) if inside else ():
         key, equals, value = (word.strip() for word in each.partition("="))
         if not equals:
@@ -143,7 +102,7 @@ def _number(text: str) -> Any:
     return text
 
 
-def _kept(parts: Mapping[str, type[Any]], owner: str, text: object) -> object:
+def _valid(parts: Mapping[str, type[Any]], owner: str, text: object) -> object:
     part(parts, owner, text)
     return text
 
@@ -151,7 +110,7 @@ def _kept(parts: Mapping[str, type[Any]], owner: str, text: object) -> object:
 def rule(*sources: type[Source], default: type[Rule] = Tokenwise) -> Any:
     """The setting of a decoder's rule: those that fit these sources, or all."""
     fit = [r.name for r in RULES.values() if all(map(r.fits, sources))]
-    return setting(default.name, "how drafts are judged", choices=fit, read=partial(_kept, RULES))
+    return setting(default.name, "how drafts are judged", choices=fit, read=partial(_valid, RULES))
 
 
 def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
@@ -163,7 +122,7 @@ def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
         "copies (lookup, suffix; a head where nothing is found) or what the target said before "
         "(recycling)",
         choices=fit,
-        read=partial(_kept, SOURCES),
+        read=partial(_valid, SOURCES),
     )
 
 
@@ -409,13 +368,13 @@ class BestFirstTrees(Combination):
         "deep where it is sure."
     )
 
-    nodes: int = NODES
-    depth: int = DEPTH
-    by: str = BY
+    nodes: int = trees.NODES
+    depth: int = trees.DEPTH
+    by: str = trees.BY
 
     @property
     def parts(self) -> Parts:
-        return BestFirst(self.nodes, self.depth, self.by), MatchRule()
+        return trees.BestFirst(self.nodes, self.depth, self.by), MatchRule()
 
 
 REFERENCES = setting(
@@ -433,16 +392,17 @@ class PromptLookup(Combination):
         "all."
     )
 
-    match: int = MATCH
-    copy: int = COPY
+    match: int = copies.MATCH
+    copy: int = copies.COPY
     references: tuple[str, ...] = REFERENCES
-    prefer: str = PREFER
+    prefer: str = copies.PREFER
     lenience: float = LENIENCE
-    rule: str = rule(Copied)
+    rule: str = rule(copies.Copied)
 
     @property
     def parts(self) -> Parts:
-        return Copied(self.match, self.copy, self.prefer), self.chosen(Tokenwise(self.lenience))
+        source = copies.Copied(self.match, self.copy, self.prefer)
+        return source, self.chosen(Tokenwise(self.lenience))
 
 
 @dataclass(frozen=True)
@@ -454,17 +414,17 @@ class NGramDrafts(Combination):
         "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
     )
 
-    order: str = ORDER
-    draft_length: int = COUNTED_LENGTH
-    smoothing: float = SMOOTHING
+    order: str = copies.ORDER
+    draft_length: int = copies.COUNTED_LENGTH
+    smoothing: float = copies.SMOOTHING
     references: tuple[str, ...] = REFERENCES
     lenience: float = LENIENCE
-    rule: str = rule(Counted)
+    rule: str = rule(copies.Counted)
 
     @property
     def parts(self) -> Parts:
         return (
-            Counted(self.order, self.draft_length, self.smoothing),
+            copies.Counted(self.order, self.draft_length, self.smoothing),
             self.chosen(Tokenwise(self.lenience)),
         )
 
@@ -479,17 +439,17 @@ class SuffixDecoding(Combination):
         "followed it: longer drafts after longer runs."
     )
 
-    match: int = LONGEST
-    copy: int = MOST
-    factor: float = FACTOR
-    least: float = LEAST
-    shape: str = SHAPE
+    match: int = copies.LONGEST
+    copy: int = copies.MOST
+    factor: float = copies.FACTOR
+    least: float = copies.LEAST
+    shape: str = copies.SHAPE
     references: tuple[str, ...] = REFERENCES
-    rule: str = rule(Suffix, default=MatchRule)
+    rule: str = rule(copies.Suffix, default=MatchRule)
 
     @property
     def parts(self) -> Parts:
-        source = Suffix(self.match, self.copy, self.factor, self.least, self.shape)
+        source = copies.Suffix(self.match, self.copy, self.factor, self.least, self.shape)
         return source, self.chosen(MatchRule())
 
 
@@ -503,14 +463,14 @@ class TokenRecycling(Combination):
         "drafts a tree of it."
     )
 
-    nodes: int = RECYCLED_NODES
-    depth: int = RECYCLED_DEPTH
-    width: int = WIDTH
+    nodes: int = trees.RECYCLED_NODES
+    depth: int = trees.RECYCLED_DEPTH
+    width: int = trees.WIDTH
     references: tuple[str, ...] = REFERENCES
 
     @property
     def parts(self) -> Parts:
-        return Recycled(self.nodes, self.depth, self.width), MatchRule()
+        return trees.Recycled(self.nodes, self.depth, self.width), MatchRule()
 
 
 @dataclass(frozen=True)
@@ -524,13 +484,13 @@ class Typical(Combination):
     )
 
     draft_length: int = DRAFT_LENGTH
-    epsilon: float = EPSILON
-    delta: float = DELTA
-    draft: str = draft(Chain, TypicalRule)
+    epsilon: float = lossy.EPSILON
+    delta: float = lossy.DELTA
+    draft: str = draft(Chain, lossy.TypicalRule)
 
     @property
     def parts(self) -> Parts:
-        return self.chosen(Chain(self.draft_length)), TypicalRule(self.epsilon, self.delta)
+        return self.chosen(Chain(self.draft_length)), lossy.TypicalRule(self.epsilon, self.delta)
 
 
 @dataclass(frozen=True)
@@ -551,11 +511,11 @@ class BiLD(Combination):
         low=0.0,
         high=2.0,
     )
-    rollback: float = ROLLBACK
+    rollback: float = lossy.ROLLBACK
 
     @property
     def parts(self) -> Parts:
-        return Chain(self.draft_length, self.fallback), RollbackRule(self.rollback)
+        return Chain(self.draft_length, self.fallback), lossy.RollbackRule(self.rollback)
 
 
 @dataclass(frozen=True)
@@ -569,12 +529,12 @@ class SpeculativeCascade(Combination):
     )
 
     draft_length: int = DRAFT_LENGTH
-    alpha: float = ALPHA
-    defer: str = DEFER
+    alpha: float = lossy.ALPHA
+    defer: str = lossy.DEFER
 
     @property
     def parts(self) -> Parts:
-        return Chain(self.draft_length), Cascade(self.alpha, self.defer)
+        return Chain(self.draft_length), lossy.Cascade(self.alpha, self.defer)
 
 
 @dataclass(frozen=True)
@@ -585,11 +545,11 @@ class SpeculativeEnsemble(Combination):
     summary = "Samples from the weighted mean of both models, at the speed of drafting."
 
     draft_length: int = DRAFT_LENGTH
-    weight: float = WEIGHT
+    weight: float = lossy.WEIGHT
 
     @property
     def parts(self) -> Parts:
-        return Chain(self.draft_length), Ensemble(self.weight)
+        return Chain(self.draft_length), lossy.Ensemble(self.weight)
 
 
 @dataclass(frozen=True)
@@ -604,10 +564,10 @@ class FLy(Combination):
     )
 
     draft_length: int = setting(10, "draft tokens per round (gamma)", low=2, high=64)
-    threshold: float = THRESHOLD
-    window: int = WINDOW
-    draft: str = draft(Chain, FLyRule)
+    threshold: float = lossy.THRESHOLD
+    window: int = lossy.WINDOW
+    draft: str = draft(Chain, lossy.FLyRule)
 
     @property
     def parts(self) -> Parts:
-        return self.chosen(Chain(self.draft_length)), FLyRule(self.threshold, self.window)
+        return self.chosen(Chain(self.draft_length)), lossy.FLyRule(self.threshold, self.window)

@@ -1,12 +1,22 @@
 """A rule and a draft source are two settings of one decoder."""
 
+from dataclasses import dataclass
+from types import ModuleType
+
 import pytest
 
-from decoders import catalog
+from decoders import catalog, judge
+from decoders.distribution import Warping, minimum, point_mass, residual
 from decoders.errors import InputError
+from decoders.methods.copies import Copied
+from decoders.methods.named import by_name, part
+from decoders.methods.rules import NodeWise, Pick, Rule
+from decoders.methods.sources import CHAINS, Chain, Tree
 from decoders.randomness import SeededSource
-from decoders.testing.oracle import decode
+from decoders.settings import setting
+from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import drawn
+from tests.pieces import Made
 
 
 @pytest.mark.parametrize(
@@ -92,3 +102,45 @@ def test_one_number_of_several_in_brackets():
     """`tree(expansion=2)` was refused, because 2 became a number before the setting read it."""
     source, _ = catalog["match"](draft="tree(expansion=2)").parts
     assert source.expansion == (2,)
+
+
+@dataclass(frozen=True)
+class Coin(NodeWise):
+    """A rule that somebody adds: speculative sampling that refuses half of what it may keep."""
+
+    name = "coin"
+    judges = CHAINS
+
+    share: float = setting(0.5, "of the chance to keep a token, what is left", low=0.0, high=1.0)
+
+    def pick(self, node, source):
+        p, q, (token,) = node[:3]
+        q = q or point_mass(token)
+        chance = self.share * min(1.0, p[token] / q[token])
+        kept, u = source.accept(chance)
+        rest = residual(p, self.share * minimum(p, q))
+        return Pick([(p[token], q[token], chance, u)], kept, None if kept else rest)
+
+
+def test_a_rule_is_added_in_one_place():
+    """A class in a file of rules: its name, settings, sentence, law and fit are all there."""
+    module = ModuleType(__name__)
+    module.Coin = Coin
+    assert by_name(Rule, module) == {"coin": Coin}
+    assert part(by_name(Rule, module), "mine", "coin(share=0.25)") == Coin(0.25)
+    with pytest.raises(InputError, match="coin: share must be a number from"):
+        Coin(2)
+    for source in (Chain(2), Copied(2)):
+        assert_exact(Made(source, Coin()), drawn(3, 1, budget=2, warping=Warping(0.7)))
+    (judgement,) = judge([[0.5, 0.5]] * 2, [[0.5, 0.5]], [0], [Coin()], uniforms=[0.7])
+    assert (judgement.kept, judgement.expected) == (0, 0.5)
+    assert "so it passes with chance 0.5" in judgement.why()
+    with pytest.raises(InputError, match="the rule coin cannot judge the draft tree"):
+        Made(Tree((2,)), Coin())
+
+
+def test_the_rule_of_mtad_judges_drafts_of_any_decoder():
+    """It was a rule of `judge` alone."""
+    method = catalog["speculative"](rule="mtad(threshold=1)", draft_length=2)
+    assert method.law is None
+    assert_exact(method, drawn(3, 1, budget=2, warping=Warping(0.7, 2)), law="target")
