@@ -472,8 +472,8 @@ def warp(logits: Logits, warping: Warping, scan: Scan = PLAIN) -> Probs:
     if warping.top_p < 1 and not warping.top_k and device_of(logits.device).on_host:
         settings = temperature, 1.0 if last else temperature, top_p, warping.min_p
         rows = logits.reshape(-1, logits.shape[-1]).numpy()
-        found = [torch.from_numpy(scan.nucleus(row, *settings)) for row in rows]
-        return found[0] if logits.dim() == 1 else torch.stack(found).view_as(logits)
+        results = [torch.from_numpy(scan.nucleus(row, *settings)) for row in rows]
+        return results[0] if logits.dim() == 1 else torch.stack(results).view_as(logits)
     # The maximum is subtracted so that a tiny temperature cannot make the largest logit infinite.
     over = logits - logits.amax(-1, keepdim=True)
     if not warping.cuts:
@@ -481,13 +481,13 @@ def warp(logits: Logits, warping: Warping, scan: Scan = PLAIN) -> Probs:
     ordered = warping.top_k or warping.top_p < 1
     values, ids = top(over, int(warping.top_k) or over.shape[-1]) if ordered else (over, None)
     probs = (values / temperature).softmax(-1)
-    seen = values.softmax(-1) if last else probs
+    views = values.softmax(-1) if last else probs
     if warping.top_p < 1:
         # The mass of likelier tokens: a token stays while that is below top_p.
-        before = seen.cumsum(-1) - seen
+        before = views.cumsum(-1) - views
         probs = probs.masked_fill(before >= top_p, 0)
     if warping.min_p:
-        probs = probs.masked_fill(seen < warping.min_p * seen.amax(-1, keepdim=True), 0)
+        probs = probs.masked_fill(views < warping.min_p * views.amax(-1, keepdim=True), 0)
     if warping.top_p < 1 or warping.min_p:
         probs = probs / probs.sum(-1, keepdim=True)
     return probs if ids is None else torch.zeros_like(over).scatter_(-1, ids, probs)
@@ -526,18 +526,18 @@ def small(
         return None
     highest, temperature = logits[0], max(warping.temperature, sys.float_info.min)
     weights = [math.exp((x - highest) / temperature) for x in logits[:k]]
-    kept, seen = len(weights) + 1, weights
+    count, views = len(weights) + 1, weights
     if warping.temperature_last:
-        temperature, seen = 1.0, [math.exp(x - highest) for x in logits[:k]]
+        temperature, views = 1.0, [math.exp(x - highest) for x in logits[:k]]
     if warping.top_p < 1:
-        total = sum(seen) if len(seen) == k else math.exp(excess(temperature))
+        total = sum(views) if len(views) == k else math.exp(excess(temperature))
         # A token stays while the mass of likelier ones is below top_p.
-        kept = bisect_left(list(accumulate(seen)), warping.top_p * total) + 1
-    if warping.min_p and seen[-1] < warping.min_p:
-        kept = min(kept, bisect_right(seen, -warping.min_p, key=neg))
-    if kept > len(weights) < k:
+        count = bisect_left(list(accumulate(views)), warping.top_p * total) + 1
+    if warping.min_p and views[-1] < warping.min_p:
+        count = min(count, bisect_right(views, -warping.min_p, key=neg))
+    if count > len(weights) < k:
         return None
-    del weights[kept:]
+    del weights[count:]
     mass = sum(weights)
     return Small({x: w / mass for x, w in sorted(zip(ids, weights, strict=False)) if w > 0})
 
@@ -557,7 +557,7 @@ def top(scaled: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     else:
         edge = values[..., k - 1 : k]
         above, equal = scaled > edge, scaled == edge
-        kept = above | (equal & (equal.cumsum(-1) <= k - above.sum(-1, keepdim=True)))
-        ids = kept.nonzero()[:, -1].view(*scaled.shape[:-1], k)
+        mask = above | (equal & (equal.cumsum(-1) <= k - above.sum(-1, keepdim=True)))
+        ids = mask.nonzero()[:, -1].view(*scaled.shape[:-1], k)
     values, order = scaled.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
     return values, ids.gather(-1, order)

@@ -99,11 +99,11 @@ def compare_greedy(
     place = len(list(takewhile(lambda xy: xy[0] == xy[1], zip(a, b, strict=False))))
     ours = read(pair, ids, a[:place], draft=False).logits  # it also checks the length
     exact, _ = _passes(model, "float64", [*ids, *a[:place]], place)
-    made = _passes(model, kind, [*ids, *a[:place]], place)
+    passes = _passes(model, kind, [*ids, *a[:place]], place)
     if kind == str(model.dtype)[6:]:
-        made.append(ours.double().cpu())
-    single = made if kind == "float32" else _passes(model, "float32", [*ids, *a[:place]], place)
-    bound = 2 * max((found - exact).abs().nan_to_num(0).max().item() for found in made)
+        passes.append(ours.double().cpu())
+    single = passes if kind == "float32" else _passes(model, "float32", [*ids, *a[:place]], place)
+    bound = 2 * max((logits - exact).abs().nan_to_num(0).max().item() for logits in passes)
     pasted = [isinstance(each, str) for each in (first, second)]
     return _judged(pair, kind, (a, b), pasted, exact, single[0], bound)
 

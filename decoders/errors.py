@@ -86,23 +86,23 @@ def allowed(
     Raises:
         InputError: for any other value, whatever its type
     """
-    kept = plain(value)
+    own = plain(value)
     for choice in choices:
         # True is no 1, and 1 is no True.
-        if isinstance(kept, bool) == isinstance(choice, bool) and (
-            isinstance(kept, type(choice)) and kept == choice
+        if isinstance(own, bool) == isinstance(choice, bool) and (
+            isinstance(own, type(choice)) and own == choice
         ):
-            return kept
+            return own
     options = [repr(choice) for choice in choices]
     kind: Any = int if isinstance(high if low is None else low, int) else (int, float)
     ranges = low is not None or high is not None
     if ranges:
-        if isinstance(kept, kind) and not isinstance(kept, bool) and _within(kept, low, high):
-            return kept
+        if isinstance(own, kind) and not isinstance(own, bool) and _within(own, low, high):
+            return own
         options.append(f"a {'whole ' if kind is int else ''}number {_bounds(low, high)}")
     words = " or ".join(filter(None, [", ".join(options[:-1]), options[-1]]))
     # A Fraction, an array or a tensor.
-    numeric = ranges and hasattr(type(kept), "__float__") and not isinstance(kept, (int, float))
+    numeric = ranges and hasattr(type(own), "__float__") and not isinstance(own, (int, float))
     hint = f"; give an int{'' if kind is int else ' or a float'}" if numeric else ""
     raise InputError(f"{name} must be {words}, not {quoted(value)}{hint}.")
 

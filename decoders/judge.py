@@ -181,11 +181,11 @@ class _Case:
             raise InputError(f"Rules are given as a list of names, not {quoted(rules)}.")
         if not rules:
             return [rule for each in RULES.values() if not self.unfit(rule := each())]
-        found = [part(RULES, "judge", each) if isinstance(each, str) else each for each in rules]
-        for rule in found:
+        chosen = [part(RULES, "judge", each) if isinstance(each, str) else each for each in rules]
+        for rule in chosen:
             if why := self.unfit(rule):
                 raise InputError(why)
-        return found
+        return chosen
 
     def unfit(self, rule: Rule) -> str:
         """Why a rule cannot judge this draft; "" if it can."""
@@ -205,10 +205,10 @@ class _Case:
         tests = numbers[::-1] if rule.backwards else numbers
         request, trials, tip = self.run(rule, _Numbers(tests, seed))
         drafted = [t for t in trials if t.fate in DRAFTED]
-        kept = [0.0] * (len(drafted) + 1)  # by the number of tokens kept, its chance
+        by_count = [0.0] * (len(drafted) + 1)  # by the number of tokens kept, its chance
         for chance, count in outcomes(lambda source: self.count(rule, source)):
-            kept[count] += chance
-        chances = list(accumulate(reversed(kept[1:])))[::-1]
+            by_count[count] += chance
+        chances = list(accumulate(reversed(by_count[1:])))[::-1]
         return Judgement(
             rule, accepted(drafted), request.tree.tokens[tip], drafted,
             [min(1.0, chance) for chance in chances],
@@ -279,10 +279,10 @@ class _Ways:
 def _rows(name: str, rows: Any) -> Probs:
     """Rows of probabilities in float64, each summing to one."""
     try:
-        found = torch.as_tensor(rows).detach().to("cpu", torch.float64)
+        numbers = torch.as_tensor(rows).detach().to("cpu", torch.float64)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"{name} must be rows of probabilities, not {quoted(rows)}.") from None
-    sums = found.sum(-1, keepdim=True) if found.ndim == 2 else found
-    if found.ndim != 2 or not ((found >= 0).all() and ((sums - 1).abs() < SUM).all()):
+    sums = numbers.sum(-1, keepdim=True) if numbers.ndim == 2 else numbers
+    if numbers.ndim != 2 or not ((numbers >= 0).all() and ((sums - 1).abs() < SUM).all()):
         raise InputError(f"{name} must be rows of probabilities, (places, V), each summing to one.")
-    return found / sums
+    return numbers / sums

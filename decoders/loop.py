@@ -208,8 +208,8 @@ class Turn:
         following = [d.parent for d in self.drawn]  # the chain's other tokens are rounds to come
         for model, known in self.known.items():
             # A draft that heeds the target's states says something else now that it has them.
-            kept = () if self.heeds and model != "target" else (*self.request.tips, *following)
-            self.known[model] = {n: known[n] for n in kept if n in known}
+            live = () if self.heeds and model != "target" else (*self.request.tips, *following)
+            self.known[model] = {n: known[n] for n in live if n in known}
         self.rounds.append(entry)
 
 
@@ -322,8 +322,8 @@ class Loop(AbstractContextManager["Loop"]):
         longest = max(self.active, key=lambda turn: turn.waited)
         if longest.waited >= self.patience:
             return longest.waiting.model
-        asked = (turn.waiting.model for turn in self.active)
-        return next((model for model in asked if model != "target"), "target")
+        models = (turn.waiting.model for turn in self.active)
+        return next((model for model in models if model != "target"), "target")
 
     def _engines(self, turn: Turn) -> list[Passes]:
         return [self.engines[model] for model in turn.models if model in self.engines]

@@ -63,12 +63,12 @@ def asked(config: GenerationConfig | None, names: Sequence[str]) -> dict[str, An
 
 def said(config: GenerationConfig | None) -> list[str]:
     """Clauses for people: settings that decoders apply only on request, and those they ignore."""
-    drawn = SAMPLED if config is not None and config.do_sample else ()
+    sampling = SAMPLED if config is not None and config.do_sample else ()
     return [
         f"{', '.join(f'{name}={value}' for name, value in settings.items())}, {words}"
         for names, words in (
             (
-                drawn,
+                sampling,
                 "which `decoders.generate` and `decoders.stream` take from their arguments alone",
             ),
             (MODELLED, "which decoders apply with penalties=True"),

@@ -227,19 +227,19 @@ def logits_of(model: Any) -> torch.Tensor:
     The passes are of all prompts, of a chain after each, and of a tree after these.
     """
     engine = PackedPasses(PackedModel(model, "target", passes="plain"))
-    trees, found = [TokenTree(p) for p in PROMPTS], []
-    asked = {tree: tree.trunk[-1:] for tree in trees}
+    trees, rows = [TokenTree(p) for p in PROMPTS], []
+    nodes = {tree: tree.trunk[-1:] for tree in trees}
     for grown in (0, 3, 6):
         for tree in trees:
             if not grown:
                 engine.admit(tree, 64)
                 continue
-            tip, asked[tree] = asked[tree][-1], []
+            tip, nodes[tree] = nodes[tree][-1], []
             for i in range(grown):
-                parent = [tip, *asked[tree]][i if grown == 3 else i // 2]
-                asked[tree].append(tree.add(parent, 7 * i))
-        found.append(engine.run(list(asked.items()))[0].rows.cpu().double())
-    return torch.cat(found)
+                parent = [tip, *nodes[tree]][i if grown == 3 else i // 2]
+                nodes[tree].append(tree.add(parent, 7 * i))
+        rows.append(engine.run(list(nodes.items()))[0].rows.cpu().double())
+    return torch.cat(rows)
 
 
 def draws() -> Iterator[str]:
@@ -250,12 +250,14 @@ def draws() -> Iterator[str]:
     draw = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(100, 4096, generator=draw, dtype=torch.float64)
     for warping in (Warping(), Warping(0.7, 20, 0.9), Warping(1.3, 0, 0.95)):
-        drawn = []
+        tokens = []
         for where in ("cpu", default_device()):
             source = SeededSource(0)
-            drawn.append([source.draw(Whole(row), 100) for row in warp(logits.to(where), warping)])
+            tokens.append([source.draw(Whole(row), 100) for row in warp(logits.to(where), warping)])
         differing = sum(
-            a != b for ours, cpu in zip(*drawn, strict=True) for a, b in zip(ours, cpu, strict=True)
+            a != b
+            for ours, cpu in zip(*tokens, strict=True)
+            for a, b in zip(ours, cpu, strict=True)
         )
         yield f"{warping}: {differing} of 10,000 differ"
         # A uniform number may fall on the edge between two tokens, which rounding moves.

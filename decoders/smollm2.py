@@ -68,10 +68,10 @@ def package_file() -> Path | None:
 
 
 def _of_hub() -> Source | None:
-    found = [try_to_load_from_cache(HUB, file) for file in ("config.json", "model.safetensors")]
-    if not all(isinstance(each, str) for each in found):
+    files = [try_to_load_from_cache(HUB, file) for file in ("config.json", "model.safetensors")]
+    if not all(isinstance(each, str) for each in files):
         return None
-    folder = Path(str(found[0])).parent
+    folder = Path(str(files[0])).parent
     return Source(folder, f"{HUB}@{folder.name[:8]}")
 
 

@@ -419,16 +419,16 @@ class CustomGenerate:
                     "or give one prompt.",
                 ),
             )
-            asked = sampling(generation_config, logits_processor, prompts)
+            wishes = sampling(generation_config, logits_processor, prompts)
             # A caller's own limit takes the place of the config's, and is asked after each token.
             limits = [c.max_length for c in stopping_criteria if isinstance(c, MaxLengthCriteria)]
             longest = min(limits or [int(generation_config.max_length)])
-            asked["max_new_tokens"] = max(1, longest - input_ids.shape[1])
-            asked |= self._ends(prompts, stopping_criteria, generation_config)
-            asked["seed"] = self.seed
+            wishes["max_new_tokens"] = max(1, longest - input_ids.shape[1])
+            wishes |= self._ends(prompts, stopping_criteria, generation_config)
+            wishes["seed"] = self.seed
             if self.seed is None:
                 # Greedy decoding draws nothing and leaves torch's generator alone, as `generate`.
-                asked["seed"] = int(torch.randint(2**62, ())) if generation_config.do_sample else 0
+                wishes["seed"] = int(torch.randint(2**62, ())) if generation_config.do_sample else 0
             models = [m for m in (model, self.draft) if isinstance(m, PreTrainedModel)]
             at_end.enter_context(in_eval_mode(*models))
             pair = pair_of(model, self.draft, self.tokenizer, self.draft_tokenizer)
@@ -436,7 +436,7 @@ class CustomGenerate:
                 pair.refresh()
                 self._anew.add(pair)
             texts = [row.prompt for row in prompts]
-            events = stream(pair, texts, self.method, **asked, **self.options)
+            events = stream(pair, texts, self.method, **wishes, **self.options)
             # `generate` has passed the prompt to its own streamer.
             if streamers and given is None:
                 streamers[0].put(input_ids.cpu())

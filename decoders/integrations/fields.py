@@ -46,9 +46,9 @@ def refuse_soft_prompt(model: PreTrainedModel, input_ids: torch.Tensor) -> None:
     options = {"attention_mask": torch.ones_like(input_ids), "is_first_iteration": True}
     try:
         with torch.inference_mode():
-            found, expected = (make(input_ids, **options) for make in (function, usual))
-        alike = found.keys() == expected.keys() and all(
-            same(found[key], value) for key, value in expected.items()
+            inputs, expected = (make(input_ids, **options) for make in (function, usual))
+        alike = inputs.keys() == expected.keys() and all(
+            same(inputs[key], value) for key, value in expected.items()
         )
     except Exception:  # it may do anything
         alike = False
@@ -228,8 +228,8 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
     """
     for sentence in refusals(config):
         raise InputError(sentence)
-    asked = config.return_dict_in_generate
-    output = next((name for name in OUTPUTS if asked and getattr(config, name)), "")
+    whole = config.return_dict_in_generate
+    output = next((name for name in OUTPUTS if whole and getattr(config, name)), "")
     others = [k for k, value in inputs.items() if value is not None and k not in PREPARED]
     cache = next((inputs[name] for name in CACHES if inputs.get(name) is not None), None)
     refuse(
@@ -244,7 +244,7 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
         ),
     )
     mask = inputs.get("attention_mask")
-    kept = (torch.ones_like(input_ids) if mask is None else mask.to(input_ids.device)).bool()
+    real = (torch.ones_like(input_ids) if mask is None else mask.to(input_ids.device)).bool()
     refuse(
         (
             output,
@@ -257,19 +257,19 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
             "cache or past_key_values.",
         ),
         (
-            kept.shape != input_ids.shape
-            or not kept[:, -1].all()
-            or (kept[:, 1:] < kept[:, :-1]).any(),
+            real.shape != input_ids.shape
+            or not real[:, -1].all()
+            or (real[:, 1:] < real[:, :-1]).any(),
             "The attention mask may leave out the left of a row only; pad on the left "
             "(padding_side='left').",
         ),
     )
-    positions, counted = inputs.get("position_ids"), kept.long().cumsum(1) - 1
-    if positions is not None and (positions.to(kept.device) != counted)[kept].any():
+    positions, counted = inputs.get("position_ids"), real.long().cumsum(1) - 1
+    if positions is not None and (positions.to(real.device) != counted)[real].any():
         raise InputError(
             "Decoders count positions from the first token of a prompt; leave position_ids out."
         )
-    return [Row(row, row[keep].tolist()) for row, keep in zip(input_ids, kept, strict=True)]
+    return [Row(row, row[keep].tolist()) for row, keep in zip(input_ids, real, strict=True)]
 
 
 def holds_text(cache: Cache) -> bool:

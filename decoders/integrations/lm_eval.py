@@ -127,9 +127,9 @@ class DecodersLM(TemplateLM):
         return texts
 
     def _written(
-        self, contexts: Sequence[str], asked: dict[str, Any], numbers: Sequence[int]
+        self, contexts: Sequence[str], wishes: dict[str, Any], numbers: Sequence[int]
     ) -> list[str]:
-        options = normalize_gen_kwargs(asked, self.max_gen_toks)
+        options = normalize_gen_kwargs(wishes, self.max_gen_toks)
         until = options.get("until") or []
         budget = options["max_gen_toks"]
         room = self.max_length - budget

@@ -34,9 +34,9 @@ class Block(Rule):
         for trial in trials:
             below[trial.parent].append(trial)
         known = dict(zip(draft.nodes, readings, strict=True))
-        found = _Descent(request, draft, known, below).end(draft.root)
-        assert found  # the root is kept
-        after, fate, rest = found
+        end = _Descent(request, draft, known, below).end(draft.root)
+        assert end  # the root is kept
+        after, fate, rest = end
         fate = fate if draft.draws else Fate.SAMPLED
         sampled, tip = request.sample(after, fate, rest, request.warp(known[after]))
         return [*trials, *sampled], tip
@@ -88,10 +88,10 @@ class _Descent(NamedTuple):
         for child in children:
             q = q or point_mass(child.token)
             child.p, child.q = p[child.token], q[child.token]
-            found = self.end(child.node, min(1.0, a * (child.p / child.q)), child)
-            child.fate = Fate.ACCEPTED if found else Fate.REJECTED
-            if found:
-                return found
+            end = self.end(child.node, min(1.0, a * (child.p / child.q)), child)
+            child.fate = Fate.ACCEPTED if end else Fate.REJECTED
+            if end:
+                return end
             left = max(0.0, a - minimum(a * p, q).total)  # the sum of max(0, a p - q)
             p = residual(a * p, q)
             if own:

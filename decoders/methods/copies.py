@@ -317,8 +317,8 @@ class Suffixes(Reader):
         self.catch_up(request)
         best: list[Leaf] = []
         for runs, ends in ((self.own, self.ends), (self.finished, self.finished_ends)):
-            found = yield from self._likeliest(request, runs, ends)
-            best = max(best, found, key=lambda leaves: sum(leaf.chance for leaf in leaves))
+            leaves = yield from self._likeliest(request, runs, ends)
+            best = max(best, leaves, key=lambda leaves: sum(leaf.chance for leaf in leaves))
         return planted(request, best)
 
     def _likeliest(
@@ -342,9 +342,9 @@ class Suffixes(Reader):
 def _followers(ends: Ends) -> list[tuple[TokenId, float]]:
     """What followed the longest of these runs that was followed by something, with its share."""
     longer = next((run.longer for run in ends if run.longer), {})
-    found = sorted(longer.values(), key=lambda run: -run.count)
-    total = sum(run.count for run in found)
-    return [(run.token, run.count / total) for run in found]
+    runs = sorted(longer.values(), key=lambda run: -run.count)
+    total = sum(run.count for run in runs)
+    return [(run.token, run.count / total) for run in runs]
 
 
 @dataclass(frozen=True)

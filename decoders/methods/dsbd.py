@@ -74,8 +74,8 @@ def accept_layer(
             continue
         trial.p, trial.q = rest[place], q_beam[place]
         trial.accept_probability = min(1.0, trial.p / trial.q)
-        kept, trial.u = source.accept(trial.accept_probability)
-        if kept:
+        passes, trial.u = source.accept(trial.accept_probability)
+        if passes:
             trial.fate = Fate.ACCEPTED
             accepted.add(i)
             rest = p_beam
@@ -137,10 +137,10 @@ class DSBD(Method):
                 [b.node for b in live] + [d.beam.node for layer in forest for d in layer.draws]
             )
             readings = yield request.ask("target", list(nodes))
-            trials, drawn = self._verify(
+            trials, beams = self._verify(
                 request, live, forest, dict(zip(nodes, readings, strict=True)), ended
             )
-            yield commit_beams(request, trials, drawn, live, ended, self.keep_one)
+            yield commit_beams(request, trials, beams, live, ended, self.keep_one)
 
     def _draft(
         self, request: Request, live: list[Beam]
@@ -193,11 +193,13 @@ class DSBD(Method):
             if self.beams is None:
                 alphas = beam_acceptances(p_beam, q_beam, surviving)
                 width = dynamic_width(alphas, self.width_threshold, self.min_beams)
-            kept, rest = accept_layer(request.source, layer_trials, places, p_beam, q_beam, width)
+            indices, rest = accept_layer(
+                request.source, layer_trials, places, p_beam, q_beam, width
+            )
             accepted = {
                 i: Beam(d.beam.node, joint.origin + joint.value(place))
                 for i, (d, place) in enumerate(zip(layer.draws, places, strict=True))
-                if i in kept and place is not None
+                if i in indices and place is not None
             }
             if len(accepted) < width:
                 draws = draw_beams(request, joint, rest, 1)

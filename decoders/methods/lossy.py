@@ -56,13 +56,13 @@ WINDOW = setting(6, "and if this many draft tokens after it are accepted (W)", l
 
 
 def tossless(
-    token: TokenId, probability: float, kept: bool, p: Distribution, q: Distribution | None
+    token: TokenId, probability: float, passes: bool, p: Distribution, q: Distribution | None
 ) -> Pick:
     """The pick of a rule without randomness, which judges `token` by its probability alone.
 
     A refused token is replaced by a draw from p itself, so such a rule is lossy.
     """
-    return Pick([(probability, 1.0 if q is None else q[token], None, None)], kept, rest=p)
+    return Pick([(probability, 1.0 if q is None else q[token], None, None)], passes, rest=p)
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class TypicalRule(NodeWise):
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, (token,) = node[:3]
         probability = p[token]
-        kept = probability > min(self.epsilon, self.delta * math.exp(-p.entropy))
-        return tossless(token, probability, kept, p, q)
+        passes = probability > min(self.epsilon, self.delta * math.exp(-p.entropy))
+        return tossless(token, probability, passes, p, q)
 
     def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
         bound = (
@@ -166,15 +166,15 @@ class FLyRule(Rule):
                 break
         else:
             refused = None
-        kept = refused[0] if refused else len(draws)
-        for trial in trials[:kept]:
+        count = refused[0] if refused else len(draws)
+        for trial in trials[:count]:
             trial.fate = Fate.ACCEPTED
         if refused:
-            trials[kept].fate, fate, rest = Fate.REJECTED, Fate.CORRECTED, refused[1]
+            trials[count].fate, fate, rest = Fate.REJECTED, Fate.CORRECTED, refused[1]
         else:
             fate, rest = (Fate.BONUS if draws else Fate.SAMPLED), p[-1]
-        after = draws[kept - 1].node if kept else draft.root
-        own, tip = request.sample(after, fate, rest, p[kept])
+        after = draws[count - 1].node if count else draft.root
+        own, tip = request.sample(after, fate, rest, p[count])
         return [*trials, *own], tip
 
     def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
@@ -260,11 +260,11 @@ class Cascade(Mixture):
         if least == 0:
             return q
         if isinstance(p, Whole) and isinstance(q, Whole):
-            kept: Distribution = Whole(q.mass * (p.mass.to(q.mass.device) >= least))
+            rest: Distribution = Whole(q.mass * (p.mass.to(q.mass.device) >= least))
         else:
             few = p if isinstance(p, Small) else p.within(x for x, _ in q.items())
-            kept = q.within(x for x, m in few.mass.items() if m >= least)
-        return total(kept, max(0.0, 1 - kept.total) * p)
+            rest = q.within(x for x, m in few.mass.items() if m >= least)
+        return total(rest, max(0.0, 1 - rest.total) * p)
 
 
 @dataclass(frozen=True)

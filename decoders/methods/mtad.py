@@ -97,17 +97,17 @@ def _kept(
     # the target can write.
     least = log(threshold)
     passing = [j for j, ratio in enumerate(ratios) if ratio > least]
-    kept = passing[-1] + 1 if passing else 0
+    length = passing[-1] + 1 if passing else 0
     trials = [
         Trial(
-            node, tokens[j], parent, Fate.ACCEPTED if j < kept else Fate.REJECTED,
+            node, tokens[j], parent, Fate.ACCEPTED if j < length else Fate.REJECTED,
             math.exp(log_p[j]), math.exp(log_q[j]), math.exp(ratios[j]),
         )
         for j, (node, parent) in enumerate(zip(path, [request.tip, *path], strict=False))
     ]  # fmt: skip
-    after = path[kept - 1] if kept else request.tip
-    probs = request.warp(p[kept])
-    fate = Fate.SAMPLED if not path else Fate.BONUS if kept == len(path) else Fate.CORRECTED
+    after = path[length - 1] if length else request.tip
+    probs = request.warp(p[length])
+    fate = Fate.SAMPLED if not path else Fate.BONUS if length == len(path) else Fate.CORRECTED
     own, tip = request.sample(after, fate, probs, probs)
     return trials + own, tip
 

@@ -239,9 +239,9 @@ class Tokenwise(NodeWise):
             probability = float(gap >= self.lenience)
         else:
             probability = min(1.0, p_token / (self.lenience * q_token))
-        kept, u = source.accept(probability)
-        pick = Pick([(p_token, q_token, probability, u)], kept)
-        if not kept:
+        passes, u = source.accept(probability)
+        pick = Pick([(p_token, q_token, probability, u)], passes)
+        if not passes:
             pick.rest = residual(p, self.lenience * (point_mass(token) if q is None else q))
         return pick
 
@@ -260,10 +260,10 @@ class MatchRule(NodeWise):
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, tokens = node[:3]
         (y,) = source.draw(p)
-        kept = y in tokens
-        tested = tokens[: tokens.index(y) + 1] if kept else tokens
+        hit = y in tokens
+        tested = tokens[: tokens.index(y) + 1] if hit else tokens
         tests: list[Test] = [(p[x], None if q is None else q[x], p[x], None) for x in tested]
-        return Pick(tests, kept, rest=point_mass(y))
+        return Pick(tests, hit, rest=point_mass(y))
 
     def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
         count = accepted(trials)
@@ -369,7 +369,7 @@ def walk(
     children = defaultdict(list)
     for draw in draft.draws:
         children[draw.parent].append(draw)
-    kept: list[Trial] = []
+    path: list[Trial] = []
     judged: list[Judged] = []
     node, greedy = draft.root, request.warping.temperature == 0
     while draws := children.pop(node, None):
@@ -384,7 +384,7 @@ def walk(
             after, fate, probs = node, Fate.CORRECTED, pick.rest
             break
         draw = draws[len(pick.tests) - 1]
-        kept.append(Trial(draw.node, draw.token, draw.parent, Fate.ACCEPTED, *pick.tests[-1]))
+        path.append(Trial(draw.node, draw.token, draw.parent, Fate.ACCEPTED, *pick.tests[-1]))
         node = draw.node
     else:
         p, q = request.warp(known[node]), draft.q.get(node)
@@ -393,18 +393,18 @@ def walk(
     tested = sum(len(tests) for _, tests, _ in judged)
     untested = [draw for rest in children.values() for draw in rest]
     trials = Trials(
-        kept, len(draft.draws), tested, len(kept), lambda: in_order(judged, untested, kept)
+        path, len(draft.draws), tested, len(path), lambda: in_order(judged, untested, path)
     )
     own, tip = request.sample(after, fate, probs, p)
-    kept += own
+    path += own
     return trials, tip
 
 
 def in_order(
-    judged: Sequence[Judged], untested: Sequence[Draw], kept: Sequence[Trial]
+    judged: Sequence[Judged], untested: Sequence[Draw], path: Sequence[Trial]
 ) -> list[Trial]:
     """A walk's trials: the children of each visited node, all others, the target's own token."""
-    trials, ours = [], iter(kept)
+    trials, ours = [], iter(path)
     for draws, tests, passed in judged:
         for i, d in enumerate(draws):
             if passed and i == len(tests) - 1:

@@ -74,13 +74,13 @@ def supports(
     states: dict[tuple[frozenset[int], Support], float] = {(frozenset(), frozenset()): 1.0}
     for _ in range(shape[0]):
         following: dict[tuple[frozenset[int], Support], float] = defaultdict(float)
-        for (drawn, tree), chance in states.items():
-            left = {x: float(table.q(path)[x]) for x in below if not (distinct and x in drawn)}
+        for (children, tree), chance in states.items():
+            left = {x: float(table.q(path)[x]) for x in below if not (distinct and x in children)}
             if not left:
-                following[drawn, tree] += chance
+                following[children, tree] += chance
             for token, q in left.items():
                 for more, share in below[token].items():
-                    key = drawn | {token}, tree | more | {(*path, token)}
+                    key = children | {token}, tree | more | {(*path, token)}
                     following[key] += chance * share * q / math.fsum(left.values())
         states = following
     trees: dict[Support, float] = defaultdict(float)

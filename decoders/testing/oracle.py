@@ -49,10 +49,10 @@ class Source:
 
     def branch(self, outcomes: list[tuple[Any, float]]) -> Any:
         outcomes = [(value, p) for value, p in outcomes if p > NOTHING]
-        told = self.choices[len(self.taken) : len(self.taken) + 1]
-        if not told:
+        choice = self.choices[len(self.taken) : len(self.taken) + 1]
+        if not choice:
             self.untried += [(*self.taken, other) for other in range(1, len(outcomes))]
-        self.taken += told or (0,)
+        self.taken += choice or (0,)
         value, probability = outcomes[self.taken[-1]]
         self.probability *= probability
         return value
@@ -120,14 +120,16 @@ def decode(
     )
     turn = Turn(0, r, method.decode(r))
     turn.start()
-    seen: set[int] = set()  # by the target
+    visible: set[int] = set()  # by the target
     while not turn.over:
         model, nodes = turn.waiting.model, turn.missing()
         if model == "target":
             rows = torch.stack([logits(situation.target, r.path(n)) for n in nodes])
-            seen.update(*map(r.tree.lineage, nodes))
+            visible.update(*map(r.tree.lineage, nodes))
         else:
-            said = [drafted(situation, r.path(n), len(seen & {*r.tree.lineage(n)})) for n in nodes]
+            said = [
+                drafted(situation, r.path(n), len(visible & {*r.tree.lineage(n)})) for n in nodes
+            ]
             rows = torch.stack(said)
         r.ledger.count(model)
         r.ledger.charge(model)
@@ -212,14 +214,14 @@ def layer_variation(method: Method, situation: Situation, **options: Any) -> flo
     This is the total variation given the layers above and the number of beams, in the mean over
     these, added up over the layers.
     """
-    seen: dict[Any, Chances] = defaultdict(lambda: defaultdict(float))
+    laws: dict[Any, Chances] = defaultdict(lambda: defaultdict(float))
     for probability, r in ways(method, situation, **options):
         history: tuple[Any, ...] = ()
         for above, beams in layers(r):
-            seen[history, above, len(beams)][beams] += probability
+            laws[history, above, len(beams)][beams] += probability
             history += ((above, beams),)
     total = 0.0
-    for (_, above, _), law in seen.items():
+    for (_, above, _), law in laws.items():
         p_beam = beam_probs(situation, method.warping(situation.warping), above)
         claimed = {beams: math.prod(p_beam.get(b, 0.0) for b in beams) for beams in law}
         mass = sum(law.values())

@@ -319,7 +319,7 @@ class Trial:
         if not self.chain:
             given[1:] = [q, draft.tokens[:], draft.parents[:]]
         try:
-            kept, token = map(operator.index, self.verify(*given, Chance(source)))
+            row, token = map(operator.index, self.verify(*given, Chance(source)))
         except InputError:
             raise
         except (Exception, SystemExit) as error:
@@ -328,13 +328,13 @@ class Trial:
                 f"The function failed with p = {p.tolist()}, q = {q.tolist()}, tokens = "
                 f"{draft.tokens}: {type(error).__name__}: {first_line(error)}"
             ) from error
-        if not (0 <= kept <= len(draft.tokens) and 0 <= token < self.table.V):
+        if not (0 <= row <= len(draft.tokens) and 0 <= token < self.table.V):
             raise InputError(
-                f"The function returned {kept}, {token}; it must return how many of "
+                f"The function returned {row}, {token}; it must return how many of "
                 f"{len(draft.tokens)} tokens it keeps (of a tree: the last row that it keeps) and "
                 f"an id below {self.table.V}."
             )
-        return (*draft.paths[kept], token)
+        return (*draft.paths[row], token)
 
     def _draft(self, source: Source) -> Draft:
         draft, layer = Draft([], [], [()]), [0]
@@ -514,17 +514,17 @@ def prove(
 def compared(table: Table, shape: Shape, law: dict[Path, float]) -> Counterexample | None:
     """The difference between what comes out and the target's law; None if there is none."""
     start: dict[Path, float] = {(): 1.0}
-    found, expected = (likely(table, len(shape) + 1, known) for known in (law, start))
-    distance = variation(found, expected)
+    result, expected = (likely(table, len(shape) + 1, known) for known in (law, start))
+    distance = variation(result, expected)
     if distance <= EXACT:
         return None
     for length in range(1, len(shape) + 2):
         gaps = {
             text: tuple(
                 math.fsum(mass for whole, mass in each.items() if whole[:length] == text)
-                for each in (found, expected)
+                for each in (result, expected)
             )
-            for text in dict.fromkeys(whole[:length] for whole in found)
+            for text in dict.fromkeys(whole[:length] for whole in result)
         }
         text, (out, wanted) = max(gaps.items(), key=lambda gap: abs(gap[1][0] - gap[1][1]))
         if abs(out - wanted) > EXACT / 2 or length > len(shape):

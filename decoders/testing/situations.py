@@ -99,8 +99,8 @@ class Head:
     spread: float = 1.5
 
     def __call__(self, path: Path, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        seen = [round(1e6 * abs(x)) for state in states for x in state.tolist()]
-        key = [self.seed, len(seen), *seen, *path[len(states) :]]
+        numbers = [round(1e6 * abs(x)) for state in states for x in state.tolist()]
+        key = [self.seed, len(numbers), *numbers, *path[len(states) :]]
         return torch.tensor(np.random.default_rng(key).normal(0, self.spread, self.V))
 
 
@@ -139,11 +139,13 @@ def logits(model: Callable[[Path], torch.Tensor], path: Path) -> torch.Tensor:
 
 
 @lru_cache(maxsize=100_000)
-def drafted(situation: Situation, path: Path, seen: int) -> torch.Tensor:
-    """The draft's logits after a path whose first `seen` tokens the target has seen."""
+def drafted(situation: Situation, path: Path, length: int) -> torch.Tensor:
+    """The draft's logits after a path whose first `length` tokens the target has seen."""
     if not isinstance(situation.draft, Head):
         return situation.draft(path)
-    return situation.draft(path, tuple(situation.features[-1](path[: i + 1]) for i in range(seen)))
+    return situation.draft(
+        path, tuple(situation.features[-1](path[: i + 1]) for i in range(length))
+    )
 
 
 def variation(a: Chances, b: Chances) -> float:
@@ -162,19 +164,19 @@ def warp(row: Any, warping: Warping) -> np.ndarray:
         return np.eye(len(row))[order[0]]
     with np.errstate(over="ignore"):  # of a tiny temperature
         weights = np.exp((row - row[order[0]]) / warping.temperature)
-    seen = np.exp(row - row[order[0]]) if warping.temperature_last else weights
+    views = np.exp(row - row[order[0]]) if warping.temperature_last else weights
     n = warping.top_n_sigma
     lowest = row[order[0]] - n * row[np.isfinite(row)].std() if n else -math.inf
     candidates = [i for i in order if row[i] >= lowest][: warping.top_k or None]
-    mass, kept = 0.0, []
+    mass, ids = 0.0, []
     for i in candidates:
-        if mass >= warping.top_p * seen[candidates].sum() and warping.top_p < 1:
+        if mass >= warping.top_p * views[candidates].sum() and warping.top_p < 1:
             break
-        kept.append(i)
-        mass += seen[i]
-    kept = [i for i in kept if seen[i] >= warping.min_p * seen[order[0]]]
+        ids.append(i)
+        mass += views[i]
+    ids = [i for i in ids if views[i] >= warping.min_p * views[order[0]]]
     probs = np.zeros(len(row))
-    probs[kept] = weights[kept] / weights[kept].sum()
+    probs[ids] = weights[ids] / weights[ids].sum()
     return probs
 
 

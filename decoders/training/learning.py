@@ -197,14 +197,14 @@ class Training:
     ) -> None:
         pair, length = self.pair, self.recipe.length
         documents = list(texts.read_texts(files))
-        asked = texts.read_questions(questions)
+        queries = texts.read_questions(questions)
         if held_out:
             self.held_out = HeldOut(texts.read_questions(held_out))
             probes = [texts.as_prompt(pair, question) for question in self.held_out.prompts]
         else:
             # Enough of each, the last if chance has held out too few.
             documents, spare = texts.split(documents)
-            asked, others = texts.split(asked)
+            queries, others = texts.split(queries)
             if not spare and not others:
                 spare, documents = (documents[-1:], documents[:-1] or documents)
             self.held_out = HeldOut(others)
@@ -232,8 +232,8 @@ class Training:
             if not shares:
                 self.given.append(Text(row.ids[:length], min(row.prompt, length)))
         beginnings = [text.ids[: max(1, length // 8)].tolist() for text in self.given[::-1]]
-        clean = [question for question in asked if not self.held_out.shares(question)]
-        self.dropped += len(asked) - len(clean)
+        clean = [question for question in queries if not self.held_out.shares(question)]
+        self.dropped += len(queries) - len(clean)
         self.asked = [texts.as_prompt(pair, question) for question in clean] or beginnings
         rng = np.random.default_rng(self.recipe.seed)
         order = rng.permutation(len(self.asked))
@@ -464,8 +464,8 @@ class Training:
             q = torch.zeros_like(p[: len(said)])
             q[:, self.student.proposed] = warp(said, warping)
             here, token = p[place[b, i]], tokens[b, i + 2][:, None]
-            kept = torch.minimum(here, q).sum(-1)
-            reached.append((weight * kept).sum())
+            overlap = torch.minimum(here, q).sum(-1)
+            reached.append((weight * overlap).sum())
             chance, guess = here.gather(1, token)[:, 0], q.gather(1, token)[:, 0]
             weight = weight * (guess / chance.clamp(min=1e-20)).clamp(max=1) * (chance > 0)
         return torch.stack(reached).cpu()

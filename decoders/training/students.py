@@ -60,8 +60,8 @@ def unrolled(
             keys.append(k)
             values.append(v)
             scores = q @ keys[0].transpose(2, 3)
-            seen = torch.ones(count, count, dtype=torch.bool, device=q.device).tril(-step)
-            scores = scores.masked_fill(~seen, float("-inf"))
+            before = torch.ones(count, count, dtype=torch.bool, device=q.device).tril(-step)
+            scores = scores.masked_fill(~before, float("-inf"))
             own = [(q * later(keys[j], step - j)).sum(-1, keepdim=True) for j in range(1, step + 1)]
             weights = (
                 (torch.cat([scores, *own], -1).float() * layer.scaling).softmax(-1).to(v.dtype)
@@ -80,8 +80,8 @@ def later(rows: torch.Tensor, places: int, axis: int = 2) -> torch.Tensor:
     """Rows moved to later places; the first ones are zeros."""
     if not places:
         return rows
-    kept = rows.narrow(axis, 0, rows.shape[axis] - places)
-    return torch.cat([torch.zeros_like(rows.narrow(axis, 0, places)), kept], axis)
+    rest = rows.narrow(axis, 0, rows.shape[axis] - places)
+    return torch.cat([torch.zeros_like(rows.narrow(axis, 0, places)), rest], axis)
 
 
 SHARD_BYTES = 10**7  # of a file of a head at most

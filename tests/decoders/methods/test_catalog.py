@@ -308,7 +308,7 @@ BIASED = {
         "(lambda p, q: residual(residual(p, q), q))(p, ",
     ),
     "unwarped ratio": ("p_token = p[token]", "p_token = math.exp(reading.log_p(token))"),
-    "token 0 taken for no token": ("if not kept:", "if not kept and token:"),
+    "token 0 taken for no token": ("if not passes:", "if not passes and token:"),
 }
 
 
