@@ -18,7 +18,7 @@ from decoders.randomness import SeededSource
 from decoders.reading import Reading, Readings
 from decoders.request import Draw, Request
 from decoders.shapes import NodeId, Probs, TokenId
-from decoders.testing.oracle import Source, outcomes
+from decoders.testing.oracle import Branches, outcomes
 from decoders.trace import DRAFTED, Fate, Trial, Trials
 
 
@@ -214,7 +214,7 @@ class _Case:
             [min(1.0, chance) for chance in chances],
         )  # fmt: skip
 
-    def count(self, rule: Rule, source: Source) -> int:
+    def count(self, rule: Rule, source: Branches) -> int:
         """How many tokens the rule keeps on one way that its random numbers can go."""
         return accepted(self.run(rule, _Ways(source, self.tokens), own=False)[1])
 
@@ -267,7 +267,7 @@ class _Numbers(SeededSource):
 class _Ways:
     """Takes every way; all tokens that are not in the draft are one outcome."""
 
-    def __init__(self, source: Source, tokens: Sequence[TokenId]):
+    def __init__(self, source: Branches, tokens: Sequence[TokenId]):
         self.accept, self._branch, self._tokens = source.accept, source.branch, {*tokens}
 
     def draw(self, probs: Distribution) -> list[TokenId]:

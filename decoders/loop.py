@@ -14,7 +14,7 @@ from decoders.engine.kernels.loading import scan_for
 from decoders.engine.protocols import Answer, Chain, Passes, Wants
 from decoders.errors import ModelError
 from decoders.penalties import applied
-from decoders.randomness import Numbers, SeededSource, one_by_one
+from decoders.randomness import SeededSource, Uniforms, one_by_one
 from decoders.reading import FEW, Reading, Readings
 from decoders.request import ALTERNATIVES, Ask, Draw, Request
 from decoders.settings import Decoding
@@ -90,7 +90,7 @@ class Turn:
         request, warping = self.request, self.request.warping
         if not self.waiting.steps or self.unstarted or request.penalties:
             return None
-        numbers = self.draw.peek if isinstance(self.draw, Numbers | SeededSource) else None
+        numbers = self.draw.peek if isinstance(self.draw, Uniforms | SeededSource) else None
         if numbers is None or not warping.usual or warping.top_k > MOST:
             return None
         steps = self.waiting.steps - len(self.drawn)
@@ -179,7 +179,7 @@ class Turn:
         if token is None or not q[token]:
             token = self.draw(q)
         else:
-            assert isinstance(self.draw, Numbers | SeededSource)
+            assert isinstance(self.draw, Uniforms | SeededSource)
             self.draw.take(1)
         self.drawn.append(Draw(self.request.tree.add(parent, token), parent, token, q))
         self.complete = len(self.drawn) == ask.steps or token in self.request.end_tokens

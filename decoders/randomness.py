@@ -68,14 +68,14 @@ class SeededSource:
         u = self.uniform()
         return u < probability, u
 
-    def chain(self, steps: int) -> "Numbers":
-        return Numbers(self.take(steps))
+    def chain(self, steps: int) -> "Uniforms":
+        return Uniforms(self.take(steps))
 
     def __call__(self, probs: Distribution) -> int:
         return self.draw(probs)[0]
 
 
-class Numbers:
+class Uniforms:
     """Draws with the given uniform numbers in turn."""
 
     def __init__(self, numbers: Sequence[float]):

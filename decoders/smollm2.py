@@ -38,7 +38,7 @@ MISSING = (
 )
 
 
-class Source(NamedTuple):
+class Weights(NamedTuple):
     """Where the model is.
 
     Attributes:
@@ -67,16 +67,16 @@ def package_file() -> Path | None:
     return next((file for place in places if (file := Path(place) / FILE).is_file()), None)
 
 
-def _of_hub() -> Source | None:
+def _of_hub() -> Weights | None:
     files = [try_to_load_from_cache(HUB, file) for file in ("config.json", "model.safetensors")]
     if not all(isinstance(each, str) for each in files):
         return None
     folder = Path(str(files[0])).parent
-    return Source(folder, f"{HUB}@{folder.name[:8]}")
+    return Weights(folder, f"{HUB}@{folder.name[:8]}")
 
 
 @contextmanager
-def source(cache: Path | None = None) -> Iterator[Source]:
+def source(cache: Path | None = None) -> Iterator[Weights]:
     """The model's folder while it is being read.
 
     Where the cache cannot be written to, the folder is a temporary one, which one warning says.
@@ -105,13 +105,13 @@ def source(cache: Path | None = None) -> Iterator[Source]:
     cache = cache or Path(user_cache_dir("decoding-workbench", appauthor=False)) / "models"
     folder = cache / f"{NAME}-{checksum[:16]}"
     if (folder / "config.json").is_file():
-        yield Source(folder, name)
+        yield Weights(folder, name)
         return
     log = logging.getLogger("decoders")
     log.warning("SmolLM2's weights are unpacked, which takes some twenty seconds, once.")
     try:
         _unpack(file, folder)
-        yield Source(folder, name)
+        yield Weights(folder, name)
         return
     except OSError as error:
         why = error.strerror or first_line(error)
@@ -127,7 +127,7 @@ def source(cache: Path | None = None) -> Iterator[Source]:
             "SmolLM2's unpacked weights cannot be kept in %s (%s), so each start unpacks them.",
             cache, why,
         )  # fmt: skip
-        yield Source(Path(temporary) / NAME, name)
+        yield Weights(Path(temporary) / NAME, name)
 
 
 def _unpack(file: Path, folder: Path) -> None:

@@ -15,7 +15,7 @@ from decoders.settings import Method
 from decoders.testing import oracle, situations
 
 
-class Rounded(oracle.Source):
+class Rounded(oracle.Branches):
     """Takes distributions that sum to one but for float32's rounding."""
 
     def draw(self, probs, count=1):
@@ -30,7 +30,7 @@ def enumerated(
 ) -> situations.Chances:
     """The probability of every output."""
 
-    def run(source: oracle.Source) -> situations.Path:
+    def run(source: oracle.Branches) -> situations.Path:
         task = Task.read(pair, prompt, method, Sampling(**sampling), Batching())
         (turn,), engines = prepare(task, itertools.count().__next__)
         turn.request.source = source

@@ -14,7 +14,7 @@ from decoders.randomness import SeededSource
 from decoders.reading import Reading, Readings
 from decoders.request import Request
 from decoders.settings import setting
-from decoders.testing.oracle import Source
+from decoders.testing.oracle import Branches
 from decoders.testing.situations import Path
 
 SOURCE, RULE = setting(None, "a source"), setting(None, "a rule")
@@ -111,7 +111,7 @@ def at_one_node(
 def _at_one_node(rule, p, q, target: Reading, k: int, sample: Sampler, distinct: bool):
     law, accepted, untried = torch.zeros(target.size, dtype=torch.float64), 0.0, [()]
     while untried:
-        source = Source(untried.pop())
+        source = Branches(untried.pop())
         tokens = sample(source, q, k)
         pick = rule.pick(Node(p, q, tokens, target, distinct=distinct), source)
         token = tokens[len(pick.tests) - 1] if pick.kept else source.draw(pick.rest)[0]

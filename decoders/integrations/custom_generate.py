@@ -37,7 +37,7 @@ from decoders.engine.models.loaded import in_eval_mode
 from decoders.errors import InputError, ModelError, quoted, refuse
 from decoders.generate import Batching, stream
 from decoders.inputs import as_seed, as_stops, as_tokenizer, cancel_check, stop_finder
-from decoders.integrations.fields import Row, refuse_soft_prompt, rows, sampling, withheld
+from decoders.integrations.fields import PromptRow, refuse_soft_prompt, rows, sampling, withheld
 from decoders.methods.catalog import as_method
 from decoders.methods.named import Combination
 from decoders.methods.rules import LENIENCE, Parts, Tokenwise
@@ -443,7 +443,7 @@ class CustomGenerate:
             return answer(input_ids, collect(events, streamers), generation_config)
 
     def _ends(
-        self, prompts: Sequence[Row], criteria: StoppingCriteriaList, config: GenerationConfig
+        self, prompts: Sequence[PromptRow], criteria: StoppingCriteriaList, config: GenerationConfig
     ) -> dict[str, Any]:
         ids = [
             c.eos_token_id.flatten().tolist() for c in criteria if isinstance(c, EosTokenCriteria)

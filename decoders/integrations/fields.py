@@ -203,7 +203,7 @@ def withheld() -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True)
-class Row:
+class PromptRow:
     """One row of a batch.
 
     Attributes:
@@ -215,7 +215,9 @@ class Row:
     prompt: list[TokenId]
 
 
-def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationConfig) -> list[Row]:
+def rows(
+    input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationConfig
+) -> list[PromptRow]:
     """The prompts of a batch.
 
     Args:
@@ -269,7 +271,7 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
         raise InputError(
             "Decoders count positions from the first token of a prompt; leave position_ids out."
         )
-    return [Row(row, row[keep].tolist()) for row, keep in zip(input_ids, real, strict=True)]
+    return [PromptRow(row, row[keep].tolist()) for row, keep in zip(input_ids, real, strict=True)]
 
 
 def holds_text(cache: Cache) -> bool:
@@ -280,7 +282,7 @@ def holds_text(cache: Cache) -> bool:
         return cache.has_previous_state()
 
 
-def without_padding(penalty: LogitsProcessor, prompts: Sequence[Row]) -> LogitsProcessor:
+def without_padding(penalty: LogitsProcessor, prompts: Sequence[PromptRow]) -> LogitsProcessor:
     """The processor for texts without their padding.
 
     `generate` tells the penalty for repetition how much padding there is.
@@ -299,7 +301,7 @@ def without_padding(penalty: LogitsProcessor, prompts: Sequence[Row]) -> LogitsP
 
 
 def sampling(
-    config: GenerationConfig, processors: LogitsProcessorList, prompts: Sequence[Row]
+    config: GenerationConfig, processors: LogitsProcessorList, prompts: Sequence[PromptRow]
 ) -> dict[str, Any]:
     """Temperature, top-k, top-p, min-p and penalties.
 

@@ -235,7 +235,7 @@ SHAPE = setting(
 )
 
 
-class Run:
+class Stretch:
     """A run of tokens.
 
     Attributes:
@@ -248,11 +248,11 @@ class Run:
 
     def __init__(self, token: TokenId = -1):
         self.count, self.token = 0, token
-        self.longer: dict[TokenId, Run] = {}
+        self.longer: dict[TokenId, Stretch] = {}
 
 
 # The runs that end at one place of a text, the longest first, down to one token.
-Ends = list[Run]
+Ends = list[Stretch]
 
 
 class Runs:
@@ -263,7 +263,7 @@ class Runs:
     """
 
     def __init__(self, match: int):
-        self.match, self.none = match, Run()
+        self.match, self.none = match, Stretch()
 
     def add(self, ends: Ends, token: TokenId) -> Ends:
         """Count a token after the runs that end before it; returns those that end with it."""
@@ -271,7 +271,7 @@ class Runs:
         for run in (*ends, self.none):
             longer = run.longer.get(token)
             if longer is None:
-                longer = run.longer[token] = Run(token)
+                longer = run.longer[token] = Stretch(token)
             longer.count += 1
             grown.append(longer)
         return grown[-self.match :]

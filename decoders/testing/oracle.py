@@ -34,7 +34,7 @@ from decoders.trace import KEPT, Ledger, Round, Trial, Trials
 NOTHING = 1e-14  # an outcome less likely than this is a rounding error
 
 
-class Source:
+class Branches:
     """A random source that takes the outcomes that `choices` tells, then the first one each time.
 
     Every other outcome on the way is added to `untried`. `probability` is that of the way taken. A
@@ -147,7 +147,7 @@ class TooManyWays(Exception):
 
 
 def outcomes(
-    run: Callable[[Source], Any], *, source: type[Source] = Source, limit: int = 20_000
+    run: Callable[[Branches], Any], *, source: type[Branches] = Branches, limit: int = 20_000
 ) -> Iterator[tuple[float, Any]]:
     """The probability and result of `run` for every way its random source can go.
 
@@ -174,7 +174,7 @@ def ways(
     method: Method,
     situation: Situation,
     *,
-    source: type[Source] = Source,
+    source: type[Branches] = Branches,
     limit: int = 20_000,
     **options: Any,
 ) -> Iterator[tuple[float, Watched]]:

@@ -25,7 +25,7 @@ from decoders.errors import InputError, allowed, first_line, quoted, refuse
 from decoders.methods.sources import Sampler, with_replacement, without_replacement
 from decoders.randomness import RandomSource
 from decoders.shapes import Probs, TokenId
-from decoders.testing.oracle import Source, outcomes
+from decoders.testing.oracle import Branches, outcomes
 from decoders.testing.situations import Path, variation
 
 Row = tuple[Fraction, ...]
@@ -60,7 +60,7 @@ class Everywhere:
 
 
 @dataclass(frozen=True)
-class Counted:
+class Scatter:
     """Rows drawn at random in equal parts, different after every text.
 
     Attributes:
@@ -103,10 +103,10 @@ def tables(V: int, nodes: int) -> Iterator[Table]:
         for p, q in sorted(itertools.product(sorted(rows), repeat=2), key=_size):
             yield Table(V, Everywhere(p), Everywhere(q))
     for parts in PARTS:
-        yield Table(V, Counted(V, parts, 0), Counted(V, parts, 1))
+        yield Table(V, Scatter(V, parts, 0), Scatter(V, parts, 1))
     for of_p, of_q in ((None, SCARCE), (SCARCE, None), (SCARCE, SCARCE)) if V > 1 else ():
         for parts in PARTS[:3]:
-            yield Table(V, Counted(V, parts, 0, of_p), Counted(V, parts, 1, of_q))
+            yield Table(V, Scatter(V, parts, 0, of_p), Scatter(V, parts, 1, of_q))
 
 
 def _size(pair: tuple[Row, ...]) -> tuple[int, int]:
@@ -189,7 +189,7 @@ def hidden(how: str = "") -> InputError:
 class Chance:
     """All the randomness of a function under proof."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Branches):
         self._source = source
 
     def accept(self, probability: Any) -> bool:
@@ -208,7 +208,7 @@ class Chance:
         return self._source.draw(Small({x: m / total for x, m in enumerate(masses) if m}))[0]
 
 
-class Told(Source):
+class Told(Branches):
     """A source that notices if the outcome that it is told to take is not there."""
 
     def branch(self, outcomes: list[tuple[Any, float]]) -> Any:
@@ -219,7 +219,7 @@ class Told(Source):
 
 
 @dataclass(frozen=True)
-class Draft:
+class Proposal:
     """Drawn tokens.
 
     Attributes:
@@ -263,7 +263,7 @@ def generators() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Setup:
     """A function on one table.
 
     Attributes:
@@ -297,7 +297,7 @@ class Trial:
             raise hidden() from None
         return law, ways
 
-    def _twice(self, source: Source) -> Path:
+    def _twice(self, source: Branches) -> Path:
         """What a round adds; the same choices must give the same again."""
         before = generators()
         text, again = self._round(source), Told(tuple(source.taken))
@@ -312,7 +312,7 @@ class Trial:
             raise hidden(" (the same choices gave two results)")
         return text
 
-    def _round(self, source: Source) -> Path:
+    def _round(self, source: Branches) -> Path:
         draft = self._draft(source)
         p, q = (_rows(row, draft.paths) for row in (self.table.p, self.table.q))
         given = [p, q[: len(draft.tokens)], draft.tokens[:]]
@@ -336,8 +336,8 @@ class Trial:
             )
         return (*draft.paths[row], token)
 
-    def _draft(self, source: Source) -> Draft:
-        draft, layer = Draft([], [], [()]), [0]
+    def _draft(self, source: Branches) -> Proposal:
+        draft, layer = Proposal([], [], [()]), [0]
         for children in self.shape:
             grown = len(draft.paths)
             for row in layer:
@@ -499,7 +499,7 @@ def prove(
     refuse((not work, "There is no table to try; give small sizes, such as (2, 3)."))
     for shape, nodes, V in work:
         for table in tables(V, nodes):
-            trial = Trial(verify, table, shape, sample, chain)
+            trial = Setup(verify, table, shape, sample, chain)
             law, ways = trial.law(limit)
             accepted.append(sum(chance * (len(text) - 1) for text, chance in law.items()))
             most.append(float(sum(most_accepted(table, len(shape)))))

@@ -82,7 +82,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Head:
+class HeadTable:
     """A draft that reads the target's hidden states.
 
     The logits after a path differ for all states of the part that the target has seen, and for all
@@ -120,7 +120,7 @@ class Situation:
     """
 
     target: Callable[[Path], torch.Tensor]
-    draft: Callable[[Path], torch.Tensor] | Head
+    draft: Callable[[Path], torch.Tensor] | HeadTable
     budget: int = 3
     warping: Warping = WHOLE
     end: frozenset[int] = frozenset()
@@ -141,7 +141,7 @@ def logits(model: Callable[[Path], torch.Tensor], path: Path) -> torch.Tensor:
 @lru_cache(maxsize=100_000)
 def drafted(situation: Situation, path: Path, length: int) -> torch.Tensor:
     """The draft's logits after a path whose first `length` tokens the target has seen."""
-    if not isinstance(situation.draft, Head):
+    if not isinstance(situation.draft, HeadTable):
         return situation.draft(path)
     return situation.draft(
         path, tuple(situation.features[-1](path[: i + 1]) for i in range(length))

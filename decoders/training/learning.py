@@ -27,7 +27,7 @@ from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line
 from decoders.generate import generate
 from decoders.training import texts
-from decoders.training.recipe import Acceptance, Progress, Recipe
+from decoders.training.recipe import Acceptance, Recipe, Step
 from decoders.training.students import DraftStudent, HeadStudent
 from decoders.training.texts import Batches, HeldOut, Text
 
@@ -301,7 +301,7 @@ class Training:
 
     # ---- steps
 
-    def run(self) -> Iterator[Progress]:
+    def run(self) -> Iterator[Step]:
         """Train to the last step; each one is yielded, and checkpoints are written in between."""
         for _ in self.write_own():
             pass
@@ -326,7 +326,7 @@ class Training:
                 saved = time.monotonic()
             each = (time.monotonic() - began) / (self.step - first)
             left = each * (r.steps - self.step)
-            yield Progress(self.step, r.steps, self.tokens, loss, left, acceptance)
+            yield Step(self.step, r.steps, self.tokens, loss, left, acceptance)
 
     def rate(self, step: int) -> float:
         """The factor of the learning rates at a step: rising, then falling straight to zero."""

@@ -1,4 +1,4 @@
-"""The size of a drafter and of its training (Recipe), and how far one is (Progress)."""
+"""The size of a drafter and of its training (Recipe), and how far one is (Step)."""
 
 from dataclasses import dataclass
 
@@ -100,7 +100,7 @@ class Acceptance:
 
 
 @dataclass(frozen=True)
-class Progress:
+class Step:
     """A step of a training.
 
     Attributes:

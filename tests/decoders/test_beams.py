@@ -12,11 +12,11 @@ from decoders.beams import Beam, Joint, best
 from decoders.distribution import Warping, warp
 from decoders.reading import Readings
 from decoders.testing import situations
-from decoders.testing.oracle import Source, Watched
+from decoders.testing.oracle import Branches, Watched
 
 
 def request():
-    return Watched([0], source=Source(), warping=Warping(), budget=9)
+    return Watched([0], source=Branches(), warping=Warping(), budget=9)
 
 
 def joint(beams, logits, likeliest=99, **options):

@@ -6,12 +6,12 @@ from decoders.distribution import Warping
 from decoders.loop import Turn
 from decoders.reading import Readings
 from decoders.request import Request
-from decoders.testing.oracle import Source
+from decoders.testing.oracle import Branches
 from decoders.trace import Fate, Ledger, Trial
 
 
 def begin(budget=4, end=frozenset(), stops=None, clock=lambda: 0.0):
-    options = {"source": Source(), "warping": Warping(), "ledger": Ledger(clock)}
+    options = {"source": Branches(), "warping": Warping(), "ledger": Ledger(clock)}
     r = Request([7, 8], budget=budget, end_tokens=end, stops=stops, **options)
     r.ledger.start()
     return r

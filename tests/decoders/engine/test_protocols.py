@@ -11,7 +11,7 @@ from decoders.engine.protocols import Answer, Model, Passes
 from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import Loop
 from decoders.testing import Drawn, distance
-from decoders.testing.situations import Head, Situation
+from decoders.testing.situations import HeadTable, Situation
 from tests.heads import drafts_for
 from tests.laws import enumerated
 from tests.models import VOCABULARY, build
@@ -152,7 +152,7 @@ def test_the_law_on_tables(name, warping):
         "mcss": {"expansion": (2,)},
     }
     situation = Situation(
-        Drawn(3, 0), Head(3, 1), budget=3, warping=warping, features=(Drawn(2, 7),)
+        Drawn(3, 0), HeadTable(3, 1), budget=3, warping=warping, features=(Drawn(2, 7),)
     )
     assert distance(catalog[name](**(small | trees)[name]), situation) < 1e-9
 

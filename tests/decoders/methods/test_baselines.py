@@ -13,7 +13,15 @@ from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multino
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
 from decoders.testing import mutant
-from decoders.testing.oracle import Source, assert_exact, decode, distance, layers, output_law, ways
+from decoders.testing.oracle import (
+    Branches,
+    assert_exact,
+    decode,
+    distance,
+    layers,
+    output_law,
+    ways,
+)
 from decoders.testing.situations import Rows, Situation, drawn, log_likelihood
 from decoders.trace import Fate
 from tests.pieces import last_of_equals
@@ -46,7 +54,7 @@ def test_copies_of_a_beam_have_entries_of_their_own():
     assert {len(set(list(layers(r))[1][1])) for r in alike} == {1}
 
 
-class WithoutReplacement(Source):
+class WithoutReplacement(Branches):
     def draw(self, probs, count=1):
         tokens = []
         for _ in range(count):

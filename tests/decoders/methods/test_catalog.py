@@ -20,7 +20,7 @@ from decoders.randomness import SeededSource
 from decoders.settings import Method
 from decoders.testing import mutant
 from decoders.testing.oracle import TooManyWays, assert_exact, decode, distance, output_law
-from decoders.testing.situations import Drawn, Head, Rows, Situation, ancestral, drawn
+from decoders.testing.situations import Drawn, HeadTable, Rows, Situation, ancestral, drawn
 from tests.pieces import Made
 
 END = frozenset({2})
@@ -169,7 +169,7 @@ PLACES = [
 def headed(V: int, seed: int, **options) -> Situation:
     """As `drawn`, but what drafts is a head: its q depends on where the round began."""
     states = (Drawn(2, 7),)
-    return Situation(Drawn(V, 2 * seed), Head(V, 2 * seed + 1), features=states, **options)
+    return Situation(Drawn(V, 2 * seed), HeadTable(V, 2 * seed + 1), features=states, **options)
 
 
 def combined() -> list[Method]:

@@ -18,7 +18,7 @@ from decoders.methods.catalog import catalog
 from decoders.methods.copies import Lookup, NGram, Suffix, Suffixes
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode, distance
-from decoders.testing.situations import Drawn, Head, Rows, Situation, drawn
+from decoders.testing.situations import Drawn, HeadTable, Rows, Situation, drawn
 from decoders.trace import Fate
 from tests.models import VOCABULARY, build_pair, build_tokenizer
 from tests.pieces import commit, propose, request
@@ -336,7 +336,12 @@ def test_a_head_drafts_where_no_long_run_is_found(warping):
     assert method.law
     states = (Drawn(2, 7),)
     situation = Situation(
-        Drawn(2, 4), Head(2, 5), features=states, budget=4, prompt=(0, 1, 1, 0), warping=warping
+        Drawn(2, 4),
+        HeadTable(2, 5),
+        features=states,
+        budget=4,
+        prompt=(0, 1, 1, 0),
+        warping=warping,
     )
     assert_exact(method, situation, limit=60_000)
     kinds = set()

@@ -19,7 +19,7 @@ from decoders.methods.mtad import MTAD, joint_ratios, keep_longest
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
 from decoders.testing import mutant
-from decoders.testing.oracle import Source, Watched, assert_exact, decode, output_law, ways
+from decoders.testing.oracle import Branches, Watched, assert_exact, decode, output_law, ways
 from decoders.testing.situations import (
     WHOLE,
     Rows,
@@ -46,7 +46,7 @@ def judge(
 
     Its tokens are 0 unless `path` gives others."""
     path = path or [0] * len(q)
-    request = Watched([0], source=Source(), warping=warping, budget=20, end_tokens=end)
+    request = Watched([0], source=Branches(), warping=warping, budget=20, end_tokens=end)
     nodes, node = [], request.tip
     for token in path:
         node = request.tree.add(node, token)
@@ -156,7 +156,7 @@ def test_an_end_token_kept_at_the_end_is_the_last_token():
 
 
 def test_no_draft_is_one_plain_target_step():
-    request = Watched([0], source=Source(), warping=WHOLE, budget=1)
+    request = Watched([0], source=Branches(), warping=WHOLE, budget=1)
     trials, tip = keep_longest(request, [], Readings(torch.zeros(1, 4), 4), [], 0.1, True)
     assert [t.fate for t in trials] == [Fate.SAMPLED]
     assert request.tree.parents[tip] == request.tip

@@ -31,7 +31,7 @@ from decoders.randomness import SeededSource
 from decoders.reading import Readings
 from decoders.request import Draw
 from decoders.testing import mutant
-from decoders.testing.oracle import Source, Watched, assert_exact, distance, outcomes, ways
+from decoders.testing.oracle import Branches, Watched, assert_exact, distance, outcomes, ways
 from decoders.testing.situations import WHOLE, Rows, Situation, drawn, variation
 from decoders.theory import kseq_division
 from decoders.trace import DRAFTED, KEPT, Fate
@@ -248,7 +248,7 @@ def test_where_p_is_nearly_q_sure_tokens_are_kept(dtype, change):
 
 def test_drafts_that_the_target_never_writes_leave_the_target_whole():
     p, q = torch.tensor([[0.6, 0.4, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.float64)
-    pick = KSeq().pick(Node(small(p), small(q), [2, 3], reading(p)), Source())
+    pick = KSeq().pick(Node(small(p), small(q), [2, 3], reading(p)), Branches())
     assert not pick.kept
     assert pick.rest.mass == small(p).mass
 
@@ -344,7 +344,7 @@ class Keep:
 
 def walked(edges, rule, end=frozenset()):
     """`edges`: (index of the parent's draw or -1 for the root, token), drawn in this order."""
-    request = Watched([0], source=Source(), warping=WHOLE, budget=20, end_tokens=end)
+    request = Watched([0], source=Branches(), warping=WHOLE, budget=20, end_tokens=end)
     draft, nodes = Draft(request.tip), []
     for parent, token in edges:
         above = draft.root if parent < 0 else nodes[parent]

@@ -18,7 +18,7 @@ from decoders.methods.sources import Chain, chain
 from decoders.randomness import SeededSource
 from decoders.testing import mutant
 from decoders.testing.oracle import (
-    Source,
+    Branches,
     Watched,
     assert_exact,
     decode,
@@ -402,7 +402,7 @@ def test_who_joins_a_request_that_drafts_waits_for_one_round(before):
 # ---- Traps
 
 
-class OneUniform(Source):
+class OneUniform(Branches):
     """The same uniform number decides every acceptance, as if each draw were seeded alike."""
 
     low, high = 0.0, 1.0

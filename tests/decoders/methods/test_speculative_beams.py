@@ -19,7 +19,7 @@ from decoders.methods.speculative_beams import SpeculativeBeamSearch
 from decoders.randomness import SeededSource
 from decoders.testing import mutant
 from decoders.testing.oracle import Watched, assert_exact, decode, distance
-from decoders.testing.situations import Drawn, Head, Path, Situation, drawn
+from decoders.testing.situations import Drawn, HeadTable, Path, Situation, drawn
 from decoders.trace import Fate
 
 CASES = 2000 if os.environ.get("EVERYWHERE") else 100
@@ -58,7 +58,7 @@ def situations(draw) -> Situation:
     head = draw(st.booleans())
     return Situation(
         target,
-        Head(V, 1) if head else Coarse(V, 7, 4, target, noise),
+        HeadTable(V, 1) if head else Coarse(V, 7, 4, target, noise),
         budget=draw(st.integers(1, 12)),
         end=frozenset(draw(st.sets(st.integers(0, V - 1), max_size=min(3, V - 1)))),
         features=(Drawn(2, 7),) if head else (),

@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 
 from decoders.testing.most import most_of_tree
-from decoders.testing.proof import Counted, Everywhere, Table, most_accepted
+from decoders.testing.proof import Everywhere, Scatter, Table, most_accepted
 
-TABLES = [Table(V, Counted(V, parts, 0), Counted(V, parts, 1)) for V in (2, 3) for parts in (3, 7)]
+TABLES = [Table(V, Scatter(V, parts, 0), Scatter(V, parts, 1)) for V in (2, 3) for parts in (3, 7)]
 
 
 @pytest.mark.parametrize("table", TABLES)
