@@ -123,11 +123,7 @@ KINDS = {"cpu": Host, "cuda": Cuda}
 
 @lru_cache(maxsize=64)
 def device_of(place: torch.device | str) -> Device:
-    """The Device for a device of torch, or for its name.
-
-    Args:
-        place: the device
-    """
+    """The Device for a device of torch, or for its name."""
     place = torch.device(place) if isinstance(place, str) else place
     return KINDS.get(place.type, Device)(place)
 

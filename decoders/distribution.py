@@ -458,7 +458,6 @@ def warp(logits: Logits, warping: Warping, scan: Scan = PLAIN) -> Probs:
     first.
 
     Args:
-        logits: the logits
         warping: what to do with them
         scan: finds what top-p leaves of rows on the host
     """

@@ -194,7 +194,6 @@ def _judged(
     """The verdict.
 
     Args:
-        pair: the models
         kind: the number type of the texts
         texts: their new tokens
         pasted: for each text, whether it was tokenised here

@@ -77,8 +77,6 @@ def allowed(
     """The value of an option, as Python's own type.
 
     Args:
-        name: the option's name, for messages
-        value: the caller's value
         low: least number; True and False are no numbers
         high: greatest number; only whole numbers are allowed if the bounds are whole
         choices: values allowed besides the range, or instead of one

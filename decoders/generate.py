@@ -115,8 +115,6 @@ class Task:
     """A call that `Task.read` has checked.
 
     Attributes:
-        pair: the models
-        method: the decoder
         sampling: the caller's options for drawing tokens
         batching: the caller's options for sharing passes
         warping: the warping that the decoder really uses, given the caller's
@@ -289,7 +287,6 @@ def cache_need(
     It is the least `max_cache_bytes` that admits the request.
 
     Args:
-        pair: the models
         method: a decoder, or its name
         prompt_tokens: the number of prompt tokens
         max_new_tokens: the most new tokens
@@ -334,7 +331,6 @@ def generate(
     """Decode a prompt, or a list of prompts as one batch.
 
     Args:
-        pair: the models
         prompt: see `stream`
         method: a decoder, or its name
         options: the other options of `stream`
@@ -367,7 +363,6 @@ def check(
     Nothing is started: no decoder, no engine, no model.
 
     Args:
-        pair: the models
         prompt: see `stream`
         method: a decoder, or its name
         options: the other options of `stream`
@@ -402,7 +397,6 @@ def stream(
     request that fails ends with a Result that carries the error.
 
     Args:
-        pair: the models
         prompt: text, a list of token ids, or a list of messages with "role" and "content", which
             the tokenizer's chat template renders up to the model's answer; or a list of such
             prompts, of any kind. A last message of the assistant is the beginning of that answer.
@@ -444,7 +438,6 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
     """Make what the loop drives.
 
     Args:
-        task: the checked call
         clock: returns seconds
 
     Returns:

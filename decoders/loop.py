@@ -28,7 +28,6 @@ class Turn:
 
     Attributes:
         index: the number of the request
-        request: the request
         decoding: the generator of its decoder
         rows: cache rows to reserve for it in each model
         models: the models that it asks
@@ -424,7 +423,6 @@ def count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int, 
     """Add to one turn's ledger the cost of passes that `sharing` turns shared.
 
     Args:
-        turn: the turn
         model: the model that made them
         engine: the passes of that model
         answer: the turn's answer

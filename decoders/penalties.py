@@ -82,7 +82,6 @@ def processors(config: GenerationConfig | None, prompt_length: int) -> LogitsPro
     """The processors that a generation config asks for, of MODELLED, in the order of `generate`.
 
     Args:
-        config: the target's generation config
         prompt_length: tokens of the prompt
 
     Raises:
@@ -127,7 +126,6 @@ def applied(penalties: Penalties, text: Sequence[TokenId], row: Logits) -> Logit
     """The logits of the token after a text, as penalties change them.
 
     Args:
-        penalties: the change
         text: the tokens so far, prompt included
         row: the raw logits (V,)
     """

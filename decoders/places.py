@@ -75,7 +75,6 @@ def read(
     states alone.
 
     Args:
-        pair: the models
         prompt: see `stream`
         text: token ids after the prompt, such as the `tokens` of a Result; or several lists of
             them. Several texts are branches of one tree, so a common beginning is read once.

@@ -75,7 +75,6 @@ def encode(prompt: Any, tokenizer: Any, vocabulary: int, bos: TokenId | None = N
 
     Args:
         prompt: text, token ids below `vocabulary`, or messages
-        tokenizer: the pair's tokenizer or None
         vocabulary: V
         bos: the id that begins a text, to note that ids have it twice
 

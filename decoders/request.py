@@ -265,7 +265,6 @@ class Request:
         """Add raw log-probabilities of the target and alternatives to the tokens that a round kept.
 
         Args:
-            entry: the round
             readings: the target's
         """
         for trial in entry.tried.kept:

@@ -99,8 +99,6 @@ def measure(request: Request, rounds: Sequence[Round], seconds: float) -> Metric
     """The figures of a finished request.
 
     Args:
-        request: the request
-        rounds: its rounds
         seconds: wall time from admission to the end
     """
     path = request.tree.lineage(request.answer, request.tree.prompt_length)

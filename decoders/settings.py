@@ -175,11 +175,6 @@ class Method(Checked):
 def check(owner: str, field: dataclasses.Field, value: Any) -> Any:
     """The value that a setting keeps for a caller's value.
 
-    Args:
-        owner: the name of the decoder
-        field: the setting
-        value: the caller's value
-
     Raises:
         InputError: if the value is not allowed
     """

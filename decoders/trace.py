@@ -266,7 +266,6 @@ class Ledger:
         The time since the last pass is the rule's, so it counts as verifying.
 
         Args:
-            entry: the round
             last: whether no other follows: then tokens of a call after it are not counted
         """
         self.charge("target")

@@ -11,9 +11,6 @@ class TokenTree:
     Node ids are never reused, so that a trace can refer to them. A dropped node keeps its id, token
     and parent, but `add` no longer finds it.
 
-    Args:
-        prompt: the tokens of the trunk
-
     Attributes:
         trunk: `trunk[d]` is the node of depth d that every live tip descends from (or is)
         tail: the other live nodes, parents first

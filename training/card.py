@@ -146,11 +146,6 @@ def quote(text: str) -> str:
 def fill(card: str, part: str, text: str) -> str:
     """Put `text` between the lines <!-- part --> and <!-- /part --> of the card.
 
-    Args:
-        card: the whole card, as Markdown
-        part: the name of the part
-        text: its new contents
-
     Raises:
         ValueError: if the card lacks these lines
     """

@@ -42,9 +42,7 @@ class Checkpoints:
     """The checkpoint of one model's training, written again and again.
 
     Args:
-        path: its file
         shape: size of the model
-        run: the training
     """
 
     def __init__(self, path: Path, shape: Shape, run: Run):

@@ -220,7 +220,6 @@ def pair_of(
     It is made at the first call, and follows what is changed afterwards.
 
     Args:
-        model: the target
         draft: the draft model or None
         tokenizer: the target's tokenizer
         draft_tokenizer: the draft's, if its family is another

@@ -223,7 +223,6 @@ def rows(
     Args:
         input_ids: token ids (rows, length)
         inputs: the other inputs of `generate`
-        config: its generation config
 
     Raises:
         InputError: for inputs and outputs that decoders do not have
@@ -306,9 +305,7 @@ def sampling(
     """Temperature, top-k, top-p, min-p and penalties.
 
     Args:
-        config: the generation config
         processors: the logits processors that `generate` has made
-        prompts: the rows of the batch
 
     Raises:
         InputError: for any other processor, by name

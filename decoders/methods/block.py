@@ -62,8 +62,6 @@ class _Descent(NamedTuple):
     """The way down a draft that is being judged, and back.
 
     Attributes:
-        request: the request being decoded
-        draft: the draft
         known: the target's readings, by node; most of a tree are never looked at
         below: the trials of each node's children that are not judged yet
     """

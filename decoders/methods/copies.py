@@ -65,7 +65,6 @@ class Lookup(Reader):
     """Proposes the tokens that followed an earlier occurrence of the output's last tokens.
 
     Args:
-        request: the request being decoded
         match: longest run of tokens to look up; shorter runs are tried down to 1
         copy: most tokens proposed
         first: take the first occurrence in reading order, as LLMA's code does, rather than the last
@@ -148,7 +147,6 @@ class NGram(Reader):
     Tokens are drawn from the warped tables, as from every other model.
 
     Args:
-        request: the request being decoded
         smoothing: s > 0, in counts
         pairs: whether to use the bigram table
     """
@@ -289,7 +287,6 @@ class Suffixes(Reader):
     them, so a seed gives the same tokens in any batch and order.
 
     Args:
-        request: the request being decoded
         source: the settings
     """
 

@@ -56,7 +56,6 @@ def accept_layer(
     """The inner loop of algorithm 1: try draws from q_beam in turn until `width` are accepted.
 
     Args:
-        source: the randomness
         trials: the trials of the draws, which are filled in
         places: index of each draw in p_beam and q_beam; a draw with None, whose parent is not live,
             is skipped

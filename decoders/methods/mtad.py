@@ -66,7 +66,6 @@ def keep_longest(
     one fails; then one token is drawn from the warped target. Returns every trial and the new tip.
 
     Args:
-        request: the request being decoded
         path: the draft's nodes below the tip
         p: the target's readings before each token of the path and after the last
         q: the draft model's readings before each token; None for a certain path, as a copy is

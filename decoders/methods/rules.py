@@ -103,8 +103,6 @@ class Rule(Checked, ABC):
         """Judge the draft of a round.
 
         Args:
-            request: the request being decoded
-            draft: the draft
             readings: the target's readings at `draft.nodes`
 
         Returns:
@@ -356,8 +354,6 @@ def walk(
     """Judge a draft: at each node, go on below the child that the rule keeps.
 
     Args:
-        request: the request being decoded
-        draft: the draft
         readings: the target's readings at `draft.nodes`
         rule: judges the children of each node
         mixed: what is sampled in place of p, from p and q

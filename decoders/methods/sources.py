@@ -81,7 +81,6 @@ def chain(
     """At most `length` tokens of a model below the tip, each drawn after the one before.
 
     Args:
-        request: the request being decoded
         length: most tokens
         until: ends the chain before the first token for which this is true of the reading that the
             token would be drawn from
@@ -134,7 +133,6 @@ def tree(
     children. The tree ends early when the budget is reached or every branch has ended.
 
     Args:
-        request: the request being decoded
         expansion: the number of children of every draw, layer by layer
         predict: the distributions that the children of these nodes are drawn from
         sample: draws the children of one node
@@ -189,7 +187,6 @@ def best_first(
     judge it.
 
     Args:
-        request: the request being decoded
         size: most tokens
         depth: most layers
         offer: says what may follow each leaf of a layer

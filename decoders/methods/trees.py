@@ -130,7 +130,6 @@ class Recycler(Reader):
     token in the references and the text, the last pair first.
 
     Args:
-        request: the request being decoded
         source: the settings
     """
 

@@ -55,7 +55,6 @@ def assert_law(
     The laws must agree to 1e-9 in total variation.
 
     Args:
-        method: the decoder
         law: "target", "beam sampling", "beam sampling per layer" or "beam search"; "cascade" or
             "ensemble" of decoders with these rules; by default the law that it claims
         situations: the toy models, prompts, warpings and ends to try; by default three tokens,

@@ -25,7 +25,6 @@ def most_of_tree(
     """The most that a lossless rule can accept of trees drawn from q.
 
     Args:
-        table: the target and the draft
         shape: children of every draw, layer by layer
         distinct: whether the children of a node are drawn without replacement
 

@@ -119,7 +119,6 @@ def likely(table: Table, depth: int, known: dict[Path, float]) -> dict[Path, flo
     """The law of texts of some length that begin as `known` says and go on as the target does.
 
     Args:
-        table: the target
         depth: length of the texts
         known: from each shorter text to the chance that a decoder's round ends with it; {(): 1.0}
             gives the target's own law
@@ -267,8 +266,6 @@ class Setup:
     """A function on one table.
 
     Attributes:
-        verify: the function
-        table: the target and the draft
         shape: the shape of its drafts
         sample: how the children of one node are drawn
         chain: whether it takes chains
@@ -459,7 +456,6 @@ def prove(
     many small tables of probabilities, the smallest first, its law is compared with the target's.
 
     Args:
-        verify: the function
         shapes: shapes of drafts: for each layer the children of every draw; (1, 1) is a chain of
             two. By default chains of 1 to 3 or small trees
         sizes: sizes of the vocabulary

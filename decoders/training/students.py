@@ -32,7 +32,6 @@ def unrolled(
     states, then one row of each step.
 
     Args:
-        module: the head
         tokens: the text, (B, T)
         states: what `module.entering` gives for the target's states, (B, T, W)
         steps: places of a draft
@@ -257,7 +256,6 @@ class DraftStudent:
     """A small Llama in training, which drafts with the target's tokenizer.
 
     Args:
-        model: the model
         tokenizer: the target's
     """
 

@@ -80,7 +80,6 @@ def read_answers(files: Sequence[Path], vocabulary: int) -> Iterator[Text]:
     """The texts of files of JSON lines [prompt ids, answer ids, temperature].
 
     Args:
-        files: the files, plain or as .xz
         vocabulary: how many tokens there are
 
     Raises:
@@ -107,11 +106,7 @@ def words(text: str) -> list[str]:
 
 
 class HeldOut:
-    """Prompts that a drafter is measured on, and what else must not be learnt because of them.
-
-    Args:
-        prompts: the prompts
-    """
+    """Prompts that a drafter is measured on, and what else must not be learnt because of them."""
 
     def __init__(self, prompts: Iterable[str]):
         self.prompts = list(prompts)
@@ -219,7 +214,6 @@ class Batches:
     Texts of a batch are of about one length.
 
     Args:
-        texts: the texts
         tokens: of a batch at most, places beside shorter texts included
         seed: of their order
     """
