@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 from collections.abc import Generator, Iterable
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from decoders.distribution import Warping
 from decoders.errors import InputError, allowed, quoted
@@ -61,6 +61,24 @@ class Law(StrEnum):
     def mixed(self) -> bool:
         """Whether it is a mixture of target and draft model, and so not lossless."""
         return self in (Law.CASCADE, Law.ENSEMBLE)
+
+
+class Criterion(NamedTuple):
+    """By what a draft token is kept or refused, for people.
+
+    Attributes:
+        says: a sentence; "" if a random number below p / q decides
+        threshold: the number that `measure` must exceed, None if a random number decides
+        at_most: whether the real threshold may be lower
+        measure: "p" or "ratio" (the joint ratio of the draft up to this token)
+        raw: whether a draft's p is its probability before temperature and cut-offs
+    """
+
+    says: str = ""
+    threshold: float | None = None
+    at_most: bool = False
+    measure: Literal["p", "ratio"] = "p"
+    raw: bool = False
 
 
 class claim(property):
@@ -133,6 +151,11 @@ class Method(Checked):
     def plain(self) -> "Method":
         """The decoder whose tokens it gives at any temperature; itself, if there is none."""
         return self
+
+    @property
+    def criterion(self) -> Criterion:
+        """By what it keeps draft tokens."""
+        return Criterion()
 
     def warping(self, warping: Warping) -> Warping:
         """The warping that this decoder really uses, given the caller's."""

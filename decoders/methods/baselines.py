@@ -12,7 +12,7 @@ from decoders.distribution import Warping
 from decoders.methods.rules import sample
 from decoders.methods.search import Search, enough
 from decoders.request import Request
-from decoders.settings import Decoding, Law, Method, setting
+from decoders.settings import Criterion, Decoding, Law, Method, setting
 from decoders.trace import Fate
 
 
@@ -48,6 +48,10 @@ class BeamSampling(Method):
     summary = (
         "Draws several continuations per step by their joint likelihood; the likeliest sequence is "
         "the answer."
+    )
+
+    criterion = Criterion(
+        "p is joint here: of a beam and its next token, among all continuations of all beams."
     )
 
     beams: int = setting(4, "beams drawn per step, with replacement", low=1, high=64)

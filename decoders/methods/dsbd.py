@@ -13,7 +13,7 @@ from decoders.distribution import Distribution, residual
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.settings import Decoding, Law, Method, claim, setting
+from decoders.settings import Criterion, Decoding, Law, Method, claim, setting
 from decoders.shapes import NodeId
 from decoders.theory import beam_acceptances, dynamic_width
 from decoders.trace import Fate, Trial
@@ -116,6 +116,11 @@ class DSBD(Method):
     )
     keep_one: bool = setting(
         False, "continue from the best beam only, which saves memory (§3.4)", choices=(False, True)
+    )
+
+    criterion = Criterion(
+        "p and q are joint here: of a beam and its next token, among all continuations of all "
+        "beams. After a refusal, p is the probability left."
     )
 
     @claim

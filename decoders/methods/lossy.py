@@ -36,7 +36,7 @@ from decoders.methods.sources import CHAINS, Draft, Kind
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.request import Request
-from decoders.settings import Law, setting
+from decoders.settings import Criterion, Law, setting
 from decoders.shapes import TokenId
 from decoders.trace import Fate, Trial
 
@@ -82,6 +82,15 @@ class TypicalRule(NodeWise):
     epsilon: float = EPSILON
     delta: float = DELTA
 
+    @property
+    def criterion(self) -> Criterion:
+        says = (
+            f"Kept if p is above {self.epsilon:g}, or above {self.delta:g} e to the power of −H if "
+            "that is less: H is the entropy of the large model here, so where it is unsure, a "
+            "lower p is enough."
+        )
+        return Criterion(says, self.epsilon, at_most=True)
+
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, (token,) = node[:3]
         probability = p[token]
@@ -113,6 +122,15 @@ class RollbackRule(NodeWise):
     judges = CHAINS
 
     rollback: float = ROLLBACK
+
+    @property
+    def criterion(self) -> Criterion:
+        least = math.exp(-self.rollback)
+        says = (
+            "Kept if p, before temperature and cut-offs, is at least e to the power of "
+            f"−{self.rollback:g}, which is {least:.3g}."
+        )
+        return Criterion(says, least, raw=True)
 
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, (token,), reading = node[:4]

@@ -19,7 +19,7 @@ from decoders.methods.rules import Rule, Verdict, accepted, sides
 from decoders.methods.sources import CHAINS, Draft
 from decoders.reading import Reading
 from decoders.request import Request
-from decoders.settings import Decoding, Method, claim, setting
+from decoders.settings import Criterion, Decoding, Method, claim, setting
 from decoders.shapes import NodeId, TokenId
 from decoders.trace import Fate, Trial
 
@@ -130,6 +130,14 @@ class JointRule(Rule):
 
     threshold: float = THRESHOLD
 
+    @property
+    def criterion(self) -> Criterion:
+        says = (
+            "Keeps the longest part of the draft whose joint ratio, min(1, all p / all q), is "
+            f"above {self.threshold:g}, even if that of a shorter part is not."
+        )
+        return Criterion(says, self.threshold, measure="ratio")
+
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         path, tokens = [d.node for d in draft.draws], [d.token for d in draft.draws]
         log_p = _log_probabilities(request, readings[: len(path)], tokens, warped=True)
@@ -236,6 +244,10 @@ class MTAD(Method):
         "the text so far (no draft model)",
         choices=("sample", "search", "lookup"),
     )
+
+    @property
+    def criterion(self) -> Criterion:
+        return JointRule(self.threshold).criterion._replace(raw=self.ratio == "raw")
 
     @claim
     def uses_draft(self) -> bool:

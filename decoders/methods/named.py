@@ -39,7 +39,7 @@ from decoders.methods.sources import (
     Tree,
 )
 from decoders.request import Request
-from decoders.settings import Decoding, Law, Method, claim, nearest, setting
+from decoders.settings import Criterion, Decoding, Law, Method, claim, nearest, setting
 
 
 def by_name(base: type[Any], *modules: ModuleType) -> dict[str, type[Any]]:
@@ -183,6 +183,10 @@ class Combination(Method, ABC):
                         f"{', '.join(sorted(theirs)) or 'none'}; leave it out."
                     )
         return part(parts, self.name, text, **given)
+
+    @property
+    def criterion(self) -> Criterion:
+        return self._parts[1].criterion
 
     @claim
     def law(self) -> Law | None:

@@ -27,7 +27,7 @@ from decoders.methods.sources import (
 from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.request import Draw, Request
-from decoders.settings import Checked, Decoding, Law, claim, setting
+from decoders.settings import Checked, Criterion, Decoding, Law, claim, setting
 from decoders.shapes import NodeId, TokenId
 from decoders.theory import kseq_division
 from decoders.trace import Fate, Trial, Trials
@@ -108,6 +108,11 @@ class Rule(Checked, ABC):
         Returns:
             Every trial, and the new tip.
         """
+
+    @property
+    def criterion(self) -> Criterion:
+        """By what it keeps a token."""
+        return Criterion()
 
     def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
         """One sentence that says why it keeps as many tokens of a chain.
@@ -228,6 +233,15 @@ class Tokenwise(NodeWise):
     def law(self) -> Law | None:
         return Law.TARGET if self.lenience == 1 else None
 
+    @property
+    def criterion(self) -> Criterion:
+        if self.lenience == 1:
+            return Criterion()
+        return Criterion(
+            f"Lenience {self.lenience:g}: a draft is accepted more readily than p / q says, and "
+            "the text is no longer exact."
+        )
+
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, (token,), reading, greedy, _ = node
         p_token = p[token]
@@ -291,6 +305,7 @@ class KSeq(NodeWise):
 
     name = "kseq"
     judges = DRAWN - {Kind.DISTINCT}
+    criterion = Criterion("p / q is divided by a factor that makes several drafts together exact.")
 
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, tokens = node[:3]
@@ -325,6 +340,7 @@ class MultiRound(NodeWise):
 
     name = "multiround"
     judges = DRAWN
+    criterion = Criterion("p is the large model's probability left after earlier refusals here.")
 
     def pick(self, node: Node, source: RandomSource) -> Pick:
         p, q, tokens = node[:3]

@@ -3,14 +3,13 @@
 Decoders of one law write texts that differ by chance alone.
 """
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from decoders import Method
-from decoders.settings import Law
+from decoders.settings import Criterion, Law
 from workbench.runs.trace import Server
 from workbench.studies.methods import Served, method_of
 from workbench.studies.schemes import BASELINE
@@ -137,30 +136,17 @@ def by_chance(settings: Mapping[str, Any], decoders: Iterable[str]) -> list[list
 
 # ---- the rule by which a draft token was kept or refused, with its threshold
 
-Rule = dict[str, Any]
-JOINT = (
-    "p and q are joint here: of a beam and its next token, among all continuations of all beams."
-)
+SEARCH = "speculative_beam_search"
 
 
-def rule(method: Method) -> Rule:
-    """The rule of a decoder, for the card of a token.
-
-    Returns:
-        an object with these fields.
-        says: a sentence
-        threshold: the number that `measure` must exceed, None if a random number decides
-        at_most: whether the real threshold may be lower
-        measure: "p" or "ratio" (the joint ratio of the draft up to this token)
-        raw: whether a draft's p is its probability before temperature and cut-offs
-    """
-    return {
-        "says": "",
-        "threshold": None,
-        "at_most": False,
-        "measure": "p",
-        "raw": False,
-    } | _RULES.get(method.name, lambda _: {})(method)
+def rule(method: Method) -> dict[str, Any]:
+    """The criterion of a decoder, for the card of a token."""
+    says = (
+        "Kept if its beam is one of those that beam search keeps here: the likeliest under the "
+        "large model alone."
+    )
+    own = Criterion(says) if method.name == SEARCH else method.criterion
+    return own._asdict()
 
 
 def head(environment: Mapping[str, Any], method: Method) -> dict[str, Any]:
@@ -179,57 +165,3 @@ def head(environment: Mapping[str, Any], method: Method) -> dict[str, Any]:
     # Anybody's file may say anything there.
     known = found if isinstance(found, Mapping) else {}
     return {name: known[name] for name in ("reads", "layers") if name in known}
-
-
-def _ratio(method: Any) -> Rule:
-    if method.lenience < 1:
-        return {
-            "says": f"Lenience {method.lenience:g}: a draft is accepted more readily than p / q "
-            "says, and the text is no longer exact."
-        }
-    return {}
-
-
-def _joint(method: Any) -> Rule:
-    return {
-        "says": "Keeps the longest part of the draft whose joint ratio, min(1, all p / all q), is "
-        f"above {method.threshold:g}, even if that of a shorter part is not.",
-        "threshold": method.threshold, "measure": "ratio", "raw": method.ratio == "raw",
-    }  # fmt: skip
-
-
-def _rollback(method: Any) -> Rule:
-    least = math.exp(-method.rollback)
-    return {
-        "says": "Kept if p, before temperature and cut-offs, is at least e to the power of "
-        f"−{method.rollback:g}, which is {least:.3g}.",
-        "threshold": least, "raw": True,
-    }  # fmt: skip
-
-
-def _typical(method: Any) -> Rule:
-    return {
-        "says": f"Kept if p is above {method.epsilon:g}, or above {method.delta:g} e to the power "
-        "of −H if that is less: H is the entropy of the large model here, so where it is unsure, a "
-        "lower p is enough.",
-        "threshold": method.epsilon, "at_most": True,
-    }  # fmt: skip
-
-
-def _says(text: str) -> Callable[[Method], Rule]:
-    return lambda _: {"says": text}
-
-
-_RULES: dict[str, Callable[[Any], Rule]] = {
-    "speculative": _ratio, "lookup": _ratio, "ngram": _ratio,
-    "mtad": _joint, "bild": _rollback, "typical": _typical,
-    "spectr": _says("p / q is divided by a factor that makes several drafts together exact."),
-    "specinfer": _says("p is the large model's probability left after earlier refusals here."),
-    "mcss": _says("p is the large model's probability left after earlier refusals here."),
-    "dsbd": _says(f"{JOINT} After a refusal, p is the probability left."),
-    "speculative_beam_search": _says(
-        "Kept if its beam is one of those that beam search keeps here: the likeliest under the "
-        "large model alone."
-    ),
-    "beam_sampling": _says(JOINT.replace("p and q are", "p is")),
-}  # fmt: skip

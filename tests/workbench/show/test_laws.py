@@ -43,3 +43,10 @@ def test_joint_probabilities_and_leftovers_are_explained():
 @pytest.mark.parametrize("decoder", list(catalog))
 def test_every_decoder_has_one(decoder):
     assert rule(catalog[decoder]()).keys() == {"says", "threshold", "at_most", "measure", "raw"}
+
+
+def test_a_rule_that_is_chosen_says_its_own_criterion():
+    """The card of `speculative(rule="typical")` said nothing of the threshold."""
+    chosen = rule(catalog["speculative"](rule="typical(epsilon=0.2)"))
+    assert (chosen["threshold"], chosen["at_most"]) == (0.2, True)
+    assert rule(catalog["lookup"](rule="match"))["says"] == ""
