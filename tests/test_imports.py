@@ -63,7 +63,7 @@ DECODERS = {
         "result",
     },
     "__main__": {"__init__", "errors", "methods", "settings"},
-    "selftest": REQUEST | {"__init__", "engine"},
+    "selftest": REQUEST | {"__init__", "engine", "generate"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files
 # offer, and beyond that these. Of a kind's folder the study is the lowest, then come views and
