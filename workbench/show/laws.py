@@ -136,10 +136,11 @@ def by_chance(settings: Mapping[str, Any], decoders: Iterable[str]) -> list[list
 
 # ---- the rule by which a draft token was kept or refused, with its threshold
 
+Rule = dict[str, Any]  # the fields of a Criterion
 SEARCH = "speculative_beam_search"
 
 
-def rule(method: Method) -> dict[str, Any]:
+def rule(method: Method) -> Rule:
     """The criterion of a decoder, for the card of a token."""
     says = (
         "Kept if its beam is one of those that beam search keeps here: the likeliest under the "
