@@ -15,30 +15,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from decoders.errors import InputError, first_line, quoted, refuse
-from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
-from decoders.methods.dsbd import DSBD
-from decoders.methods.mtad import MTAD, MTJD
-from decoders.methods.named import (
-    MCSS,
-    BestFirstTrees,
-    BiLD,
-    BlockVerification,
-    FLy,
-    Match,
-    MultiPathBlock,
-    NGramDrafts,
-    PromptLookup,
-    SpecInfer,
-    SpecTr,
-    Speculative,
-    SpeculativeCascade,
-    SpeculativeEnsemble,
-    SuffixDecoding,
-    TokenRecycling,
-    TraversalVerification,
-    Typical,
-)
-from decoders.methods.speculative_beams import SpeculativeBeamSearch
+from decoders.methods import baselines, dsbd, mtad, named, speculative_beams
 from decoders.settings import Law, Method, nearest
 
 GROUP = "decoders.methods"
@@ -143,10 +120,12 @@ def joined(method: Any, others: Mapping[str, type[Method]]) -> type[Method]:
 
 
 catalog = Catalog(
-    Greedy, Multinomial, BeamSearch, BeamSampling, Speculative, MTAD, DSBD,
-    MTJD, BiLD, SpecTr, SpecInfer, MCSS, Typical, PromptLookup, NGramDrafts, BlockVerification,
-    Match, TraversalVerification, MultiPathBlock, SpeculativeCascade, SpeculativeEnsemble, FLy,
-    BestFirstTrees, SuffixDecoding, TokenRecycling, SpeculativeBeamSearch,
+    baselines.Greedy, baselines.Multinomial, baselines.BeamSearch, baselines.BeamSampling,
+    named.Speculative, mtad.MTAD, dsbd.DSBD, mtad.MTJD, named.BiLD, named.SpecTr, named.SpecInfer,
+    named.MCSS, named.Typical, named.PromptLookup, named.NGramDrafts, named.BlockVerification,
+    named.Match, named.TraversalVerification, named.MultiPathBlock, named.SpeculativeCascade,
+    named.SpeculativeEnsemble, named.FLy, named.BestFirstTrees, named.SuffixDecoding,
+    named.TokenRecycling, speculative_beams.SpeculativeBeamSearch,
 )  # fmt: skip
 
 
