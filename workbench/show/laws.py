@@ -137,7 +137,7 @@ def by_chance(settings: Mapping[str, Any], decoders: Iterable[str]) -> list[list
 # ---- the rule by which a draft token was kept or refused, with its threshold
 
 Rule = dict[str, Any]  # the fields of a Criterion
-SEARCH = "speculative_beam_search"
+GUESSED = "speculative_beam_search"
 
 
 def rule(method: Method) -> Rule:
@@ -146,7 +146,7 @@ def rule(method: Method) -> Rule:
         "Kept if its beam is one of those that beam search keeps here: the likeliest under the "
         "large model alone."
     )
-    own = Criterion(says) if method.name == SEARCH else method.criterion
+    own = Criterion(says) if method.name == GUESSED else method.criterion
     return own._asdict()
 
 
