@@ -29,8 +29,8 @@ from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.models.tuned import tuned
-from workbench.runs.estimates import BatchFigures, speed
 from workbench.runs.events import Event, Finished
+from workbench.runs.figures import BatchFigures, speed
 from workbench.runs.record import Run
 from workbench.runs.recorded import SHIPPED, Measured
 from workbench.show.tables import markdown

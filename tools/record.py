@@ -31,7 +31,7 @@ from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.models.tuned import tuned
-from workbench.runs.estimates import rows, unsteady
+from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.recorded import FOLDER, Recording, checksum, drafters, id_of
 from workbench.show.headline import headline

@@ -17,8 +17,7 @@ from workbench.measuring import session
 from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter
 from workbench.runs.events import Ended
-from workbench.runs.record import Run
-from workbench.runs.trace import Energy
+from workbench.runs.record import Energy, Run
 from workbench.studies.settings import Settings
 from workbench.studies.study import Study
 

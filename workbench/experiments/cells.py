@@ -13,7 +13,7 @@ from decoders import Method, catalog
 from workbench.experiments.plan import GRID, Part, Plan, pair_name, settings
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
-from workbench.runs.database import NEXT_TIMING
+from workbench.runs.store import NEXT_TIMING
 from workbench.studies import schemes
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job

@@ -20,10 +20,8 @@ from decoders import InputError, catalog
 from decoders.errors import quoted
 from workbench.experiments.cells import Block, merged
 from workbench.experiments.request import Request
-from workbench.runs.database import NEXT_TIMING, Database
-from workbench.runs.record import Result, Sample
-from workbench.runs.store import SHOWN
-from workbench.runs.values import date
+from workbench.runs.record import Result, Sample, date
+from workbench.runs.store import NEXT_TIMING, SHOWN, Database
 from workbench.studies.settings import changed
 
 

@@ -22,7 +22,7 @@ from workbench.engines.record import Chunk, Query, Record
 from workbench.measuring.job import UPDATE_SECONDS
 from workbench.measuring.verdict import same_model
 from workbench.measuring.work import WARM_UP_TOKENS, Update, Work
-from workbench.runs.trace import UNTOLD, Server, TokenRecord
+from workbench.runs.record import UNTOLD, Server, TokenRecord
 from workbench.studies import methods
 from workbench.studies.methods import SERVED
 from workbench.studies.study import Job, Study

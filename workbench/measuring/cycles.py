@@ -10,11 +10,9 @@ import torch
 
 from decoders import catalog
 from workbench.measuring.work import Measured, Outputs
-from workbench.runs import laps
-from workbench.runs.agreement import Agreement
-from workbench.runs.estimates import rows, uncertain
-from workbench.runs.record import Result
-from workbench.runs.trace import Lap, TokenRecord
+from workbench.runs import timing
+from workbench.runs.figures import rows, uncertain
+from workbench.runs.record import Agreement, Lap, Result, TokenRecord
 from workbench.studies.methods import is_engine
 from workbench.studies.schemes import BASELINE
 from workbench.studies.study import Job
@@ -216,11 +214,11 @@ def timed_again(
 def with_lap(result: Result, lap: Lap) -> Result:
     """The result with one lap more; its seconds and its energy are estimated from all of them."""
     all_laps = [*result.laps, lap]
-    spent = laps.energy(all_laps)
+    spent = timing.energy(all_laps)
     metrics: dict[str, Any] = {
         **result.metrics,
-        "seconds": laps.whole(all_laps),
-        "decode_seconds": laps.after_first(all_laps),
+        "seconds": timing.whole(all_laps),
+        "decode_seconds": timing.after_first(all_laps),
         "joules": spent.joules,
         "energy_source": spent.source,
     }

@@ -17,8 +17,8 @@ from workbench.measuring.cycles import PATIENCE_SECONDS
 from workbench.measuring.threads import Threads, chosen
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.runs.doubts import unsteady
 from workbench.runs.events import Ended, Event
+from workbench.runs.timing import unsteady
 from workbench.studies.study import Study
 
 Item = TypeVar("Item")

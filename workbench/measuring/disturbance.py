@@ -13,7 +13,7 @@ import torch
 
 from decoders.devices import device_of
 from workbench.measuring.gauges import disturbed
-from workbench.runs.trace import Load
+from workbench.runs.record import Load
 
 TICKS = os.sysconf("SC_CLK_TCK")
 # A thread of this process that computes for this share of a lap is one of the decoder's workers.

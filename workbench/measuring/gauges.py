@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from workbench.runs.trace import Energy
+from workbench.runs.record import Energy
 from workbench.studies.text import counted
 
 SAMPLE_SECONDS = 0.05

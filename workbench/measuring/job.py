@@ -16,8 +16,7 @@ from workbench.measuring.meter import Window
 from workbench.measuring.totals import Request, Times, most_at_once, totals
 from workbench.measuring.transcript import Pieces, Texts, Transcript, with_chances
 from workbench.measuring.work import Measured, StopClock, Update, Work, parts_of
-from workbench.runs.record import Result, Sample
-from workbench.runs.trace import Energy, Lap, Load, RoundRecord, TokenRecord
+from workbench.runs.record import Energy, Lap, Load, Result, RoundRecord, Sample, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
 from workbench.studies.study import Job
 

@@ -20,7 +20,7 @@ import torch
 
 from decoders.devices import device_of
 from workbench.measuring.gauges import Counter, Gauge, NoGauge, PowerSamples, Unmeasurable, board
-from workbench.runs.trace import Energy
+from workbench.runs.record import Energy
 
 # The GPU's counter ticks about every 0.1 s, and its power may be an average over a second.
 SHORTEST_GPU_SECONDS = 1.0

@@ -13,10 +13,8 @@ import torch
 from decoders import ModelPair, read
 from decoders.warp import Warping, deviation, top, warp
 from workbench.measuring.transcript import Pieces, Place
-from workbench.runs.draws import beginnings
-from workbench.runs.record import Run
-from workbench.runs.trace import Prefix
-from workbench.runs.verdicts import DEPTH, KNOWN, Tokens
+from workbench.runs.draws import DEPTH, KNOWN, Tokens, beginnings
+from workbench.runs.record import Prefix, Run
 from workbench.studies.study import Study
 
 AT_ONCE = 64  # texts whose tokens are in one pass

@@ -18,8 +18,16 @@ from workbench.engines.record import Record
 from workbench.measuring.fates import arrived, rebuilt
 from workbench.measuring.totals import OF_BATCHES
 from workbench.measuring.transcript import Pieces, Place, finite
-from workbench.runs.record import Result, Sample
-from workbench.runs.trace import UNTOLD, Alternative, Energy, Lap, Server, TokenRecord
+from workbench.runs.record import (
+    UNTOLD,
+    Alternative,
+    Energy,
+    Lap,
+    Result,
+    Sample,
+    Server,
+    TokenRecord,
+)
 from workbench.studies.study import Job
 
 NO_ENERGY = Energy(None, "not measured: an engine is seen from outside")

@@ -29,10 +29,8 @@ from workbench.measuring.work import Measured, Update, Work, admit, encoded, par
 from workbench.models.environment import environment
 from workbench.runs.draws import drawn
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
-from workbench.runs.record import Result, Run
+from workbench.runs.record import Prefix, Result, Run, date
 from workbench.runs.store import new_id
-from workbench.runs.trace import Prefix
-from workbench.runs.values import date
 from workbench.studies.methods import is_engine
 from workbench.studies.study import Job, Study
 

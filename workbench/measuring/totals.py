@@ -9,7 +9,7 @@ from typing import Any
 
 from decoders import Event, Metrics, Result
 from workbench.measuring.transcript import finite
-from workbench.runs.trace import Energy
+from workbench.runs.record import Energy
 
 SUMMED = (
     "new_tokens", "target_calls", "draft_calls", "prefill_calls", "target_passes", "draft_passes",

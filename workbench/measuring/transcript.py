@@ -15,8 +15,7 @@ from decoders.settings import Law
 from decoders.theory import acceptance
 from decoders.trace import KEPT
 from workbench.measuring.work import Work
-from workbench.runs.record import Sample
-from workbench.runs.trace import Alternative, Piece, RoundRecord, TokenRecord, TrialRecord
+from workbench.runs.record import Alternative, Piece, RoundRecord, Sample, TokenRecord, TrialRecord
 from workbench.studies.settings import Settings
 
 UNFINISHED = "\ufffd"  # tokenizers decode the first bytes of a character to this

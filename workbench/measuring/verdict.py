@@ -11,8 +11,7 @@ from decoders.inputs import decoded
 from workbench.engines.record import Record
 from workbench.measuring.served import told
 from workbench.measuring.work import Work
-from workbench.runs.agreement import Agreement
-from workbench.runs.record import Result
+from workbench.runs.record import Agreement, Result
 from workbench.studies.schemes import BASELINE
 
 # What a name may end in besides the model's: the format of a file, the number type of its weights.

@@ -13,8 +13,7 @@ from decoders.prompts import Encoded, Part, encode
 from workbench.engines.addresses import Engine
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter
-from workbench.runs.record import Result
-from workbench.runs.trace import Lap, PromptPart, RoundRecord, TokenRecord
+from workbench.runs.record import Lap, PromptPart, Result, RoundRecord, TokenRecord
 from workbench.studies.chats import Chat, Words
 from workbench.studies.methods import is_engine
 from workbench.studies.prompts import Prompt

@@ -1,28 +1,212 @@
-"""The draws of a run: each decoder's texts as a tree with counts, compared with its law."""
+"""The draws of a run: trees of texts with counts, and whether they refute a law.
 
-from collections.abc import Iterable, Sequence
+Draws are counted in cells of first tokens, and their distance from the exact law is compared with
+that of exact samplers. The evidence is the likelihood of the draws so far under a mixture of other
+laws, divided by their likelihood under the law itself. If the law is true, this ratio is a
+martingale that begins at 1, and the chance that it ever reaches 1 / level is at most the level
+(Ville 1939). So draws may be added as often as one likes, for any reason. The mixture is a
+Dirichlet distribution around the law.
+
+Source:
+    Lindon and Malek 2022 (arXiv 2011.03567), section 2.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
 from decoders import catalog
 from decoders.settings import Law
-from workbench.runs.record import Result, Run, Sample
-from workbench.runs.trace import Piece, Prefix
-from workbench.runs.verdicts import (
-    DEPTH,
-    LEVEL,
-    MOST,
-    Tokens,
-    cells,
-    holm,
-    needed,
-    of_exact_samplers,
-    p_value,
-    variation,
-)
+from workbench.runs.record import Piece, Prefix, Result, Run, Sample
 from workbench.studies.schemes import BASELINE
+
+# The least share of all texts in a cell: with at most twenty cells, a fault shows after some
+# thousand draws.
+LEAST = 0.05
+# The least share of all texts that begin with a prefix whose probability is read from the target.
+KNOWN = 0.005
+DEPTH = 3  # tokens of a text that are compared
+SIMULATED = 2000  # exact samplers whose distance from the law is simulated
+MOST = 0.95  # of them are below the distance that is shown as the most
+LEVEL = 1e-4  # the chance that any true law of a run is ever called unlike
+SOUGHT = 0.1  # total variation of the faults that the mixture expects, and that `needed` draws find
+# The share of cases in which they find them, and that quantile of the normal distribution.
+FOUND, QUANTILE = 0.99, 2.3263
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A partition of all texts by their first tokens.
+
+    Attributes:
+        numbers: for each prefix of the tree, the cell of the texts that begin with it and with none
+            of the longer prefixes
+        chances: the exact probability of each cell; they sum to 1. The last cell, of probability 0,
+            holds the texts that the law rules out
+        outside: the prefixes of which the law rules out all texts
+    """
+
+    numbers: Mapping[Tokens, int]
+    chances: tuple[float, ...]
+    outside: frozenset[Tokens] = frozenset()
+
+    def counts(self, texts: Iterable[Tokens]) -> list[int]:
+        """The number of the texts in each cell."""
+        counts = [0] * len(self.chances)
+        for text in texts:
+            counts[-1 if self.never(text) else self._number(text)] += 1
+        return counts
+
+    def never(self, text: Tokens) -> Tokens:
+        """The beginning of a text that the law rules out; () if the law allows the text."""
+        prefixes = (text[: length + 1] for length in range(len(text)))
+        return next((prefix for prefix in prefixes if prefix in self.outside), ())
+
+    def _number(self, text: Tokens) -> int:
+        prefix: Tokens = ()
+        while len(prefix) < len(text) and text[: len(prefix) + 1] in self.numbers:
+            prefix = text[: len(prefix) + 1]
+        return self.numbers[prefix]
+
+
+def cells(law: Mapping[Tokens, float]) -> Cells:
+    """Group the texts of a law into cells that hold LEAST of all texts each.
+
+    The cells depend on the law alone, never on the draws: draws that are added later fall into the
+    same cells. Texts that share a prefix, and continue with none of the longer ones, stay together;
+    where they are fewer than LEAST, the next likeliest prefix joins them. Prefixes of probability 0
+    belong to the last cell.
+
+    Args:
+        law: the probabilities of prefixes
+    """
+    rest: dict[Tokens, float] = {(): 1.0}
+    for prefix, p in sorted(law.items(), key=lambda each: len(each[0])):
+        if p and prefix and prefix[:-1] in rest:
+            rest[prefix] = p
+            rest[prefix[:-1]] -= p
+    groups: list[list[Tokens]] = []
+    chances: list[float] = []
+    for prefix in sorted(rest, key=rest.__getitem__, reverse=True):
+        if not chances or chances[-1] >= LEAST:
+            groups.append([])
+            chances.append(0.0)
+        groups[-1].append(prefix)
+        chances[-1] += max(0.0, rest[prefix])
+    if len(chances) > 1 and chances[-1] < LEAST:
+        groups[-2:], chances[-2:] = [groups[-2] + groups[-1]], [chances[-2] + chances[-1]]
+    total = sum(chances) or 1.0
+    numbers = {prefix: i for i, group in enumerate(groups) for prefix in group}
+    return Cells(
+        numbers, (*(p / total for p in chances), 0.0), frozenset(x for x, p in law.items() if not p)
+    )
+
+
+def variation(counts: Sequence[int], chances: Sequence[float]) -> float:
+    """The total variation between the shares of the counts and the chances."""
+    draws = sum(counts)
+    return sum(abs(count / draws - p) for count, p in zip(counts, chances, strict=True)) / 2
+
+
+# Several parts of a page ask for the same draws.
+@lru_cache(maxsize=64)
+def of_exact_samplers(draws: int, chances: tuple[float, ...], seed: int = 0) -> np.ndarray:
+    """The total variations of SIMULATED exact samplers.
+
+    Args:
+        draws: draws of each sampler
+        chances: the probability of each cell
+        seed: seed of the simulation
+
+    Returns:
+        (SIMULATED,)
+    """
+    counts = np.random.default_rng(seed).multinomial(draws, chances, size=SIMULATED)
+    return np.abs(counts / draws - np.asarray(chances)).sum(axis=1) / 2
+
+
+def evidence(counts: Sequence[int], chances: Sequence[float]) -> float:
+    """The log of the martingale for the counts of cells with these chances, all above 0."""
+    draws, spread = sum(counts), _spread(len(chances))
+    log_ratio = math.lgamma(spread) - math.lgamma(spread + draws)
+    for count, p in zip(counts, chances, strict=True):
+        log_ratio += math.lgamma(spread * p + count) - math.lgamma(spread * p) - count * math.log(p)
+    return log_ratio
+
+
+def _spread(cells: int) -> float:
+    """The Dirichlet's concentration.
+
+    Its laws lie (cells - 1) / spread from the centre, by chi-square on average; SOUGHT is at least
+    4 SOUGHT^2 by the same measure, with equality where half of the mass moves to the other half.
+    """
+    return (cells - 1) / (4 * SOUGHT**2)
+
+
+def p_value(counts: Sequence[int], chances: Sequence[float]) -> float | None:
+    """A bound on the chance that draws from these chances ever give as much evidence against them.
+
+    Args:
+        counts: draws in each cell
+        chances: probability of each cell
+
+    Returns:
+        0 if a draw lies in a cell of chance 0, which is proof; None if one cell has all the
+            probability, and for no draws
+    """
+    if any(count for count, p in zip(counts, chances, strict=True) if not p):
+        return 0.0
+    counts, chances = (
+        [n for n, p in zip(counts, chances, strict=True) if p],
+        [*filter(None, chances)],
+    )
+    known = len(chances) > 1 and any(counts)
+    return math.exp(-max(0.0, evidence(counts, chances))) if known else None
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Correct p values for there being several of them.
+
+    Each becomes a bound on the chance that any of the true laws looks so far off, whether or not
+    their draws have seeds in common.
+
+    Source:
+        Holm 1979, A simple sequentially rejective multiple test procedure.
+    """
+    ordered = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    corrected, highest = list(p_values), 0.0
+    for rank, (p, i) in enumerate(ordered):
+        corrected[i] = highest = max(highest, min(1.0, (len(ordered) - rank) * p))
+    return corrected
+
+
+def needed(cells: int, laws: int = 1) -> int:
+    """The draws that refute a law that is off by SOUGHT in at least FOUND of all cases.
+
+    This holds whichever way the law is off. For n draws, Pearson's distance has a noncentral
+    chi-square distribution (d = cells - 1, 4 n SOUGHT^2), and twice the evidence is about distance
+    m / (1 + m) - d log(1 + m), with m = n / spread. The normal distribution's lower tail bounds
+    that distribution's.
+
+    Args:
+        cells: number of cells
+        laws: laws tested together, for Holm's correction
+    """
+    degrees, enough = cells - 1, 2 * math.log(laws / LEVEL)
+    for draws in range(100, 1_000_000, 10):
+        shift, more = 4 * draws * SOUGHT**2, draws / _spread(cells)
+        distance = degrees + shift - QUANTILE * math.sqrt(2 * (degrees + 2 * shift))
+        if distance * more / (1 + more) - degrees * math.log1p(more) >= enough:
+            return draws
+    # `cells` makes at most twenty.
+    raise ValueError(f"{cells} cells are too many")  # pragma: no cover
+
 
 # It samples from the target by definition, so its draws show what the seeds do to every decoder.
 CONTROL = "multinomial"

@@ -13,7 +13,7 @@ from typing import Any
 
 from decoders import catalog
 from workbench.kinds.registry import study_of
-from workbench.runs.estimates import Row, rows, unsteady
+from workbench.runs.figures import Row, rows, unsteady
 from workbench.runs.record import Run
 from workbench.show import looks, sums
 from workbench.show.quantities import QUANTITIES, Quantity, times

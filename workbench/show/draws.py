@@ -3,10 +3,9 @@
 import html
 from collections.abc import Mapping, Sequence
 
-from workbench.runs.draws import Finding, Node, drawn, findings, grouped, grown
-from workbench.runs.estimates import Row, label
+from workbench.runs.draws import MOST, Finding, Node, Tokens, drawn, findings, grouped, grown
+from workbench.runs.figures import Row, label
 from workbench.runs.record import Run
-from workbench.runs.verdicts import MOST, Tokens
 from workbench.show import looks, quantities, spread, verdicts
 from workbench.show.tables import Table
 from workbench.studies.text import counted

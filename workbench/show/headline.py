@@ -7,10 +7,9 @@ passes is in it; others write another text, which no figure makes better.
 from collections.abc import Sequence
 
 from decoders.settings import Law
-from workbench.runs.doubts import disturbances
-from workbench.runs.estimates import Row, number, rows, unsteady
-from workbench.runs.ranking import quickest
+from workbench.runs.figures import Row, number, quickest, rows, unsteady
 from workbench.runs.record import Run
+from workbench.runs.timing import disturbances
 from workbench.show.laws import claim_in
 from workbench.show.quantities import BY_NAME
 from workbench.show.spread import greedy_disturbed, spread

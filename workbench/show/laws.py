@@ -11,7 +11,7 @@ from typing import Any
 
 from decoders import Method
 from decoders.settings import Law
-from workbench.runs.trace import Server
+from workbench.runs.record import Server
 from workbench.studies.methods import Served, method_of
 from workbench.studies.schemes import BASELINE
 

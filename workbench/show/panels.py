@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from decoders import Method
-from workbench.runs.estimates import Row, rows
-from workbench.runs.ranking import finishes
+from workbench.runs.figures import Row, finishes, rows
 from workbench.runs.record import Run
 from workbench.show import laws
 from workbench.show.headline import marks, why_not

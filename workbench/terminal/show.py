@@ -11,9 +11,8 @@ from rich.text import Text
 
 from workbench.kinds.registry import part_of
 from workbench.runs import events
-from workbench.runs.record import Result, Run
+from workbench.runs.record import Result, Run, TokenRecord
 from workbench.runs.store import RunSummary
-from workbench.runs.trace import TokenRecord
 from workbench.show.looks import FATES
 from workbench.show.tables import Table, figures, notes
 from workbench.studies.schemes import scheme_label

@@ -10,9 +10,8 @@ from typing import Any
 from decoders import catalog
 from decoders.theory import Padding, walltime_factor
 from decoders.trace import DRAFTED, KEPT, Fate
-from workbench.runs.estimates import BatchFigures, Row, label, rows, times_greedy, unsteady
-from workbench.runs.record import Result, Run
-from workbench.runs.trace import TokenRecord
+from workbench.runs.figures import BatchFigures, Row, label, rows, times_greedy, unsteady
+from workbench.runs.record import Result, Run, TokenRecord
 from workbench.show.spread import greedy_disturbed, padding_ratio
 
 

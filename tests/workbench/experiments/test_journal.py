@@ -115,7 +115,7 @@ def test_a_full_disk_is_one_sentence_and_an_item_is_kept_whole_or_not_at_all(tmp
         return db
 
     large = [row(id, item, [sample(item, "x" * 6000)]) for id in BLOCK.ids]
-    monkeypatch.setattr("workbench.runs.database.sqlite3.connect", full)
+    monkeypatch.setattr("workbench.runs.store.sqlite3.connect", full)
     with pytest.raises(InputError, match="the disk is full; free some space, then resume"):
         journal.commit(BLOCK, item, owner, large)
     monkeypatch.undo()

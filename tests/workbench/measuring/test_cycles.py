@@ -7,8 +7,7 @@ import pytest
 
 from decoders import catalog
 from workbench.measuring.cycles import References, agreement
-from workbench.runs.record import Result, Sample
-from workbench.runs.trace import Alternative, Energy, TokenRecord
+from workbench.runs.record import Alternative, Energy, Result, Sample, TokenRecord
 from workbench.studies.study import Job
 
 

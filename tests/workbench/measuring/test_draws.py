@@ -16,10 +16,9 @@ from workbench.kinds.draw.again import again
 from workbench.kinds.draw.study import Draw
 from workbench.measuring import session
 from workbench.measuring.work import admit
-from workbench.runs.draws import drawn, findings, grown, seeds
+from workbench.runs.draws import KNOWN, drawn, findings, grown, seeds
 from workbench.runs.events import Ended, onto
 from workbench.runs.record import Run
-from workbench.runs.verdicts import KNOWN
 
 SHARED = {"max_new_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 3}
 

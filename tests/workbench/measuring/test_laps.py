@@ -15,8 +15,7 @@ from workbench.measuring.disturbance import Sources, Watch
 from workbench.measuring.gauges import BELOW_RESOLUTION
 from workbench.measuring.meter import Meter
 from workbench.runs.events import Ended, Finished, Progress, Started
-from workbench.runs.record import Result, Sample
-from workbench.runs.trace import Energy, Lap, Load
+from workbench.runs.record import Energy, Lap, Load, Result, Sample
 from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job

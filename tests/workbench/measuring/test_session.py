@@ -27,8 +27,8 @@ from workbench.measuring import session
 from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter
 from workbench.runs.events import Ended, Finished, Progress, Started
+from workbench.runs.record import Energy
 from workbench.runs.store import RunStore
-from workbench.runs.trace import Energy
 from workbench.studies.prompts import Prompt, PromptSet
 
 KINDS = ("comparison", "batch")

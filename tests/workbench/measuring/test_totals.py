@@ -3,7 +3,7 @@
 import pytest
 
 from workbench.measuring.totals import Request, Times, most_at_once, totals
-from workbench.runs.trace import Energy
+from workbench.runs.record import Energy
 
 NONE = Energy(None, "not measured: a test")
 

@@ -5,7 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from workbench.runs.estimates import BatchFigures, label, rows, speed, times_greedy
+from workbench.runs.figures import BatchFigures, label, rows, speed, times_greedy
 
 
 def test_repeats_stand_together_each_beside_greedy_of_its_seed(run):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from decoders import InputError
-from workbench.runs.estimates import BatchFigures
+from workbench.runs.figures import BatchFigures
 from workbench.runs.recorded import Measured, Recording, id_of, recorded, recordings, shipped
 from workbench.runs.store import RunStore
 

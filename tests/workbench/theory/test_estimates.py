@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import catalog
-from workbench.runs.estimates import Row
-from workbench.runs.trace import Alternative, Load, RoundRecord, TokenRecord, TrialRecord
+from workbench.runs.figures import Row
+from workbench.runs.record import Alternative, Load, RoundRecord, TokenRecord, TrialRecord
 from workbench.theory import estimates
 from workbench.theory.estimates import least_entropy, measured
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from decoders import Method
 from workbench.experiments.figures import Interval
-from workbench.runs.doubts import disturbances
 from workbench.runs.record import Result
+from workbench.runs.timing import disturbances
 
 
 @dataclass(frozen=True, slots=True)

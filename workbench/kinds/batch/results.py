@@ -13,8 +13,8 @@ from workbench.kinds.batch.view import acceptance, findings, paper_table, verdic
 from workbench.page.parts import words
 from workbench.page.parts.results import Figures
 from workbench.page.widgets.handlers import QUIET, Updates
-from workbench.runs.estimates import BatchFigures, label
 from workbench.runs.events import Finished, Progress, Started
+from workbench.runs.figures import BatchFigures, label
 from workbench.runs.record import Run
 from workbench.runs.recorded import Measured
 from workbench.show import batch, tables

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from workbench.kinds.branch import branching as branch
-from workbench.runs.estimates import label
+from workbench.runs.figures import label
 from workbench.runs.store import RunStore
 from workbench.show.looks import visible
 from workbench.show.tables import Table

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from decoders import catalog
 from workbench.kinds.comparison.study import START, Comparison
-from workbench.runs.estimates import rows
+from workbench.runs.figures import rows
 from workbench.runs.record import Result, Run
 from workbench.show import laws, looks, panel, tables
 from workbench.studies.methods import Served, known, method_of

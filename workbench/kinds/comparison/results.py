@@ -14,11 +14,10 @@ from workbench.page.parts.results import Kept
 from workbench.page.parts.runner import Runner
 from workbench.page.widgets.components import Alternatives, TokenStrip
 from workbench.page.widgets.handlers import Updates
-from workbench.runs.estimates import rows, times_greedy
 from workbench.runs.events import At, Finished, Progress, Started
-from workbench.runs.record import Run
+from workbench.runs.figures import rows, times_greedy
+from workbench.runs.record import PromptPart, Run
 from workbench.runs.recorded import recorded
-from workbench.runs.trace import PromptPart
 from workbench.show import comparison, laws, tables
 from workbench.show.panel import Panel
 from workbench.show.panels import run_panels

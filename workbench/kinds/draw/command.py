@@ -12,10 +12,9 @@ from decoders import InputError, ModelPair, catalog
 from workbench.kinds.branch import branching as branch
 from workbench.kinds.draw.again import again
 from workbench.kinds.draw.study import START, Draw
-from workbench.runs.draws import Node, drawn, grouped, grown
+from workbench.runs.draws import DEPTH, Node, drawn, grouped, grown
 from workbench.runs.record import Result, Run
 from workbench.runs.store import RunStore
-from workbench.runs.verdicts import DEPTH
 from workbench.show import draws, looks, verdicts
 from workbench.studies import settings
 from workbench.studies.text import counted

@@ -14,8 +14,7 @@ from decoders.trace import DRAFTED
 from workbench.kinds.branch import branching
 from workbench.kinds.divergence.texts import pasted
 from workbench.measuring.transcript import Pieces, Place
-from workbench.runs.record import Run
-from workbench.runs.trace import RoundRecord, TrialRecord
+from workbench.runs.record import RoundRecord, Run, TrialRecord
 from workbench.show.judged import grouped
 from workbench.show.looks import visible
 from workbench.studies.settings import Settings

@@ -12,7 +12,7 @@ from workbench.models.presets import PAIRS, PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE, Updates, Values
-from workbench.runs.estimates import label
+from workbench.runs.figures import label
 from workbench.show import families
 from workbench.show.families import FAMILIES
 from workbench.studies.methods import is_engine, method_of

@@ -10,7 +10,7 @@ from decoders import InputError, catalog
 from decoders.settings import check
 from workbench.page.parts.choices import DecoderChoice
 from workbench.page.widgets.handlers import Updates, Values
-from workbench.runs.estimates import label
+from workbench.runs.figures import label
 from workbench.studies import presets, settings
 from workbench.studies.methods import method_of
 from workbench.studies.text import allowed, cited, is_list, is_switch, is_text, parse, written

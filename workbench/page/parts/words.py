@@ -9,8 +9,8 @@ from urllib.parse import quote
 from decoders import smollm2
 from workbench.kinds import links
 from workbench.models.presets import SMOLLM2, PairChoice
-from workbench.runs.estimates import label, number
 from workbench.runs.events import At, Ended, Finished, Progress, Started
+from workbench.runs.figures import label, number
 from workbench.runs.record import Run
 from workbench.runs.recorded import Recording, recorded, recordings
 from workbench.show import looks, tables

@@ -12,7 +12,8 @@ from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
-from workbench.runs import estimates, recorded
+from workbench.runs import recorded
+from workbench.runs.figures import label
 from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
 from workbench.theory.pages.page import Card, Choice, Page, Slider
@@ -96,7 +97,7 @@ class TheoryTab:
         runs = [
             (
                 f"{words.when(run.created)} UTC · {run.kind} · "
-                f"{', '.join(map(estimates.label, run.decoders))} · {run.models}",
+                f"{', '.join(map(label, run.decoders))} · {run.models}",
                 run.id,
             )
             for run in kept
