@@ -27,8 +27,7 @@ from workbench.kinds.batch.study import SIZES, Batch
 from workbench.kinds.batch.view import findings, paper_table
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
-from workbench.models.presets import PairChoice
-from workbench.models.tuned import tuned
+from workbench.models.presets import PairChoice, tuned
 from workbench.runs.events import Event, Finished
 from workbench.runs.figures import BatchFigures, speed
 from workbench.runs.record import Run

@@ -29,15 +29,13 @@ from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.draw.study import START, Draw
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
-from workbench.models.presets import PairChoice
-from workbench.models.tuned import tuned
+from workbench.models.presets import PairChoice, tuned
 from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.recorded import FOLDER, Recording, checksum, drafters, id_of
 from workbench.show.headline import headline
-from workbench.studies.presets import OPENING, PROMPTS, SETTINGS, SHOWN, placed
 from workbench.studies.prompts import built_in
-from workbench.studies.settings import Settings
+from workbench.studies.settings import OPENING, PROMPTS, SETTINGS, SHOWN, Settings, placed
 from workbench.studies.study import Study
 
 STORY = PROMPTS["A story"]

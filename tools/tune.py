@@ -32,8 +32,7 @@ from tests.speed.claims import WARPINGS, over
 from tests.speed.dsbd import perplexity
 from tests.speed.engine import Seconds, interleaved, times_as_fast
 from tests.speed.lookup import prompts
-from workbench.models.presets import PairChoice
-from workbench.models.tuned import file, kept
+from workbench.models.presets import PairChoice, file, kept
 from workbench.studies.settings import changed
 
 COLD, WARM = WARPINGS

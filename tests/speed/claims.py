@@ -26,7 +26,7 @@ from decoders.theory import expected_tokens
 from tests.speed.dsbd import perplexity
 from tests.speed.engine import interleaved, times_as_fast
 from tests.speed.lookup import EXACTLY_4, prompts, theirs
-from workbench.models.tuned import kept, tuned
+from workbench.models.presets import kept, tuned
 
 WARPINGS = {
     "T=0": {"temperature": 0.0},

@@ -30,7 +30,7 @@ from workbench.models.environment import environment
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.record import Sample
-from workbench.studies.chats import Words
+from workbench.studies.prompts import Words
 
 IDLE_SECONDS = 2.0
 # The first prompts of a set whose whole trace is kept, so that they can be opened as a run.

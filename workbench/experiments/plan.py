@@ -15,12 +15,11 @@ from typing import Any
 from decoders import InputError, Method, catalog
 from decoders.errors import quoted
 from decoders.settings import nearest
-from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
-from workbench.models.tuned import tuned
+from workbench.models.presets import EMBEDDED, PAIRS, PairChoice, tuned
 from workbench.show.quantities import FIGURES
-from workbench.studies.gone import GONE
 from workbench.studies.schemes import LARGEST_BATCH, SCHEMES
 from workbench.studies.settings import Settings
+from workbench.studies.study import GONE
 
 EMBEDDED_NAME = "embedded"
 GRID = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")  # sampling that a part varies

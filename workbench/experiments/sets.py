@@ -15,8 +15,16 @@ from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.studies.chats import Chat, Words, is_messages, title
-from workbench.studies.prompts import LARGEST_FILE, LONGEST_PROMPT, MOST_PROMPTS, is_text
+from workbench.studies.prompts import (
+    LARGEST_FILE,
+    LONGEST_PROMPT,
+    MOST_PROMPTS,
+    Chat,
+    Words,
+    is_messages,
+    is_text,
+    title,
+)
 
 # Bytes; training files of SQuAD and Spider are larger than a file of prompts.
 LARGEST = 16 * LARGEST_FILE

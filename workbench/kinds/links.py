@@ -20,10 +20,8 @@ from decoders import InputError, catalog
 from decoders.errors import quoted
 from decoders.settings import check
 from workbench.kinds.registry import UNNAMED, studies
-from workbench.studies.gone import GONE
-from workbench.studies.methods import method_of, settings_of
-from workbench.studies.settings import shared
-from workbench.studies.study import Study
+from workbench.studies.settings import method_of, settings_of, shared
+from workbench.studies.study import GONE, Study
 from workbench.studies.text import parse, written
 
 

@@ -23,8 +23,7 @@ from workbench.measuring.job import UPDATE_SECONDS
 from workbench.measuring.verdict import same_model
 from workbench.measuring.work import WARM_UP_TOKENS, Update, Work
 from workbench.runs.record import UNTOLD, Server, TokenRecord
-from workbench.studies import methods
-from workbench.studies.methods import SERVED
+from workbench.studies.settings import SERVED
 from workbench.studies.study import Job, Study
 
 Engines = Callable[[], Mapping[str, Engine]]  # gives those that may be asked, by name
@@ -53,9 +52,8 @@ def chosen(study: Study, engines: Engines) -> dict[str, Engine]:
     Raises:
         InputError: if whoever runs the workbench has named no such engine
     """
-    asked = methods.engines(study.settings.methods)
-    known = engines() if asked else {}
-    return {each.engine: engine_of(known, each) for each in asked}
+    known = engines() if study.settings.engines else {}
+    return {each.engine: engine_of(known, each) for each in study.settings.engines}
 
 
 def texts(study: Study) -> list[str | None]:

@@ -13,8 +13,8 @@ from workbench.measuring.work import Measured, Outputs
 from workbench.runs import timing
 from workbench.runs.figures import rows, uncertain
 from workbench.runs.record import Agreement, Lap, Result, TokenRecord
-from workbench.studies.methods import is_engine
 from workbench.studies.schemes import BASELINE
+from workbench.studies.settings import is_engine
 from workbench.studies.study import Job
 
 # Seconds of computing, over all timings of a decoder, below which its speed means little.

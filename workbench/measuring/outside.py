@@ -14,7 +14,7 @@ from workbench.measuring.job import measure as here
 from workbench.measuring.job import sentence
 from workbench.measuring.work import Measured, Update, Work
 from workbench.runs.record import Result, Sample
-from workbench.studies.methods import is_engine
+from workbench.studies.settings import is_engine
 from workbench.studies.study import Job
 
 log = logging.getLogger(__name__)

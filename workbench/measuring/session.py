@@ -31,7 +31,7 @@ from workbench.runs.draws import drawn
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.record import Prefix, Result, Run, date
 from workbench.runs.store import new_id
-from workbench.studies.methods import is_engine
+from workbench.studies.settings import is_engine
 from workbench.studies.study import Job, Study
 
 SOON = 0.3  # of a job, before which nobody can tell how long the others take

@@ -14,11 +14,9 @@ from workbench.engines.addresses import Engine
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter
 from workbench.runs.record import Lap, PromptPart, Result, RoundRecord, TokenRecord
-from workbench.studies.chats import Chat, Words
-from workbench.studies.methods import is_engine
-from workbench.studies.prompts import Prompt
+from workbench.studies.prompts import Chat, Prompt, Words
 from workbench.studies.schemes import BASELINE, MEGABYTE, least_budget
-from workbench.studies.settings import Settings, changed
+from workbench.studies.settings import Settings, changed, is_engine
 from workbench.studies.study import Job, Study
 
 StudyT = TypeVar("StudyT", bound=Study)

@@ -20,7 +20,7 @@ from decoders import (
 )
 from decoders.devices import all_devices
 from decoders.errors import quoted
-from workbench.models import memory
+from workbench.models import presets
 from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice, PairPreset
 
 # Otherwise transformers asks a service of the hub to convert pickled weights, and loads the result
@@ -102,7 +102,9 @@ def _must_fit(
     else:
         size = parameters(choice.target, choice.draft, token) * dtype.itemsize
     quantised = QUANTISED_BYTES.get(choice.quantization or "", dtype.itemsize)
-    memory.must_fit(choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype)
+    presets.must_fit(
+        choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype
+    )
 
 
 def _must_be_of_the_hub(name: str) -> None:
@@ -196,11 +198,11 @@ def _need(pair: PairPreset, device: torch.device) -> str:
     usual = default_dtype(device)
     for dtype in dict.fromkeys([usual, torch.bfloat16]):
         size, name = pair.weight_bytes(dtype), str(dtype).removeprefix("torch.")
-        if memory.fits(size, device):
-            return f"{memory.shown_bytes(size)} in {name}" + (
+        if presets.fits(size, device):
+            return f"{presets.shown_bytes(size)} in {name}" + (
                 "" if dtype == usual else f", choose dtype {name}"
             )
     return (
-        f"{DOES_NOT_FIT}, {memory.shown_bytes(size)} in {name} and "
-        f"{memory.shown_bytes(memory.available_bytes(device) or 0)} free"
+        f"{DOES_NOT_FIT}, {presets.shown_bytes(size)} in {name} and "
+        f"{presets.shown_bytes(presets.available_bytes(device) or 0)} free"
     )

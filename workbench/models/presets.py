@@ -1,17 +1,104 @@
-"""Model pairs by name."""
+"""Model pairs by name, the memory that they need, and the settings that are kept with them.
 
+A folder with `target/` may hold settings as `settings.json`, which `python -m tools.tune` writes,
+and so has SmolLM2's in this package:
+
+    {"speculative": {"draft_length": 3}, "dsbd": [{"draft_beams": 4}, {"draft_beams": 2}]}
+
+They are what forms, recorded runs and plans with `settings = "tuned"` begin with. The library's own
+defaults stay those of the papers, and a link that does not name a setting means these.
+"""
+
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import HfApi
 
-from decoders import InputError, default_device, default_dtype, smollm2
+from decoders import (
+    InputError,
+    Method,
+    catalog,
+    copies_bytes,
+    default_device,
+    default_dtype,
+    smollm2,
+)
+from decoders.assets import assets
 from decoders.devices import device_of
 from decoders.errors import quoted
 from decoders.settings import nearest
-from workbench.models import memory
+
+CACHE_BYTES = 2**30  # left for caches and activations next to the weights
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """Free memory of the device, None if it does not say.
+
+    On the CPU the container's limit counts as well.
+    """
+    if not device_of(device).on_host:
+        return device_of(device).free_bytes
+    return min((free for free in (_meminfo(), _container()) if free is not None), default=None)
+
+
+def fits(weight_bytes: int, device: torch.device) -> bool:
+    """Whether weights of this size leave room for caches.
+
+    On a CPU, also for the copies that the engine makes of small models.
+    """
+    free = available_bytes(device)
+    return free is None or weight_bytes + copies_bytes(weight_bytes, device) + CACHE_BYTES <= free
+
+
+def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dtype) -> None:
+    """Refuse weights that do not fit, before they are loaded.
+
+    Args:
+        name: the pair's name
+        weight_bytes: the size of its weights
+        device: the device
+        dtype: the dtype of the weights
+
+    Raises:
+        InputError: if they do not fit
+    """
+    if not fits(weight_bytes, device):
+        raise InputError(
+            f"{name} does not fit: its weights take {shown_bytes(weight_bytes)} in "
+            f"{str(dtype).removeprefix('torch.')} and {device} has "
+            f"{shown_bytes(available_bytes(device) or 0)} free; take a smaller pair or another "
+            "dtype."
+        )
+
+
+def shown_bytes(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _meminfo() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None
+    )
+
+
+def _container() -> int | None:
+    """The memory that the cgroup (version 2) leaves; None if it sets no limit."""
+    try:
+        limit = (CGROUP / "memory.max").read_text().strip()
+        return None if limit == "max" else int(limit) - int((CGROUP / "memory.current").read_text())
+    except (OSError, ValueError):
+        return None
+
 
 HUB_SECONDS = 3  # for the hub to answer, when the page begins
 
@@ -187,10 +274,73 @@ def _runs_larger() -> bool:
     device, pair = default_device(), PAIRS[LARGER]
     if device_of(device).on_host or not pair.target:
         return False
-    if not memory.fits(pair.weight_bytes(default_dtype(device)), device):
+    if not fits(pair.weight_bytes(default_dtype(device)), device):
         return False
     try:
         HfApi().model_info(pair.target.id, timeout=HUB_SECONDS)
     except Exception:  # in whatever way a network fails
         return False
     return True
+
+
+FILE = "settings.json"
+OURS = EMBEDDED.choice()
+Own = dict[str, Any]  # settings of one decoder by name
+
+
+def file(choice: PairChoice = OURS) -> Path:
+    """The file in which a pair in one folder keeps its settings, or one of this package."""
+    if choice.preset is SMOLLM2:
+        return assets() / smollm2.NAME / FILE
+    return Path(choice.target or assets() / "stories") / FILE
+
+
+def kept(choice: PairChoice = OURS) -> dict[str, list[Own]]:
+    """The settings that a pair keeps, by decoder, without those that have the library's default.
+
+    Args:
+        choice: the pair; only those of this package and those in one folder can keep settings
+
+    Returns:
+        for each decoder one set of settings, or several for several uses; {} if the file is
+        missing or damaged
+
+    Raises:
+        InputError: if it names a decoder or a setting that is not there, or a value out of range
+    """
+    path = file(choice)
+    try:
+        whole = choice.draft is None and (
+            choice.preset is SMOLLM2 or (path.parent / "target").is_dir()
+        )
+        data = json.loads(path.read_text(encoding="utf-8")) if whole else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(data, dict):
+        return {}
+    found = {name: own if isinstance(own, list) else [own] for name, own in data.items()}
+    try:
+        for name, sets in found.items():
+            for own in sets or [sets]:
+                _method(name, own)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return found
+
+
+def tuned(choice: PairChoice = OURS) -> dict[str, Own]:
+    """The first settings of each decoder in `kept`, in the form of `Settings.to_json`.
+
+    Args:
+        choice: the pair
+    """
+    return {name: own for name, (own, *_) in kept(choice).items()}
+
+
+def _method(name: str, own: Any) -> Method:
+    if not isinstance(own, Mapping):
+        raise InputError(
+            f"The settings of {name} must be one JSON object or several in a list, not "
+            f"{quoted(own)}."
+        )
+    return catalog[name](**own)

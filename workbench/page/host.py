@@ -19,9 +19,8 @@ from workbench.runs.events import Ended, Event, Finished, onto
 from workbench.runs.figures import label
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
-from workbench.studies.chats import Chat
 from workbench.studies.limits import Limits
-from workbench.studies.prompts import is_text
+from workbench.studies.prompts import Chat, is_text
 from workbench.studies.study import Study
 
 ALONE = (

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from workbench.runs import timing
 from workbench.runs.record import Result, Run
 from workbench.runs.timing import Estimate
-from workbench.studies.methods import known, method_of
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, batches
+from workbench.studies.settings import known, method_of
 
 
 @dataclass(frozen=True, slots=True)

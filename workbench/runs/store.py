@@ -25,8 +25,8 @@ from workbench.runs.dataset import Dataset
 from workbench.runs.figures import Fastest, fastest
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
-from workbench.studies.presets import asked
 from workbench.studies.prompts import is_text
+from workbench.studies.settings import asked
 
 VERSION = 1  # of the numbers of `rows`
 # Each further timing adds this to an item's number: under any limit, the third timing of prompt 5

@@ -14,7 +14,7 @@ from workbench.show.laws import claim_in
 from workbench.show.quantities import BY_NAME
 from workbench.show.spread import greedy_disturbed, spread
 from workbench.studies import schemes, text
-from workbench.studies.methods import known, method_of
+from workbench.studies.settings import known, method_of
 
 SHORTEST = 16  # tokens of a text from which passes are worth comparing
 FASTER = 1.05  # times greedy

@@ -14,7 +14,7 @@ from workbench.show.laws import Claim, Rule, claim, served
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
 from workbench.show.spread import figure, range_text, spread
 from workbench.show.terms import TERMS
-from workbench.studies.methods import method_of
+from workbench.studies.settings import method_of
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
 # The figures above each text, the certain one first (tokens/s if greedy did not run), and those

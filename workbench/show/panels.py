@@ -9,7 +9,7 @@ from workbench.runs.record import Run
 from workbench.show import laws
 from workbench.show.headline import marks, why_not
 from workbench.show.panel import Panel
-from workbench.studies.methods import method_of
+from workbench.studies.settings import method_of
 from workbench.studies.text import ordinal
 
 COPIES = ("lookup", "suffix")  # sources whose drafts stand in the text already

@@ -10,15 +10,11 @@ from typing import Any
 from decoders import InputError
 from decoders.errors import quoted, refuse
 from decoders.settings import nearest
-from workbench.models.presets import PAIRS, PairChoice, first
-from workbench.models.tuned import tuned
+from workbench.models.presets import PAIRS, PairChoice, first, tuned
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
-from workbench.studies import chats
-from workbench.studies.chats import Chat, Words
-from workbench.studies.methods import settings_of
-from workbench.studies.presets import SETTINGS
-from workbench.studies.settings import Settings, shared
+from workbench.studies.prompts import Chat, Words, typed
+from workbench.studies.settings import SETTINGS, Settings, settings_of, shared
 from workbench.studies.study import Study
 from workbench.studies.text import allowed, parse, written
 
@@ -70,7 +66,7 @@ def prompt(args: argparse.Namespace) -> Words:
     Raises:
         InputError: as of `operand`, and for messages that cannot be used
     """
-    found = chats.typed(operand(args))
+    found = typed(operand(args))
     return Chat.of(found) if isinstance(found, list) else found
 
 

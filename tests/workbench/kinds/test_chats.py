@@ -25,8 +25,7 @@ from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.show import files
 from workbench.show.panels import run_panels
-from workbench.studies.chats import Chat
-from workbench.studies.prompts import PromptSet, parse
+from workbench.studies.prompts import Chat, PromptSet, parse
 from workbench.studies.settings import Settings
 
 TALK = [

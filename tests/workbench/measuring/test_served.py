@@ -14,7 +14,7 @@ from workbench.engines.record import Record, Speculation
 from workbench.measuring import served as made
 from workbench.measuring.fates import rebuilt
 from workbench.runs.record import UNTOLD, Run, Server
-from workbench.studies.methods import Served
+from workbench.studies.settings import Served
 from workbench.studies.study import Job
 
 

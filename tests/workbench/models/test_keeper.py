@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from decoders import InputError
-from workbench.models import keeper, memory
+from workbench.models import keeper, presets
 from workbench.models.keeper import PairKeeper, offered
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
 
@@ -120,7 +120,7 @@ def test_presets_say_what_memory_they_need_and_which_do_not_fit(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
 
     def labels(free):
-        monkeypatch.setattr(memory, "available_bytes", lambda device: free)
+        monkeypatch.setattr(presets, "available_bytes", lambda device: free)
         return {name: label for label, name in offered()}
 
     qwen = "Qwen3-8B + Qwen3-0.6B"

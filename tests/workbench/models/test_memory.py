@@ -3,14 +3,14 @@ import torch
 
 from decoders import InputError
 from decoders.engine.weights.linear import COPIED_BYTES
-from workbench.models import memory
-from workbench.models.memory import CACHE_BYTES, available_bytes, fits, must_fit
+from workbench.models import presets
+from workbench.models.presets import CACHE_BYTES, available_bytes, fits, must_fit
 
 CPU = torch.device("cpu")
 
 
 def test_free_memory_of_the_cpu_is_what_the_machine_and_the_container_leave(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    monkeypatch.setattr(presets, "CGROUP", tmp_path)
     machine = available_bytes(CPU)
     assert machine > 10**8
     (tmp_path / "memory.current").write_text("600\n")
@@ -26,7 +26,7 @@ def test_a_gpu_is_asked_itself(monkeypatch):
 
 
 def test_weights_must_leave_room_for_the_caches(monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 10 * 10**9)
+    monkeypatch.setattr(presets, "available_bytes", lambda device: 10 * 10**9)
     most = 10 * 10**9 - CACHE_BYTES
     assert fits(most, torch.device("xpu"))
     assert not fits(most + 1, torch.device("xpu"))

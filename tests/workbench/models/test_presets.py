@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from decoders import InputError, load_pair, smollm2
-from workbench.models import memory, presets
+from workbench.models import presets
 from workbench.models.presets import EMBEDDED, HEAD, PAIRS, SMOLLM2, PairChoice, first
 from workbench.page.parts import words
 
@@ -127,7 +127,7 @@ def test_on_a_gpu_it_begins_with_a_larger_pair_that_fits_where_the_hub_answers(
 
     monkeypatch.setattr(presets, "default_device", lambda: torch.device("cuda"))
     monkeypatch.setattr(presets, "default_dtype", lambda device: torch.bfloat16)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: free)
+    monkeypatch.setattr(presets, "available_bytes", lambda device: free)
     monkeypatch.setattr(presets.HfApi, "model_info", info)
     at_hand(True)
     assert (first({}) == PAIRS["Qwen3-4B + Qwen3-0.6B"].choice()) == larger

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from decoders import InputError, catalog
-from workbench.models.presets import EMBEDDED, PAIRS, SMOLLM2, PairChoice
-from workbench.models.tuned import kept, tuned
+from workbench.models.presets import EMBEDDED, PAIRS, SMOLLM2, PairChoice, kept, tuned
 from workbench.studies.settings import Settings
 
 OURS = EMBEDDED, SMOLLM2

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from decoders import InputError
 from decoders.prompts import ROLES
-from workbench.studies.chats import Chat, plain, title, typed, written
-from workbench.studies.prompts import PromptSet, checked, parse
+from workbench.studies.prompts import Chat, PromptSet, checked, parse, plain, title, typed, written
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 CHATS = st.lists(st.tuples(st.sampled_from(ROLES), TEXTS), min_size=1, max_size=4).map(

@@ -6,9 +6,8 @@ import pytest
 
 from decoders import InputError, catalog
 from workbench.engines import addresses
-from workbench.studies import methods
-from workbench.studies.methods import Served, known, method_of, settings_of
-from workbench.studies.settings import Settings
+from workbench.studies import settings
+from workbench.studies.settings import Served, Settings, known, method_of, settings_of
 
 
 def test_a_name_is_that_of_a_decoder_or_of_an_engine():
@@ -21,7 +20,7 @@ def test_a_name_is_that_of_a_decoder_or_of_an_engine():
 
 
 def test_names_are_the_same_here_and_where_engines_are_named():
-    assert methods.NAME.pattern == addresses.NAME.pattern
+    assert settings.NAME.pattern == addresses.NAME.pattern
 
 
 @pytest.mark.parametrize("name", ["engine:", "engine:a b", "engine:<b>", f"engine:{'x' * 65}"])

@@ -5,9 +5,16 @@ from dataclasses import asdict
 import pytest
 
 from decoders import Warping, catalog
-from workbench.studies import presets
-from workbench.studies.presets import OPENING, PROMPTS, SETTINGS, SHOWN, described, named, written
-from workbench.studies.settings import Settings
+from workbench.studies.settings import (
+    OPENING,
+    PROMPTS,
+    SETTINGS,
+    SHOWN,
+    Settings,
+    described,
+    named,
+    written,
+)
 
 
 def test_the_papers_settings_are_the_papers():
@@ -50,7 +57,7 @@ def test_drawing_in_words():
     )
     assert written({"temperature": 2.0, "temperature_last": True}) == "temperature 2"
     for hostile in (None, "hot", [], {}):
-        assert presets.written({"temperature": hostile, "top_k": hostile, "top_p": hostile}) == ""
+        assert written({"temperature": hostile, "top_k": hostile, "top_p": hostile}) == ""
 
 
 def test_example_prompts_are_texts():

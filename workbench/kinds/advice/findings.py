@@ -13,8 +13,8 @@ from workbench.show.laws import claim, head
 from workbench.show.quantities import significant
 from workbench.show.spread import MISSING
 from workbench.show.tables import Table
-from workbench.studies.gone import GONE
 from workbench.studies.settings import changed
+from workbench.studies.study import GONE
 
 # A warning is shown if more than this share of the timings was disturbed.
 MOST_DISTURBED = 0.1

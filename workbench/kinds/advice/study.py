@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 from decoders import InputError, Method, catalog
 from decoders.errors import quoted
 from workbench.studies import prompts as prompt_links
-from workbench.studies.gone import GONE
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
-from workbench.studies.study import Job, Study
+from workbench.studies.study import GONE, Job, Study
 
 MOST_PROMPTS = 20
 TIMED_LENGTHS = (1, 4, 8)  # draft lengths whose rounds are timed; those between are interpolated

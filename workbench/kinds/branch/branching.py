@@ -16,10 +16,9 @@ from workbench.measuring.transcript import Pieces, Place
 from workbench.measuring.work import encode_prompt
 from workbench.models.environment import environment
 from workbench.runs.record import Run, Sample
-from workbench.studies.chats import Chat, Words
-from workbench.studies.prompts import checked
+from workbench.studies.prompts import Chat, Words, checked
 from workbench.studies.settings import Settings
-from workbench.studies.start import Start, Step
+from workbench.studies.study import Start, Step
 
 LISTED = 20  # alternatives shown
 

@@ -13,7 +13,7 @@ from workbench.kinds.comparison.study import START, Comparison
 from workbench.runs.figures import rows
 from workbench.runs.record import Result, Run
 from workbench.show import laws, looks, panel, tables
-from workbench.studies.methods import Served, known, method_of
+from workbench.studies.settings import Served, known, method_of
 from workbench.terminal import engines, flags, study
 from workbench.terminal.show import coloured, grid, plain, remarks
 

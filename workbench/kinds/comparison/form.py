@@ -19,7 +19,7 @@ from workbench.page.parts.choices import PairPicker
 from workbench.page.parts.frame import StudyTab
 from workbench.page.widgets.handlers import QUIET, Updates, Values
 from workbench.runs.recorded import Recording, recordings
-from workbench.studies import presets
+from workbench.studies import settings as presets
 from workbench.studies.settings import Settings, shared
 
 CUSTOM = "custom"

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from decoders import InputError, ModelPair, compare_greedy
-from workbench.studies import chats
+from workbench.studies import prompts
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
@@ -46,4 +46,4 @@ def pasted(text: str) -> Any:
         return text
     if isinstance(ids, list) and all(type(i) is int for i in ids):
         return ids
-    return chats.typed(text)
+    return prompts.typed(text)

@@ -15,8 +15,7 @@ from workbench.page.widgets.handlers import DEVICE, Updates, Values
 from workbench.runs.figures import label
 from workbench.show import families
 from workbench.show.families import FAMILIES
-from workbench.studies.methods import is_engine, method_of
-from workbench.studies.presets import placed
+from workbench.studies.settings import is_engine, method_of, placed
 
 WORDS = {2: "two", 5: "five", 15: "fifteen", 16: "sixteen"}
 OWN = "own models"

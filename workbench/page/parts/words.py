@@ -17,9 +17,10 @@ from workbench.show import looks, tables
 from workbench.show.files import WRITERS
 from workbench.show.headline import verdict
 from workbench.show.terms import explained
-from workbench.studies import presets, schemes
+from workbench.studies import schemes
+from workbench.studies import settings as presets
 from workbench.studies.settings import Settings
-from workbench.studies.start import Start
+from workbench.studies.study import Start
 from workbench.studies.text import counted
 
 EMBEDDED_CHOICE = PairChoice()

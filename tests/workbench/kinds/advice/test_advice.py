@@ -25,8 +25,8 @@ from workbench.measuring import session
 from workbench.measuring.transcript import acceptances
 from workbench.runs.events import Ended, Progress
 from workbench.runs.record import Result, Run
-from workbench.studies.gone import GONE
 from workbench.studies.settings import Settings
+from workbench.studies.study import GONE
 
 PROMPTS = ["abc abc", "one two one", "xyz"]
 
