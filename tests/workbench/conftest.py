@@ -14,8 +14,7 @@ from workbench.kinds.branch.branching import At, branch
 from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.draw.study import Draw
 from workbench.measuring import session
-from workbench.measuring.gauges import NoGauge
-from workbench.measuring.meter import Meter
+from workbench.measuring.meter import Meter, NoGauge
 from workbench.runs.events import Ended
 from workbench.runs.record import Energy, Run
 from workbench.studies.settings import Settings

@@ -21,10 +21,10 @@ from decoders.heap import light_heap
 from decoders.inputs import decoded
 from workbench.experiments.cells import Cell
 from workbench.experiments.journal import NEXT_TIMING, Row, failed
+from workbench.measuring.device import chosen
 from workbench.measuring.disturbance import Watch, watch
 from workbench.measuring.job import measure
 from workbench.measuring.meter import Meter, open_meter
-from workbench.measuring.threads import chosen
 from workbench.measuring.work import Measured, Work, encode_prompt
 from workbench.models.environment import environment
 from workbench.models.keeper import PairKeeper

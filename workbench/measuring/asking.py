@@ -1,12 +1,13 @@
-"""A server is asked for one text while a study goes on (Asking).
+"""A server is asked for one text while a study goes on, and measured from outside.
 
 It is asked by a thread, which notes when each piece arrives; meanwhile the study's own thread
 draws, and hears that it is stopped. Connecting and a short first request are not timed.
 """
 
+import logging
 import re
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
@@ -19,11 +20,14 @@ from decoders.settings import nearest
 from workbench.engines.addresses import LISTED, Engine
 from workbench.engines.client import Client, connect, version
 from workbench.engines.record import Chunk, Query, Record
-from workbench.measuring.job import UPDATE_SECONDS
-from workbench.measuring.verdict import same_model
-from workbench.measuring.work import WARM_UP_TOKENS, Update, Work
-from workbench.runs.record import UNTOLD, Server, TokenRecord
-from workbench.studies.settings import SERVED
+from workbench.measuring import served
+from workbench.measuring.job import UPDATE_SECONDS, sentence
+from workbench.measuring.job import measure as here
+from workbench.measuring.served import same_model
+from workbench.measuring.session import References
+from workbench.measuring.work import WARM_UP_TOKENS, Measured, Update, Work
+from workbench.runs.record import UNTOLD, Result, Sample, Server, TokenRecord
+from workbench.studies.settings import SERVED, is_engine
 from workbench.studies.study import Job, Study
 
 Engines = Callable[[], Mapping[str, Engine]]  # gives those that may be asked, by name
@@ -212,3 +216,93 @@ def asked(work: Work, job: Job, client: Client, ours: bool) -> Query:
     return Query(
         prompt, settings.max_new_tokens, seed=job.seed + number, **asdict(Warping.of(settings))
     )
+
+
+log = logging.getLogger(__name__)
+
+
+def timed(
+    work: Work, job: Job, references: References, *, cold: bool = False, drawn: bool = True
+) -> Generator[Update, None, Measured]:
+    """One timing of a job: here, or on the server that it names.
+
+    Args:
+        work: the instruments
+        job: the job
+        references: the outputs so far, of which a greedy one may be compared with the server's
+        cold: see `measure`
+        drawn: likewise
+    """
+    if not is_engine(job.method.name):
+        return here(work, job, cold=cold, drawn=drawn)
+    greedy = references.greedy(job.prompt or 0)
+    return measure(work, job, cold=cold, drawn=drawn, greedy=greedy)
+
+
+def measure(
+    work: Work,
+    job: Job,
+    *,
+    cold: bool = False,
+    drawn: bool = True,
+    greedy: Sequence[int] | None = None,
+) -> Generator[Update, None, Measured]:
+    """Ask for the job's only text once, on the clock.
+
+    A failure becomes the result's error, with what came before it, and ends only this job.
+
+    Args:
+        work: the pair, the prompts and the engines
+        job: the job, whose method is an engine
+        cold: whether the engine was not asked before; it is then asked for a few tokens first
+        drawn: whether to yield updates on the way
+        greedy: the tokens of greedy decoding here, if it ran
+    """
+    (number,) = job.chosen(len(work.ids))
+    prompt, engine = work.ids[number], engine_of(work.engines, job.method)
+    try:
+        answered = yield from Asking(work, job, engine, cold).updates(drawn)
+    except Exception as failure:
+        if not isinstance(failure, InputError):
+            log.exception("%s failed", job.method.name)
+        return Measured(_failed(work, job, prompt, _words(failure, engine)), {}, [])
+    record, pair = answered.record, work.pair
+    sample = served.sample(record, number, prompt, pair, answered.ours)
+    if record.note and work.cancelled():
+        sample = replace(sample, finished="cancelled", error=None)
+    elif record.note:
+        sample = replace(sample, error=hidden(record.note, engine))
+    found = served.result(job, record, sample, answered.server, remarks(answered))
+    if drawn and answered.ours and not sample.error and not work.settings.temperature:
+        found = served.given(work, found, record, greedy, engine.dtype)
+    return Measured(found, {number: sample.ids}, [(sample.gained, sample.drafted)])
+
+
+def remarks(answered: Answered) -> list[str]:
+    """What a reader of an engine's figures and text must know, in sentences."""
+    record, model = answered.record, answered.server.model
+    if model is None:
+        return ["It does not say which model it serves, so its text gets no verdict."]
+    if not answered.ours:
+        return [
+            f"It serves {quoted(model)}, by its name another model than the target here, so its "
+            "text gets no verdict."
+        ]
+    if record.tokens is None:
+        counted = "" if record.count else ", where its tokens are counted, too"
+        return [f"It tells no token ids: its text is split into tokens here{counted}."]
+    return []
+
+
+def _words(failure: Exception, engine: Engine) -> str:
+    return hidden(str(failure) if isinstance(failure, InputError) else sentence(failure), engine)
+
+
+def _failed(work: Work, job: Job, prompt: Sequence[int], words: str) -> Result:
+    """The result of an engine that gave no text."""
+    (number,), stopped = job.chosen(len(work.ids)), work.cancelled()
+    sample = Sample(number, len(prompt), finished="cancelled" if stopped else None)
+    return Result(
+        job.method.name, job.repeat, job.seed, served.untold(), served.NO_ENERGY, [sample],
+        error=None if stopped else words,
+    )  # fmt: skip

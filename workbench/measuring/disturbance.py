@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from decoders.devices import device_of
-from workbench.measuring.gauges import disturbed
+from workbench.measuring.meter import disturbed
 from workbench.runs.record import Load
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -423,7 +423,7 @@ class Result:
         repeat: which repeat of the study the job was
         seed: seed of the first prompt
         metrics: by the names of `decoders.Metrics`, over all prompts together (see
-            `measuring.totals`)
+            `measuring.job.totals`)
         energy: energy of one lap of the job
         samples: one for each prompt decoded
         laps: its timings, from which the seconds in `metrics` are estimated

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from decoders import catalog
-from workbench.measuring.cycles import References, agreement
+from workbench.measuring.session import References, agreement
 from workbench.runs.record import Alternative, Energy, Result, Sample, TokenRecord
 from workbench.studies.study import Job
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from workbench.measuring.gauges import Counter, PowerSamples, Unmeasurable, disturbed
+from workbench.measuring.meter import Counter, PowerSamples, Unmeasurable, disturbed
 
 
 def counter(*values, wrap=None, shortest=1.0):

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from workbench.measuring import meter as module
-from workbench.measuring.gauges import NoGauge
-from workbench.measuring.meter import Meter, open_meter
+from workbench.measuring.meter import Meter, NoGauge, open_meter
 
 
 class NVML:

@@ -12,7 +12,7 @@ from workbench.engines.addresses import Engine
 from workbench.engines.client import connect
 from workbench.engines.record import Record, Speculation
 from workbench.measuring import served as made
-from workbench.measuring.fates import rebuilt
+from workbench.measuring.served import rebuilt
 from workbench.runs.record import UNTOLD, Run, Server
 from workbench.studies.settings import Served
 from workbench.studies.study import Job

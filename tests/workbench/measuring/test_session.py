@@ -24,8 +24,7 @@ from tests.workbench.measuring.conftest import (
     results,
 )
 from workbench.measuring import session
-from workbench.measuring.gauges import NoGauge
-from workbench.measuring.meter import Meter
+from workbench.measuring.meter import Meter, NoGauge
 from workbench.runs.events import Ended, Finished, Progress, Started
 from workbench.runs.record import Energy
 from workbench.runs.store import RunStore

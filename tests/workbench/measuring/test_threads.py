@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders import InputError
-from workbench.measuring.threads import candidates, chosen, quickest
+from workbench.measuring.device import candidates, chosen, quickest
 
 
 def test_candidates_are_powers_of_two_and_all_cores():

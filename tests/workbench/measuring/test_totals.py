@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.measuring.totals import Request, Times, most_at_once, totals
+from workbench.measuring.job import Request, Times, most_at_once, totals
 from workbench.runs.record import Energy
 
 NONE = Energy(None, "not measured: a test")

@@ -11,7 +11,7 @@ from tests.workbench.measuring.conftest import comparison
 from workbench.engines.addresses import Engine
 from workbench.measuring import session
 from workbench.measuring.asking import hidden
-from workbench.measuring.verdict import same_model
+from workbench.measuring.served import same_model
 
 PROMPT, TOKENS = "Once upon a time", 8
 
