@@ -16,8 +16,9 @@ from pathlib import Path
 from training import ROOT, SHIPPED, card
 from workbench.experiments import driver
 from workbench.experiments import plan as plans
-from workbench.experiments.files import markdown
+from workbench.experiments.files import FILE, Orderings, markdown
 from workbench.experiments.journal import Journal
+from workbench.experiments.plan import Request
 from workbench.experiments.report import (
     INTERVALS,
     Report,
@@ -27,8 +28,6 @@ from workbench.experiments.report import (
     report,
     table,
 )
-from workbench.experiments.request import Request
-from workbench.experiments.shipped import FILE, Orderings
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper

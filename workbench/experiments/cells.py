@@ -100,22 +100,6 @@ class Block:
         return self.cells[0].prompts
 
 
-def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan:
-    """The same plan on one pair, or with fewer prompts.
-
-    Args:
-        plan: the plan
-        choice: the pair to use, or None for the plan's own pairs
-        limit: the most prompts of each set, or None for the plan's own limits
-    """
-    parts = plan.parts
-    if choice is not None:
-        parts = tuple(replace(part, pairs=(choice,)) for part in parts)
-    if limit is not None:
-        parts = tuple(replace(part, limit=min(limit, part.limit or limit)) for part in parts)
-    return replace(plan, parts=parts)
-
-
 def blocks(
     plan: Plan,
     sets: Mapping[str, ScoredSet],

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from decoders import InputError, catalog
 from decoders.errors import quoted
 from workbench.experiments.cells import Block, merged
-from workbench.experiments.request import Request
+from workbench.experiments.plan import Request
 from workbench.runs.record import Result, Sample, date
 from workbench.runs.store import NEXT_TIMING, SHOWN, Database
 from workbench.studies.settings import changed

@@ -8,13 +8,15 @@ import itertools
 import math
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from decoders import InputError, Method, catalog
 from decoders.errors import quoted
 from decoders.settings import nearest
+from workbench.experiments import sets
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice, tuned
 from workbench.show.quantities import FIGURES
 from workbench.studies.schemes import LARGEST_BATCH, SCHEMES
@@ -570,3 +572,62 @@ def _printed(keys: Keys) -> Printed:
         keys.text("source", ""), keys.text("pair", ""), keys.text("prompts", ""),
         keys.text("device", ""), columns, found,
     )  # fmt: skip
+
+
+def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan:
+    """The same plan on one pair, or with fewer prompts.
+
+    Args:
+        plan: the plan
+        choice: the pair to use, or None for the plan's own pairs
+        limit: the most prompts of each set, or None for the plan's own limits
+    """
+    parts = plan.parts
+    if choice is not None:
+        parts = tuple(replace(part, pairs=(choice,)) for part in parts)
+    if limit is not None:
+        parts = tuple(replace(part, limit=min(limit, part.limit or limit)) for part in parts)
+    return replace(plan, parts=parts)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request.
+
+    Attributes:
+        plan: the plan's text
+        file: its name for messages
+        choice: a pair instead of the plan's, None for the plan's own
+        limit: the most prompts of each set
+        data: the folder of downloaded sets of prompts
+        paths: whether the plan may name files there
+    """
+
+    plan: str
+    file: str
+    choice: PairChoice | None = None
+    limit: int | None = None
+    data: str | None = None
+    paths: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as plain data."""
+        pair = self.choice
+        choice = pair and [pair.target, pair.draft, pair.device, pair.dtype, pair.quantization]
+        return {**vars(self), "choice": choice}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Request":
+        """The request from plain data, of this version or of one that kept no quantization."""
+        return Request(**{**data, "choice": data["choice"] and PairChoice(*data["choice"])})
+
+    def read(self) -> tuple[Plan, dict[str, sets.ScoredSet]]:
+        """The plan and its sets by name. No model is loaded.
+
+        Raises:
+            InputError: if the plan or a set cannot be used
+        """
+        plan = restricted(parse(self.plan, self.file), self.choice, self.limit)
+        data = Path(self.data) if self.data else None
+        names = dict.fromkeys(chain.from_iterable(part.prompts for part in plan.parts))
+        return plan, {name: sets.find(name, data, self.paths) for name in names}

@@ -9,12 +9,15 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
+from decoders.settings import nearest
+from workbench.assets import assets
+from workbench.studies import prompts
 from workbench.studies.prompts import (
     LARGEST_FILE,
     LONGEST_PROMPT,
@@ -442,3 +445,67 @@ FORMATS = {
         "your own .txt or .jsonl file",
     ),
 }  # fmt: skip
+TEMPLATES = Path(__file__).with_name("templates")
+# Our own prompts of six kinds; Spec-Bench's take their place where its file is.
+KINDS, THEIRS = "kinds", "spec-bench"
+OWN = (".jsonl", ".txt")
+
+
+def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
+    """A set by its name.
+
+    Args:
+        name: a built-in set, a public format, or the path of a .txt or .jsonl file
+        data: of a public format the file, its folder, or a folder that has a folder of its name
+        allow_paths: whether the name may be a path
+
+    Raises:
+        InputError: if there is no such set, or if it is malformed; the message says what to do
+    """
+    if name in prompts.BUILT_IN:
+        found = prompts.built_in(name).prompts
+        return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in found))
+    if name == KINDS:
+        return _kinds(data)
+    if name in FORMATS:
+        return _local(name, FORMATS[name], data)
+    if allow_paths and Path(name).suffix.lower() in OWN:
+        path = Path(name) if data is None or data.is_file() else data / name
+        return replace(_local("own", FORMATS["own"], path), name=path.name)
+    names = [*prompts.BUILT_IN, KINDS, *FORMATS]
+    own = " Or name a .txt or .jsonl file." if allow_paths else ""
+    raise InputError(f"There is no set of prompts {quoted(name)}: {nearest(name, names)}{own}")
+
+
+def _kinds(data: Path | None) -> ScoredSet:
+    """Prompts of six kinds: Spec-Bench's if its file is in `data`, else our own."""
+    theirs = FORMATS[THEIRS]
+    if data is not None and any((data / each / theirs.files[0]).is_file() for each in (THEIRS, "")):
+        return replace(_local(THEIRS, theirs, data), name=KINDS)
+    return ScoredSet(KINDS, FORMATS["own"].read(assets() / "batch" / "kinds.jsonl"))
+
+
+def _local(name: str, format: Format, data: Path | None) -> ScoredSet:
+    if data is None:
+        raise InputError(
+            f"The set {quoted(name)} does not come with the project: download {format.files[0]} "
+            "from its authors and name its folder with --data FOLDER."
+        )
+    items = format.read(_file(name, format, data))
+    if not items:
+        raise InputError(f"{data.name} has no prompts; give at least one.")
+    template = (TEMPLATES / f"{format.template}.txt").read_text(encoding="utf-8")
+    return ScoredSet(name, items, format.scorer, template.removesuffix("\n"), format.stop)
+
+
+def _file(name: str, format: Format, data: Path) -> Path:
+    if data.is_file() or data.suffix.lower() in OWN:
+        return data
+    for folder in (data / name, data):
+        for file in format.files:
+            if (folder / file).is_file():
+                return folder / file
+    raise InputError(
+        f"There is no {' or '.join(format.files)} for the set {quoted(name)} in {data} or in its "
+        f"folder {name}."
+    )

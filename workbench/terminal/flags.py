@@ -1,6 +1,7 @@
-"""The flags that commands share: decoders, settings, models, files."""
+"""The flags that commands share: decoders, engines, settings, models, files."""
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -10,6 +11,8 @@ from typing import Any
 from decoders import InputError
 from decoders.errors import quoted, refuse
 from decoders.settings import nearest
+from workbench.engines import addresses
+from workbench.engines.addresses import FILE, LISTED, Engine
 from workbench.models.presets import PAIRS, PairChoice, first, tuned
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
@@ -17,6 +20,37 @@ from workbench.studies.prompts import Chat, Words, typed
 from workbench.studies.settings import SETTINGS, Settings, settings_of, shared
 from workbench.studies.study import Study
 from workbench.studies.text import allowed, parse, written
+
+GIVEN = "given"  # an engine of a URL; runs hold names and no addresses
+
+
+def add_engines(command: argparse.ArgumentParser) -> None:
+    """Add the flag that `engines` reads."""
+    command.add_argument(
+        "--engines", nargs="+", metavar="ENGINE", default=[],
+        help=f"servers of other engines to compare: URLs, or names from {LISTED} or {FILE}",
+    )  # fmt: skip
+
+
+def engines(args: argparse.Namespace) -> dict[str, Engine]:
+    """The engines of the flag, by name; those of URLs are called given-1, given-2, …
+
+    Raises:
+        InputError: for a name or a URL that cannot be used
+    """
+    found: dict[str, Engine] = {}
+    for number, word in enumerate(getattr(args, "engines", ()), 1):
+        engine = addresses.named(word)
+        if "://" in word:
+            engine = dataclasses.replace(engine, name=f"{GIVEN}-{number}")
+        found[engine.name] = engine
+    return found
+
+
+def every_engine(args: argparse.Namespace) -> Callable[[], dict[str, Engine]]:
+    """Gives all engines that a study of this command may name."""
+    return lambda: {**addresses.engines(), **engines(args)}
+
 
 Start = Mapping[str, Any]  # the settings that a command begins with, as in `Settings.to_json`
 

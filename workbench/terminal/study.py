@@ -18,7 +18,7 @@ from workbench.runs.events import onto
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.studies.study import Study
-from workbench.terminal import engines, flags, show
+from workbench.terminal import flags, show
 
 
 def loaded(args: argparse.Namespace) -> tuple[Device, PairChoice]:
@@ -27,7 +27,7 @@ def loaded(args: argparse.Namespace) -> tuple[Device, PairChoice]:
     Raises:
         InputError: if the pair cannot be used
     """
-    choice, device = flags.pair(args), Device(PairKeeper(), engines.known(args))
+    choice, device = flags.pair(args), Device(PairKeeper(), flags.every_engine(args))
     with Console(stderr=True).status("Loading the models"):
         transformers_logging.disable_progress_bar()
         device.pair(choice)

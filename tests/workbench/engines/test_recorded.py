@@ -10,7 +10,7 @@ from decoders import InputError
 from tests.workbench.engines.served import Call, Reply, served
 from workbench.engines.addresses import Engine
 from workbench.engines.client import Client, connect
-from workbench.engines.dialects.table import DIALECTS
+from workbench.engines.dialects import DIALECTS
 from workbench.engines.record import Query, Record, completions
 
 RECORDED = {

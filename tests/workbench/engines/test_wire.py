@@ -7,7 +7,7 @@ import pytest
 
 from decoders import InputError
 from workbench.engines.addresses import Engine
-from workbench.engines.wire import Wire
+from workbench.engines.client import Wire
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 

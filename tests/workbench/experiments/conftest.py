@@ -7,7 +7,7 @@ import pytest
 
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
+from workbench.experiments.plan import Request
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models import keeper

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.workbench.experiments.benches import Sleepy
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
+from workbench.experiments.plan import Request
 from workbench.experiments.workers import Crew
 
 PLAN = """

@@ -9,8 +9,8 @@ import pytest
 from decoders import InputError
 from tests.workbench.experiments.conftest import PLAN, answers
 from workbench.experiments import plan as plans
-from workbench.experiments.background import PUBLIC_PROMPTS, Background
-from workbench.experiments.request import Request
+from workbench.experiments.driver import PUBLIC_PROMPTS, Background
+from workbench.experiments.plan import Request
 from workbench.measuring.device import Device
 from workbench.models import keeper
 from workbench.models.keeper import PairKeeper

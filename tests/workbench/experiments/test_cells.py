@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from decoders import catalog
-from workbench.experiments.cells import Cell, blocks, experiment_id, label, restricted
-from workbench.experiments.plan import Part, Plan, parse
+from workbench.experiments.cells import Cell, blocks, experiment_id, label
+from workbench.experiments.plan import Part, Plan, parse, restricted
 from workbench.experiments.sets import Item, ScoredSet
 from workbench.models.presets import PairChoice
 

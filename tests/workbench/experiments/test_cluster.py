@@ -13,7 +13,7 @@ from tests.workbench.experiments import benches, killed
 from tests.workbench.experiments.conftest import answers
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
+from workbench.experiments.plan import Request
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
@@ -23,7 +23,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster as LocalCluster  # noqa: E402
 
-from workbench.experiments.cluster import Cluster  # noqa: E402
+from workbench.experiments.workers import Cluster  # noqa: E402
 
 FAILING = '[[part]]\nlimit = 1\ntimed = false\ndecoders = ["bild"]\n'
 NODE = {"num_cpus": 2, "num_gpus": 0, "object_store_memory": 80 * 2**20}

@@ -10,7 +10,7 @@ from tests.workbench.experiments.conftest import PLAN, answers
 from workbench.experiments import driver
 from workbench.experiments.bench import Bench
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
+from workbench.experiments.plan import Request
 from workbench.models.presets import PairChoice
 
 

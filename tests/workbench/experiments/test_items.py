@@ -20,8 +20,8 @@ from tests.workbench.experiments.killed import Pretend
 from workbench.experiments import driver
 from workbench.experiments.files import WRITERS
 from workbench.experiments.journal import Journal, new_owner
+from workbench.experiments.plan import Request
 from workbench.experiments.report import report
-from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew
 
 PROMPTS = [f"prompt {i}" for i in range(5)]

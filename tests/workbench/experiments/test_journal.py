@@ -10,8 +10,8 @@ from tests.workbench.experiments import killed
 from tests.workbench.experiments.made import row, sample
 from tests.workbench.experiments.test_cells import DECODERS, spelled
 from workbench.experiments.journal import STALE_SECONDS, Journal, Row, new_owner
+from workbench.experiments.plan import Request
 from workbench.experiments.report import report
-from workbench.experiments.request import Request
 
 (BLOCK,) = spelled(DECODERS)
 

@@ -12,8 +12,8 @@ from tests.workbench.experiments.conftest import tiny_device
 from workbench.experiments import driver
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import Journal
+from workbench.experiments.plan import Request
 from workbench.experiments.report import beside, draw, judged, padding, report, table
-from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess
 
 PLAN = """

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from workbench.theory.pages.rules import RULES, enumerated, kept_figure, now
-from workbench.theory.pages.trees import TREES
+from workbench.theory.pages.rules import RULES, TREES, enumerated, kept_figure, now
 
 
 def values(**changes):

@@ -14,7 +14,7 @@ from workbench.runs.figures import rows
 from workbench.runs.record import Result, Run
 from workbench.show import laws, looks, panel, tables
 from workbench.studies.settings import Served, known, method_of
-from workbench.terminal import engines, flags, study
+from workbench.terminal import flags, study
 from workbench.terminal.show import coloured, grid, plain, remarks
 
 DESCRIPTION = (
@@ -41,13 +41,13 @@ def register(commands: Any) -> None:
     )  # fmt: skip
     command.set_defaults(command=run)
     flags.add_prompt(command)
-    engines.add(command)
+    flags.add_engines(command)
     flags.add(command, START, Comparison)
 
 
 def run(args: argparse.Namespace) -> int:
     settings = flags.settings(args, START)
-    asked = tuple(map(Served, engines.given(args)))
+    asked = tuple(map(Served, flags.engines(args)))
     settings = replace(settings, methods=(*settings.methods, *asked))
     return study.run(Comparison(flags.prompt(args), settings), args)
 

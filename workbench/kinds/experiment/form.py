@@ -7,12 +7,11 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
-from workbench.experiments.background import PUBLIC_PROMPTS, Background
-from workbench.experiments.files import WRITERS
+from workbench.experiments.driver import PUBLIC_PROMPTS, Background
+from workbench.experiments.files import WRITERS, orderings_html, shipped
 from workbench.experiments.journal import Journal, Progress
+from workbench.experiments.plan import Request
 from workbench.experiments.report import report
-from workbench.experiments.request import Request
-from workbench.experiments.shipped import as_html, shipped
 from workbench.kinds.advice.form import AdviceCard
 from workbench.kinds.experiment.parts import ExperimentView, Opener, PlanFields
 from workbench.models.presets import PairChoice
@@ -57,8 +56,10 @@ class ExperimentsTab:
             self.note = gr.HTML(elem_id="experiment-note", elem_classes="wb-note")
             self._lay_out_past()
             self.view = ExperimentView(self.journal, self.background)
-            if found := shipped():
-                gr.HTML(as_html(found), elem_id="experiment-orderings", elem_classes="wb-note")
+            if all := shipped():
+                gr.HTML(
+                    orderings_html(found), elem_id="experiment-orderings", elem_classes="wb-note"
+                )
             self.opener = Opener(host, self.journal)
             self.cards = [AdviceCard(host, pair)]
             self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs

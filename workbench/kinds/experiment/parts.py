@@ -8,7 +8,7 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.experiments import plan as plans
-from workbench.experiments.background import Background
+from workbench.experiments.driver import Background
 from workbench.experiments.journal import Journal, Kept, Progress
 from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.experiment.opened import as_run, prompts

@@ -6,6 +6,7 @@ Source:
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -13,7 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from decoders import Fate, Round, catalog
+from decoders import Fate, Method, Round, catalog
 from decoders.testing import Rows, Situation, variation, ways
 from decoders.testing.most import most_of_tree
 from decoders.testing.oracle import Watched
@@ -23,7 +24,71 @@ from workbench.show.figure import canvas
 from workbench.show.looks import COLOURS
 from workbench.theory.estimates import Measured
 from workbench.theory.pages.page import NOW, Card, Choice, Page, Slider, Values
-from workbench.theory.pages.trees import TREES
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A decoder of small trees.
+
+    Attributes:
+        title: its name and what its tree is
+        make: makes it for the children of every layer
+        last: children of each node of a second layer
+        distinct: whether the children of a node differ
+    """
+
+    title: str
+    make: Callable[[tuple[int, ...]], Method]
+    last: int = 2
+    distinct: bool = False
+
+    def shape(self, layers: int) -> tuple[int, ...]:
+        return (2, self.last)[:layers]
+
+
+def _spelled(shape: tuple[int, ...]) -> str:
+    return ",".join(map(str, shape))
+
+
+INDEPENDENT, DIFFERENT = "a tree, children drawn independently", "a tree, children that differ"
+TREES = {
+    "specinfer": Tree(
+        f"SpecInfer: {INDEPENDENT}", lambda shape: catalog["specinfer"](expansion=shape)
+    ),
+    "mcss": Tree(
+        f"MCSS: {DIFFERENT}", lambda shape: catalog["mcss"](expansion=shape), distinct=True
+    ),
+    "traversal_tree": Tree(
+        f"Traversal verification: {INDEPENDENT}",
+        lambda shape: catalog["traversal"](expansion=shape),
+    ),
+    "traversal_distinct": Tree(
+        f"Traversal verification: {DIFFERENT}",
+        lambda shape: catalog["traversal"](expansion=shape, draft="distinct"),
+        distinct=True,
+    ),
+    "match_tree": Tree(
+        f"Match: {INDEPENDENT}",
+        lambda shape: catalog["match"](draft=f"tree(expansion={_spelled(shape)})"),
+    ),
+    "match_distinct": Tree(
+        f"Match: {DIFFERENT}",
+        lambda shape: catalog["match"](draft=f"distinct(expansion={_spelled(shape)})"),
+        distinct=True,
+    ),
+    "kseq_tree": Tree(
+        f"K-SEQ, SpecTr’s rule: {INDEPENDENT}",
+        lambda shape: catalog["speculative"](
+            rule="kseq", draft=f"tree(expansion={_spelled(shape)})"
+        ),
+    ),
+    "multipath": Tree(
+        "Multi-path block: two chains, drawn independently",
+        lambda shape: catalog["multipath"](drafts=2, draft_length=len(shape)),
+        last=1,
+    ),
+}
+
 
 SHOWN = 3  # tokens of a text in the figure
 EXACT = 1e-9

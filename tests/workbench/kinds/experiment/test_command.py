@@ -6,7 +6,7 @@ import pytest
 
 from tests.workbench.experiments.test_schema import RAISED, written
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
+from workbench.experiments.plan import Request
 from workbench.terminal import show
 
 PLAN = '[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'
