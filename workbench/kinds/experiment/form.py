@@ -56,9 +56,11 @@ class ExperimentsTab:
             self.note = gr.HTML(elem_id="experiment-note", elem_classes="wb-note")
             self._lay_out_past()
             self.view = ExperimentView(self.journal, self.background)
-            if all := shipped():
+            if orderings := shipped():
                 gr.HTML(
-                    orderings_html(found), elem_id="experiment-orderings", elem_classes="wb-note"
+                    orderings_html(orderings),
+                    elem_id="experiment-orderings",
+                    elem_classes="wb-note",
                 )
             self.opener = Opener(host, self.journal)
             self.cards = [AdviceCard(host, pair)]
