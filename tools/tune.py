@@ -32,7 +32,7 @@ from tests.speed.claims import WARPINGS, over
 from tests.speed.dsbd import perplexity
 from tests.speed.engine import Seconds, interleaved, times_as_fast
 from tests.speed.lookup import prompts
-from workbench.models.presets import PairChoice, file, kept
+from workbench.models.presets import PairChoice, file, pair_settings
 from workbench.studies.settings import changed
 
 COLD, WARM = WARPINGS
@@ -187,7 +187,7 @@ def main() -> None:
         "refrains": every["refrains"][-args.prompts :],
     }
     bench = Bench(decoders.load_pair(args.pair), texts, args.tokens, args.rounds, args.finalists)
-    path, settings = args.file or file(choice), kept(choice)
+    path, settings = args.file or file(choice), pair_settings(choice)
     for name in args.only:
         own = tuned(bench, name)
         settings = {**settings, name: own} if any(own) else {

@@ -124,23 +124,23 @@ class Wire:
             return b"".join(pieces)
 
     def _object(self, data: bytes) -> Event:
-        found = self._json(data)
-        if not isinstance(found, dict):
+        event = self._json(data)
+        if not isinstance(event, dict):
             raise self.fault("sent JSON that is no object; is this its API?")
-        return found
+        return event
 
     def _json(self, data: bytes) -> Any:
         text = self._decoded(data)
         try:
-            found = json.loads(text)
+            value = json.loads(text)
             # Half a character, escaped, passes for JSON, but nothing can print or keep it.
             if "\\ud" in text.lower():
-                json.dumps(found, ensure_ascii=False).encode()
+                json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise self.fault("sent an answer that is not UTF-8") from None
         except (ValueError, RecursionError):
             raise self.fault("sent an answer that is no JSON; is this its API?") from None
-        return found
+        return value
 
     def _decoded(self, data: bytes) -> str:
         try:
@@ -365,16 +365,16 @@ class Client:
         name, words = f"Engine {self.wire.engine.name}", self.wire.hidden(str(error))
         return words if words.startswith(name) else f"{name}: {words[0].lower()}{words[1:]}"
 
-    def _record(self, answer: _Answer, asked: str, seconds: float, note: str) -> Record:
+    def _record(self, answer: _Answer, date: str, seconds: float, note: str) -> Record:
         missing = answer.count is not None and answer.count != len(answer.ids)
-        told = bool(answer.ids) and not answer.untold and not missing
+        all_ids = bool(answer.ids) and not answer.untold and not missing
         return Record(
             engine=self.wire.engine.name,
             kind=self.dialect.kind,
             model=None if answer.model is None else self.wire.hidden(answer.model),
-            asked=asked,
+            date=date,
             text=self.wire.hidden("".join(answer.texts)),
-            tokens=tuple(answer.ids) if told else None,
+            tokens=tuple(answer.ids) if all_ids else None,
             count=answer.count if answer.count is not None else len(answer.ids) or None,
             arrivals=tuple(answer.arrivals),
             seconds=seconds,
@@ -461,8 +461,8 @@ def version(client: Client) -> str | None:
         return None
     path, field = client.dialect.version
     try:
-        told = client.wire.get(path)
+        answer = client.wire.get(path)
     except InputError:
         return None
-    found = told.get(field) if isinstance(told, dict) else None
-    return client.wire.hidden(found)[:80] if isinstance(found, str) else None
+    release = answer.get(field) if isinstance(answer, dict) else None
+    return client.wire.hidden(release)[:80] if isinstance(release, str) else None

@@ -52,10 +52,10 @@ class Query:
         """The fields that change the distribution, besides the temperature."""
         usual = Query("", 1)
         names = {"top_k", "top_p", "min_p", "top_n_sigma"}
-        found = {name for name in names if getattr(self, name) != getattr(usual, name)}
-        if self.temperature_last and self.temperature != 1 and found & {"top_p", "min_p"}:
-            found.add("temperature_last")
-        return frozenset(found)
+        changes = {name for name in names if getattr(self, name) != getattr(usual, name)}
+        if self.temperature_last and self.temperature != 1 and changes & {"top_p", "min_p"}:
+            changes.add("temperature_last")
+        return frozenset(changes)
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ class Speculation:
     per_step: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        kept, counted = sum(i * n for i, n in enumerate(self.histogram)), sum(self.histogram)
+        accepts, counted = sum(i * n for i, n in enumerate(self.histogram)), sum(self.histogram)
         wrong = (
             not 0 <= self.accepted <= self.drafted
             or (self.steps is not None and self.steps < bool(self.drafted))
-            or (self.histogram and (kept, counted) != (self.accepted, self.steps))
+            or (self.histogram and (accepts, counted) != (self.accepted, self.steps))
             or any(not 0 <= accepted <= drafted for drafted, accepted in self.per_step)
             or (self.per_step and sum(x for _, x in self.per_step) != self.accepted)
         )
@@ -237,11 +237,11 @@ def refused(event: Event) -> None:
 
 def message(event: Any) -> str:
     """The words of an error, on one line; "" if there are none."""
-    found = event
+    value = event
     for name in ("error", "detail", "message"):
-        if isinstance(found, dict) and name in found:
-            found = found[name]
-    words = found if isinstance(found, str) else ""
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+    words = value if isinstance(value, str) else ""
     return " ".join("".join(c if c.isprintable() else " " for c in words[:300]).split())
 
 

@@ -41,11 +41,11 @@ TRACED = 3
 def code() -> str:
     """A hash of the sources of `decoders`."""
     root = Path(decoders.__file__).parent
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         if "integrations" not in file.parts:
-            found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return found.hexdigest()[:16]
+            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def identity(pair: ModelPair, quantization: str | None = None) -> dict[str, Any]:
@@ -56,31 +56,31 @@ def identity(pair: ModelPair, quantization: str | None = None) -> dict[str, Any]
         quantization: the form in which its weights were loaded, which no revision tells
     """
     where = environment(pair)
-    found = {"dtype": where["dtype"], "device": pair.target.device.type}
+    facts = {"dtype": where["dtype"], "device": pair.target.device.type}
     if quantization is not None:  # left out of others, so that their cells keep their ids
-        found["quantization"] = quantization
+        facts["quantization"] = quantization
     for role in ("target", "draft", "head"):
         if known := where.get(role):  # the hub's revision; of other models a hash of their weights
-            found[role] = (
+            facts[role] = (
                 f"{known['name']}@{known['revision']}"
                 if known["revision"]
                 else f"{known['type']} {weights(getattr(pair, role))}"
             )
-    return found
+    return facts
 
 
 def weights(model: torch.nn.Module | Head) -> str:
     """A hash of a model's weights."""
-    found, left = hashlib.sha256(), [*model.state_dict().items()]
+    digest, left = hashlib.sha256(), [*model.state_dict().items()]
     while left:
         name, weight = left.pop(0)
         if hasattr(weight, "__tensor_flatten__"):  # quantised: its bytes are those of its parts
             parts, _ = weight.__tensor_flatten__()
             left += [(f"{name}.{part}", getattr(weight, part)) for part in parts]
             continue
-        found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
-        found.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()[:16]
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        digest.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True)

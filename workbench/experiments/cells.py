@@ -114,24 +114,24 @@ def blocks(
         facts: for each pair its models, dtype and kind of device, see `identity`
         code: a hash of the sources of `decoders`
     """
-    found: dict[tuple[str, str], Block] = {}
+    known: dict[tuple[str, str], Block] = {}
     for part in plan.parts:
         for cells in _groups(part):
             scored = sets[cells[0].prompts]
             items = _items(part, cells[0], len(scored.items))
             identity = {"code": code, "revision": scored.revision, **facts[cells[0].choice]}
             block = _block(part, cells, items, identity)
-            found.setdefault((block.part, block.id), block)
-    return list(found.values())
+            known.setdefault((block.part, block.id), block)
+    return list(known.values())
 
 
-def merged(found: Iterable[Block]) -> list[Block]:
+def merged(every: Iterable[Block]) -> list[Block]:
     """Each block once, with the items of all parts that share it.
 
     Parts may differ in their limits and timings.
     """
     whole: dict[str, Block] = {}
-    for block in found:
+    for block in every:
         one = whole.setdefault(block.id, block)
         whole[block.id] = replace(one, items=dict(sorted({**one.items, **block.items}.items())))
     return list(whole.values())
@@ -180,8 +180,8 @@ def _cell(
     part: Part, choice: PairChoice, prompts: str, sampled: Sequence[Any], method: Method,
     size: int, scheme: str,
 ) -> Cell:  # fmt: skip
-    asked = settings(part, method, *sampled)
-    return Cell(choice, prompts, asked, size, scheme, part.ignore_eos, part.timed)
+    own = settings(part, method, *sampled)
+    return Cell(choice, prompts, own, size, scheme, part.ignore_eos, part.timed)
 
 
 def _items(part: Part, cell: Cell, count: int) -> dict[int, tuple[int, ...]]:
@@ -226,6 +226,6 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def experiment_id(found: Iterable[Block]) -> str:
+def experiment_id(every: Iterable[Block]) -> str:
     """An id that is the same for the same plan, pair, prompts and code."""
-    return digest([[b.part, b.id, len(b.items)] for b in found])[:12]
+    return digest([[b.part, b.id, len(b.items)] for b in every])[:12]

@@ -71,9 +71,9 @@ def prepare(request: Request, crew: Crew) -> Experiment:
     environment: dict[str, Any] = {"workers": crew.pool.says, "pairs": []}
     timed = any(part.timed for part in plan.parts)
     for choice in dict.fromkeys(choice for part in plan.parts for choice in part.pairs):
-        found = crew.worker(0).submit("facts", choice, timed).result()
-        facts[choice] = found["identity"]
-        environment["pairs"].append(found["environment"])
+        answer = crew.worker(0).submit("facts", choice, timed).result()
+        facts[choice] = answer["identity"]
+        environment["pairs"].append(answer["environment"])
     code = bench.code()
     spelled = blocks(plan, sets, facts, code)
     environment |= {"code": code, "sets": {name: s.revision for name, s in sets.items()}}

@@ -10,7 +10,7 @@ from typing import Any
 
 from decoders.assets import assets
 from workbench.experiments import figures
-from workbench.experiments.journal import NEXT_TIMING, Kept, Row
+from workbench.experiments.journal import NEXT_TIMING, CellRows, Row
 from workbench.experiments.plan import GRID
 from workbench.experiments.report import Report, as_html, as_markdown, judged, sections
 from workbench.show.files import as_csv
@@ -19,25 +19,25 @@ from workbench.show.view import frame
 Files = dict[str, str]
 
 
-def markdown(found: Report, charts: bool = False) -> str:
+def markdown(report: Report, charts: bool = False) -> str:
     """The report as Markdown.
 
     Args:
-        found: the report
+        report: the report
         charts: include the charts, as HTML for pages that have their style sheet
     """
-    parts = [f"# {found.plan.title}", found.plan.about.strip()]
-    for section in sections(found):
+    parts = [f"# {report.plan.title}", report.plan.about.strip()]
+    for section in sections(report):
         parts += [f"## {section.title}", as_markdown(section.content, charts)]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
-def to_html(found: Report) -> str:
+def to_html(report: Report) -> str:
     """The report with its charts as one HTML file that loads nothing."""
-    parts = [as_html([found.plan.about.strip()])]
-    for section in sections(found):
+    parts = [as_html([report.plan.about.strip()])]
+    for section in sections(report):
         parts += [f"<h2>{html.escape(section.title)}</h2>", as_html(section.content)]
-    return frame(found.name, found.plan.title, "\n".join(parts))
+    return frame(report.name, report.plan.title, "\n".join(parts))
 
 
 METRICS = (
@@ -51,46 +51,46 @@ HEADS = (
 )  # fmt: skip
 
 
-def to_csv(found: Report) -> str:
+def to_csv(report: Report) -> str:
     """A line for each row of each cell."""
-    lines = (_line(c, item, row) for c in found.cells for item, row in c.rows.items())
+    lines = (_line(c, item, row) for c in report.cells for item, row in c.rows.items())
     return as_csv(HEADS, lines, quoted=True)
 
 
-def _line(cell: Kept, item: int, row: Row) -> dict[str, Any]:
-    asked, (again, place) = cell.asked, divmod(item, NEXT_TIMING)
-    told = [o.scores for o in row.outputs if o.scores]
-    scores = [each.get("score") for each in told]
+def _line(cell: CellRows, item: int, row: Row) -> dict[str, Any]:
+    spec, (again, place) = cell.spec, divmod(item, NEXT_TIMING)
+    scored = [o.scores for o in row.outputs if o.scores]
+    scores = [each.get("score") for each in scored]
     return {
         "part": cell.part,
         "cell": cell.cell,
         "label": cell.label,
         # Rows of earlier versions lack settings that were off.
-        **{name: asked.get(name, "") for name in ("pair", "prompts", "decoder", *ASKED)},
-        "settings": json.dumps(asked["settings"]),
+        **{name: spec.get(name, "") for name in ("pair", "prompts", "decoder", *ASKED)},
+        "settings": json.dumps(spec["settings"]),
         "item": place,
         **{name: row.metrics.get(name) for name in METRICS},
         "score": scores[0] if len(scores) == 1 else json.dumps(scores) if scores else "",
         "error": "; ".join(row.errors),
         "text": "\n".join(o.text for o in row.outputs),
         "timing": again + 1,
-        "why": "; ".join(str(each["why"]) for each in told if "why" in each),
+        "why": "; ".join(str(each["why"]) for each in scored if "why" in each),
     }
 
 
-def spec_bench(found: Report) -> Files:
+def spec_bench(report: Report) -> Files:
     """An answer file for each cell of single prompts, as Spec-Bench's own `speed.py` reads it."""
     files: Files = {}
-    for cell in found.cells:
+    for cell in report.cells:
         lines = [line for row in figures.good(cell).values() if (line := _answer(cell, row))]
         if lines:
-            name = f"{found.name}-{cell.part}-{cell.label}-{cell.cell[:6]}"
+            name = f"{report.name}-{cell.part}-{cell.label}-{cell.cell[:6]}"
             file = f"{re.sub(r'[^A-Za-z0-9.=-]+', '_', name)}.jsonl"
             files[file] = "".join(f"{json.dumps(line)}\n" for line in lines)
     return files
 
 
-def _answer(cell: Kept, row: Row) -> dict | None:
+def _answer(cell: CellRows, row: Row) -> dict | None:
     if len(row.outputs) != 1 or not row.metrics.get("seconds"):
         return None
     output = row.outputs[0]
@@ -161,14 +161,14 @@ class Orderings:
     found: Sequence[Found]
 
     @staticmethod
-    def of(found: Report, pair: str) -> "Orderings":
+    def of(report: Report, pair: str) -> "Orderings":
         """Those of a finished experiment; `pair` names its pair and its machine."""
         each = [
             Found(one.verdict, one.ordering.says, one.ordering.source, one.words)
-            for one in judged(found)
+            for one in judged(report)
         ]
         return Orderings(
-            found.plan.name, found.progress.id, found.progress.created, pair, tuple(each)
+            report.plan.name, report.progress.id, report.progress.created, pair, tuple(each)
         )
 
     def to_json(self) -> str:
@@ -191,20 +191,20 @@ def orderings_html(all: Orderings) -> str:
     counts = {
         verdict: n for verdict in SIGNS if (n := sum(f.verdict == verdict for f in all.found))
     }
-    told = ", ".join(
+    summary = ", ".join(
         f"<b>{n} {SIGNS[verdict]}</b> {MEANS[verdict]}" for verdict, n in counts.items()
     )
     items = "".join(
-        f'<li class="{found.verdict.replace(" ", "-")}"><b class="sign" role="img" '
-        f'aria-label="{found.verdict}">{SIGNS[found.verdict]}</b> {html.escape(found.says)} '
-        f"<small>{html.escape(found.source)}. Here {html.escape(found.words)}.</small></li>"
+        f'<li class="{each.verdict.replace(" ", "-")}"><b class="sign" role="img" '
+        f'aria-label="{each.verdict}">{SIGNS[each.verdict]}</b> {html.escape(each.says)} '
+        f"<small>{html.escape(each.source)}. Here {html.escape(each.words)}.</small></li>"
         for verdict in counts
-        for found in all.found
-        if found.verdict == verdict
+        for each in all.found
+        if each.verdict == verdict
     )
     return (
         f'<section class="wb wb-orderings"><h3>What the papers found, measured here</h3>'
-        f"<p>{told}.</p>"
+        f"<p>{summary}.</p>"
         f'<p class="source">Recorded on {html.escape(all.created[:10])} with the plan '
         f"<code>{html.escape(all.plan)}</code> (experiment {html.escape(all.experiment)}; "
         f"{html.escape(all.pair)}). Brackets are 95% intervals. Press <b>Run the plan</b> to "

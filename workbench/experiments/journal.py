@@ -63,24 +63,24 @@ class Row:
         return json.dumps({"host": self.host, "result": result}, separators=(",", ":"))
 
     @staticmethod
-    def loads(cell: str, item: int, text: str, asked: Mapping[str, Any]) -> "Row":
+    def loads(cell: str, item: int, text: str, spec: Mapping[str, Any]) -> "Row":
         """The row from the journal's text, of this version or of one that kept outputs.
 
         Args:
             cell: the cell's id
             item: the item's number
             text: the row as `dumps` returns it
-            asked: the cell's settings, as `Cell.to_json` has them
+            spec: the cell's settings, as `Cell.to_json` has them
         """
         data = json.loads(text)
-        result = _RESULT.validate_python(data.get("result") or _of_outputs(data, asked, item))
+        result = _RESULT.validate_python(data.get("result") or _of_outputs(data, spec, item))
         return Row(cell, item, result, data.get("host", ""))
 
 
 def failed(
     cell: str,
     item: int,
-    asked: Mapping[str, Any],
+    spec: Mapping[str, Any],
     prompts: Iterable[int],
     error: str,
     host: str = "",
@@ -90,17 +90,17 @@ def failed(
     Args:
         cell: the cell's id
         item: the item's number
-        asked: the cell's settings, as `Cell.to_json` has them
+        spec: the cell's settings, as `Cell.to_json` has them
         prompts: numbers of the item's prompts
         error: one sentence
         host: the machine
     """
     outputs = [{"prompt": prompt, "prompt_length": 0} for prompt in prompts]
-    result = _of_outputs({"error": error, "outputs": outputs}, asked, item)
+    result = _of_outputs({"error": error, "outputs": outputs}, spec, item)
     return Row(cell, item, _RESULT.validate_python(result), host)
 
 
-def _of_outputs(data: Mapping[str, Any], asked: Mapping[str, Any], item: int) -> dict[str, Any]:
+def _of_outputs(data: Mapping[str, Any], spec: Mapping[str, Any], item: int) -> dict[str, Any]:
     """The result of a row that an older version kept as outputs with metrics."""
     named = {"tokens": "ids", "prompt_tokens": "prompt_length"}
     samples = [
@@ -113,11 +113,11 @@ def _of_outputs(data: Mapping[str, Any], asked: Mapping[str, Any], item: int) ->
     if metrics.get("seconds") is not None:
         laps = [{"seconds": metrics["seconds"], "rounds": [], "energy": energy,
                  "load": data.get("load") or {}}]  # fmt: skip
-    first = item % NEXT_TIMING * asked["batch_size"]
+    first = item % NEXT_TIMING * spec["batch_size"]
     return {
-        "decoder": asked["decoder"], "repeat": 0, "seed": asked["seed"] + first, "metrics": metrics,
-        "energy": energy, "samples": samples, "laps": laps, "batch_size": asked["batch_size"],
-        "scheme": asked["scheme"], "error": data.get("error"),
+        "decoder": spec["decoder"], "repeat": 0, "seed": spec["seed"] + first, "metrics": metrics,
+        "energy": energy, "samples": samples, "laps": laps, "batch_size": spec["batch_size"],
+        "scheme": spec["scheme"], "error": data.get("error"),
     }  # fmt: skip
 
 
@@ -126,7 +126,7 @@ _RESULT = TypeAdapter(Result)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CellRows:
     """A cell of an experiment with its rows.
 
     Attributes:
@@ -135,7 +135,7 @@ class Kept:
         label: its label
         block: id of its block
         items: how many items it has, all timings together
-        asked: its settings, as `Cell.to_json` has them
+        spec: its settings, as `Cell.to_json` has them
         rows: its rows by the number of their item
     """
 
@@ -144,15 +144,15 @@ class Kept:
     label: str
     block: str
     items: int
-    asked: dict[str, Any]
+    spec: dict[str, Any]
     rows: dict[int, Row]
 
     @property
     def unsaid(self) -> str:
         """Its settings other than the library's defaults that its label does not say, or ""."""
-        settings = self.asked["settings"]
+        settings = self.spec["settings"]
         try:
-            own = changed(catalog[self.asked["decoder"]](**settings))
+            own = changed(catalog[self.spec["decoder"]](**settings))
         except (InputError, TypeError):  # of another version
             own = settings
         name, said = self.label.split(", ")[0], self.label.replace(", ", " ").split()
@@ -405,10 +405,10 @@ class Journal(Claims):
             )
             db.execute("DELETE FROM cells WHERE experiment = ?", (id,))
             cells = [
-                (block.part, cell, label, block.id, len(block.items), json.dumps(asked.to_json()),
+                (block.part, cell, label, block.id, len(block.items), json.dumps(spec.to_json()),
                  1 + max(block.items) // NEXT_TIMING)
                 for block in blocks
-                for cell, label, asked in zip(block.ids, block.labels, block.cells, strict=True)
+                for cell, label, spec in zip(block.ids, block.labels, block.cells, strict=True)
             ]  # fmt: skip
             db.executemany(
                 "INSERT OR IGNORE INTO cells (experiment, place, part, cell, label, block, items, "
@@ -435,8 +435,8 @@ class Journal(Claims):
         """
         created, request, environment = self._read(id, "created", "request", "environment")
         with self._reading():
-            asked = Request.from_json(json.loads(request))
-            return Entry(created, asked, json.loads(environment))
+            parsed = Request.from_json(json.loads(request))
+            return Entry(created, parsed, json.loads(environment))
 
     def _read(self, id: str, *columns: str) -> Sequence[Any]:
         """These columns of an experiment. Raises InputError if there is none."""
@@ -488,20 +488,20 @@ class Journal(Claims):
         """Whether the drivers of an experiment have been asked to stop."""
         return any(stop for (stop,) in self._rows("SELECT stop FROM experiments WHERE id = ?", id))
 
-    def kept(self, id: str) -> list[Kept]:
+    def cells(self, id: str) -> list[CellRows]:
         """The experiment's cells in order, each with its finished rows."""
         with self._open() as db, self._reading():
             query = (
                 "SELECT part, cell, label, block, items, asked FROM cells WHERE experiment = ? "
                 "ORDER BY place"
             )
-            kept = [
-                Kept(part, cell, label, block, items, json.loads(asked), {})
-                for part, cell, label, block, items, asked in db.execute(query, (id,))
+            cells = [
+                CellRows(part, cell, label, block, items, json.loads(spec), {})
+                for part, cell, label, block, items, spec in db.execute(query, (id,))
             ]
-            of = {(one.part, one.cell): one for one in kept}
+            of = {(one.part, one.cell): one for one in cells}
             query = f"SELECT c.part, r.cell, r.item, r.json {ASKED} ORDER BY r.item"
             for part, cell, item, text in db.execute(query, (id,)):
                 one = of[part, cell]
-                one.rows[item] = Row.loads(cell, item, text, one.asked)
-        return kept
+                one.rows[item] = Row.loads(cell, item, text, one.spec)
+        return cells

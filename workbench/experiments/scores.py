@@ -56,23 +56,23 @@ def execute(database: Path, query: str, deadline: float = DEADLINE) -> Answer:
     """
     if not database.is_file():
         return Answer([], f"there is no database {database.name}")
-    asked = json.dumps({"database": str(database.resolve()), "query": query, "deadline": deadline})
+    order = json.dumps({"database": str(database.resolve()), "query": query, "deadline": deadline})
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(CHILD)],
-            input=asked.encode(), capture_output=True, timeout=deadline + 5, cwd="/", env={},
+            input=order.encode(), capture_output=True, timeout=deadline + 5, cwd="/", env={},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Answer([], f"stopped after {deadline:g} s")
     try:
-        found = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
     except ValueError:
         return Answer([], "its process broke down: it took too much memory or time")
     rows = [
         tuple(bytes.fromhex(v["hex"]) if isinstance(v, dict) else v for v in row)
-        for row in found["rows"]
+        for row in answer["rows"]
     ]
-    return Answer(rows, found["error"])
+    return Answer(rows, answer["error"])
 
 
 def as_official(query: str) -> str:
@@ -162,8 +162,8 @@ def rouge(output: str, answers: Mapping[str, Any]) -> Figures:
         Lin 2004, ROUGE: a package for automatic evaluation of summaries.
     """
     each = _rouge().score(answers["reference"], output)
-    found = {name: one.fmeasure for name, one in each.items()}
-    return {"score": found["rougeL"], **found}
+    figures = {name: one.fmeasure for name, one in each.items()}
+    return {"score": figures["rougeL"], **figures}
 
 
 @cache

@@ -181,10 +181,10 @@ def entries(path: Path, of: str) -> list[tuple[str, Any]]:
     Raises:
         InputError: if it is not JSON, or no list
     """
-    found = whole(path)
-    if not isinstance(found, list):
+    listed = whole(path)
+    if not isinstance(listed, list):
         raise InputError(f"{path.name}: must be a list of {of}.")
-    return [(f"{path.name}, entry {number}", value) for number, value in enumerate(found, 1)]
+    return [(f"{path.name}, entry {number}", value) for number, value in enumerate(listed, 1)]
 
 
 def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
@@ -200,14 +200,14 @@ def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
         InputError: if the key is missing, or its value has another type or is too long
     """
     names: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
-    found: Any = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(found, kind) or (kind is str and ("\0" in found or not is_text(found))):
+    member: Any = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(member, kind) or (kind is str and ("\0" in member or not is_text(member))):
         raise InputError(f'{place}: must have {names[kind]} as "{key}".')
-    if kind is str and len(found) > LONGEST:
+    if kind is str and len(member) > LONGEST:
         raise InputError(
-            f'{place}: "{key}" has {len(found):,} characters; at most {LONGEST:,} are read.'
+            f'{place}: "{key}" has {len(member):,} characters; at most {LONGEST:,} are read.'
         )
-    return found
+    return member
 
 
 def gathered(read: Callable[[Path], Iterator[Item]]) -> Callable[[Path], tuple[Item, ...]]:
@@ -348,7 +348,7 @@ def spider(path: Path) -> Iterator[Item]:
 
 def _schemas(path: Path) -> dict[str, str]:
     """For each database its tables with their columns, one line per table."""
-    found = {}
+    schemas = {}
     for place, entry in entries(path, "databases"):
         tables = take(place, entry, "table_names_original", list)
         columns = take(place, entry, "column_names_original", list)
@@ -358,10 +358,10 @@ def _schemas(path: Path) -> dict[str, str]:
             raise InputError(
                 f'{place}: "column_names_original" must be a list of [table, column].'
             ) from None
-        found[take(place, entry, "db_id")] = "\n".join(
+        schemas[take(place, entry, "db_id")] = "\n".join(
             f"{t}({', '.join(map(str, cs))})" for t, cs in zip(tables, names, strict=True)
         )
-    return found
+    return schemas
 
 
 @gathered
@@ -463,8 +463,8 @@ def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
         InputError: if there is no such set, or if it is malformed; the message says what to do
     """
     if name in prompts.BUILT_IN:
-        found = prompts.built_in(name).prompts
-        return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in found))
+        openings = prompts.built_in(name).prompts
+        return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in openings))
     if name == KINDS:
         return _kinds(data)
     if name in FORMATS:

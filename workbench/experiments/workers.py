@@ -179,17 +179,17 @@ def placed(value: Any, device: str) -> Any:
     return replace(value, choice=placed(value.choice, device)) if isinstance(value, Unit) else value
 
 
-def gpus(asked: str) -> Processes:
+def gpus(wanted: str) -> Processes:
     """The processes for `--gpus all` or `--gpus 2`.
 
     Args:
-        asked: "all" or a number
+        wanted: "all" or a number
 
     Raises:
         InputError: if this machine has fewer GPUs
     """
     there = torch.cuda.device_count()
-    count = there if asked == "all" else int(asked) if asked.isdecimal() else 0
+    count = there if wanted == "all" else int(wanted) if wanted.isdecimal() else 0
     if not 1 <= count <= there:
         raise InputError(
             "--gpus takes `all` or a number of GPUs up to those of this machine, which has "
@@ -293,18 +293,18 @@ class Remote:
         self._ray, self._actor = ray, actor
 
     def submit(self, name: str, *arguments: Any) -> Future:
-        found: Future = Future()
+        future: Future = Future()
         mine = self._actor.call.remote(name, *arguments).future()
 
         def done(of: Future) -> None:
             error = of.exception()
             if error is None:
-                found.set_result(of.result())
+                future.set_result(of.result())
             else:  # the error that was raised there, without Ray's wrapper
-                found.set_exception(getattr(error, "cause", None) or error)
+                future.set_exception(getattr(error, "cause", None) or error)
 
         mine.add_done_callback(done)
-        return found
+        return future
 
     def close(self) -> None:
         self._ray.kill(self._actor)

@@ -74,9 +74,9 @@ def _limited(value: Any, counts: Counter[str], place: str = "", depth: int = 0) 
         raise _beyond(place, "is nested too deeply", f"{DEEPEST} levels")
 
 
-def _beyond(place: str, found: str, most: str) -> InputError:
+def _beyond(place: str, what: str, most: str) -> InputError:
     return InputError(
-        f"The run's `{place:.80}` {found}; an imported run may have at most {most} there."
+        f"The run's `{place:.80}` {what}; an imported run may have at most {most} there."
     )
 
 

@@ -22,12 +22,10 @@ from workbench.engines.client import Client, connect, version
 from workbench.engines.record import Chunk, Query, Record
 from workbench.measuring import served
 from workbench.measuring.job import UPDATE_SECONDS, sentence
-from workbench.measuring.job import measure as here
 from workbench.measuring.served import same_model
-from workbench.measuring.session import References
 from workbench.measuring.work import WARM_UP_TOKENS, Measured, Update, Work
 from workbench.runs.record import UNTOLD, Result, Sample, Server, TokenRecord
-from workbench.studies.settings import SERVED, is_engine
+from workbench.studies.settings import SERVED
 from workbench.studies.study import Job, Study
 
 Engines = Callable[[], Mapping[str, Engine]]  # gives those that may be asked, by name
@@ -148,12 +146,12 @@ class Asking:
         try:
             client = connect(self.engine)
             with closing(client.wire):
-                told = version(client), client.model
+                words = version(client), client.model
                 kind, pair = client.dialect.kind, self.work.pair
-                release, model = (each and hidden(each, self.engine) for each in told)
+                release, model = (each and hidden(each, self.engine) for each in words)
                 server = Server(kind, release, model)
                 self.served = server, client.model is not None and same_model(client.model, pair)
-                query = asked(self.work, self.job, client, self.served[1])
+                query = query_of(self.work, self.job, client, self.served[1])
                 if self.cold:
                     few = min(WARM_UP_TOKENS, query.max_tokens)
                     client.ask(replace(query, max_tokens=few), heard=self._check)
@@ -192,7 +190,7 @@ class Asking:
         return Update(done, tokens, [], False, self.pieces[-1][1])
 
 
-def asked(work: Work, job: Job, client: Client, ours: bool) -> Query:
+def query_of(work: Work, job: Job, client: Client, ours: bool) -> Query:
     """What a client asks for: the same prompt, by its ids if they mean the same, and sampling.
 
     Raises:
@@ -219,24 +217,6 @@ def asked(work: Work, job: Job, client: Client, ours: bool) -> Query:
 
 
 log = logging.getLogger(__name__)
-
-
-def timed(
-    work: Work, job: Job, references: References, *, cold: bool = False, drawn: bool = True
-) -> Generator[Update, None, Measured]:
-    """One timing of a job: here, or on the server that it names.
-
-    Args:
-        work: the instruments
-        job: the job
-        references: the outputs so far, of which a greedy one may be compared with the server's
-        cold: see `measure`
-        drawn: likewise
-    """
-    if not is_engine(job.method.name):
-        return here(work, job, cold=cold, drawn=drawn)
-    greedy = references.greedy(job.prompt or 0)
-    return measure(work, job, cold=cold, drawn=drawn, greedy=greedy)
 
 
 def measure(
@@ -272,10 +252,10 @@ def measure(
         sample = replace(sample, finished="cancelled", error=None)
     elif record.note:
         sample = replace(sample, error=hidden(record.note, engine))
-    found = served.result(job, record, sample, answered.server, remarks(answered))
+    result = served.result(job, record, sample, answered.server, remarks(answered))
     if drawn and answered.ours and not sample.error and not work.settings.temperature:
-        found = served.given(work, found, record, greedy, engine.dtype)
-    return Measured(found, {number: sample.ids}, [(sample.gained, sample.drafted)])
+        result = served.given(work, result, record, greedy, engine.dtype)
+    return Measured(result, {number: sample.ids}, [(sample.gained, sample.drafted)])
 
 
 def remarks(answered: Answered) -> list[str]:

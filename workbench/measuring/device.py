@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeVar
 
@@ -27,6 +26,7 @@ from workbench.engines.addresses import engines as named
 from workbench.measuring import session
 from workbench.measuring.asking import Engines
 from workbench.measuring.session import PATIENCE_SECONDS
+from workbench.models.environment import Threads
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.events import Ended, Event
@@ -41,19 +41,6 @@ HOPELESS = 2.0  # a number of threads this many times as slow as the best is not
 # More threads must save at least this share of a round: they are the first to suffer from other
 # programs.
 LEAST_GAIN = 0.03
-
-
-@dataclass(frozen=True, slots=True)
-class Threads:
-    """The number of threads that compute, and why it is this one.
-
-    Attributes:
-        count: the number
-        reason: the reason in words
-    """
-
-    count: int
-    reason: str
 
 
 def chosen(pair: ModelPair, environ: Mapping[str, str] | None = None) -> Threads:
@@ -110,12 +97,12 @@ def quickest(counts: Sequence[int], seconds: Callable[[int, float], float]) -> T
             best = min((median(each) for each in timings.values() if each), default=math.inf)
             if not timings[count] or median(timings[count]) < HOPELESS * best:
                 timings[count].append(seconds(count, HOPELESS * best))
-    found = {count: median(each) for count, each in timings.items()}
+    medians = {count: median(each) for count, each in timings.items()}
     best = counts[0]
     for count in counts[1:]:
-        if found[count] < (1 - LEAST_GAIN) * found[best]:
+        if medians[count] < (1 - LEAST_GAIN) * medians[best]:
             best = count
-    words = ", ".join(f"{1e3 * found[c]:.1f} ms with {c}" for c in counts)
+    words = ", ".join(f"{1e3 * medians[c]:.1f} ms with {c}" for c in counts)
     return Threads(best, f"measured: a plain pass and a speculative round take {words}")
 
 
@@ -196,12 +183,12 @@ class Device:
         """
         # A threading.Event does not reach the other process; closing the iterator ends its job.
         away = zero_gpu()
-        asked = (study, choice, None if away else stopped)
+        order = (study, choice, None if away else stopped)
         while not self.turn.acquire(timeout=TURN_SECONDS):
             if stopped is not None and stopped.is_set():
                 return
         try:
-            with closing(self.iterate(self._study, *asked)) as events:
+            with closing(self.iterate(self._study, *order)) as events:
                 for event in events:
                     yield event
                     if away and stopped is not None and stopped.is_set():

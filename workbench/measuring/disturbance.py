@@ -100,9 +100,9 @@ class Watch:
     def missing(self) -> list[str]:
         """The counters that cannot be read here, by their names in `Load`."""
         now = self.read()
-        found = (now.tasks, now.throttled, now.stolen, now.pressure)
+        values = (now.tasks, now.throttled, now.stolen, now.pressure)
         names = ("preempted", "throttled", "stolen", "pressure")
-        return [name for name, value in zip(names, found, strict=True) if value is None]
+        return [name for name, value in zip(names, values, strict=True) if value is None]
 
     def _throttled(self) -> float | None:
         for path in self.sources.cgroups:
@@ -125,8 +125,8 @@ class Watch:
         """The other threads of this process; one that ends while it is read is left out."""
         own, tasks = threading.get_native_id(), {}
         for folder in (self.sources.proc / "self" / "task").iterdir():
-            if int(folder.name) != own and (found := _tried(partial(_task, folder))):
-                tasks[int(folder.name)] = found
+            if int(folder.name) != own and (task := _tried(partial(_task, folder))):
+                tasks[int(folder.name)] = task
         return tasks
 
 

@@ -273,7 +273,7 @@ class _Running:
         self.clock, self.computed = StopClock(), StopClock(time.thread_time)
         self.load = Load()
         self.due = time.monotonic() + UPDATE_SECONDS if drawn else math.inf
-        self.drawn = False
+        self.updated = False
 
     def run(self) -> Iterator[Update]:
         self.began = self.clock()
@@ -314,10 +314,10 @@ class _Running:
             return
         drawing = time.monotonic()
         tokens, rounds = self._written()
-        self.drawn = True
+        self.updated = True
         yield Update(sum(r.length for r in self.requests), tokens, rounds, provisional, seconds)
-        drawn = time.monotonic() - drawing
-        self.due = time.monotonic() + max(UPDATE_SECONDS, drawn * (1 / DRAWING_SHARE - 1))
+        took = time.monotonic() - drawing
+        self.due = time.monotonic() + max(UPDATE_SECONDS, took * (1 / DRAWING_SHARE - 1))
 
     def _written(self) -> tuple[list[TokenRecord], list[RoundRecord]]:
         """The transcript so far.
@@ -361,28 +361,28 @@ class _Running:
             metrics.get("decode_seconds"),
             [r.draft_seconds for r in self.passes] if alone else [],
             [r.verify_seconds for r in self.passes] if alone else [],
-            drawn=self.drawn,
+            drawn=self.updated,
             load=self.load,
         )
 
     def _sample(self, request: Request) -> Sample:
-        found, sample = request.result, Sample(request.prompt, len(self.work.ids[request.prompt]))
-        if found is not None:
+        result, sample = request.result, Sample(request.prompt, len(self.work.ids[request.prompt]))
+        if result is not None:
             sample = replace(
-                sample, finished=found.finished, error=str(found.error) if found.error else None
+                sample, finished=result.finished, error=str(result.error) if result.error else None
             )
         if self.job.keep == "figures":
             return sample
         if self.job.keep == "text":
-            return self.texts.of(sample, found) if found else sample
+            return self.texts.of(sample, result) if result else sample
         if self.job.keep == "chances":
-            return with_chances(sample, found, self.work) if found else sample
+            return with_chances(sample, result, self.work) if result else sample
         sample = replace(
             sample, gained=[max(0, g) for g in request.gained], drafted=list(request.drafted)
         )
         if self.transcript is None:
             return sample
-        text, ids = found.text if found else "", list(self.work.ids[request.prompt])
+        text, ids = result.text if result else "", list(self.work.ids[request.prompt])
         self._written()
         self.transcript.finish(text)
         tokens, rounds = self.transcript.tokens, self.transcript.rounds

@@ -39,7 +39,7 @@ def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
     settings = study.settings
     if settings.temperature == 0:
         return []
-    pieces, found = Pieces(pair.tokenizer), list[Prefix]()
+    pieces, prefixes = Pieces(pair.tokenizer), list[Prefix]()
     layer = [(Prefix([], "", 1.0), Place())]
     ends = pair.end_tokens
     for _ in range(min(DEPTH, settings.max_new_tokens)):
@@ -53,11 +53,11 @@ def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
             for (prefix, place), places in zip(layer, after, strict=True)
             for token, p in _likely(prefix.p, places.p[-1])
         ]
-        found += [prefix for prefix, _ in layer]
+        prefixes += [prefix for prefix, _ in layer]
         layer = [(prefix, place) for prefix, place in layer if prefix.tokens[-1] not in ends]
         if not layer:
             break
-    return found
+    return prefixes
 
 
 def _likely(before: float, p: torch.Tensor) -> Iterator[tuple[int, float]]:
@@ -88,8 +88,8 @@ def cut_off(logits: torch.Tensor, token: int, warping: Warping, noise: float) ->
         warping: the warping
         noise: nats
     """
-    seen = 1.0 if warping.temperature_last else warping.temperature
-    odds = (1 - warping.top_p) / warping.top_p * math.exp(-2 * noise / seen)
+    scale = 1.0 if warping.temperature_last else warping.temperature
+    odds = (1 - warping.top_p) / warping.top_p * math.exp(-2 * noise / scale)
     # Which tokens top-nσ leaves to top-p depends on rounding, so each is asked alone.
     others = replace(warping, top_p=1 / (1 + odds), top_n_sigma=0.0)
     if n := warping.top_n_sigma:
@@ -126,7 +126,7 @@ def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> l
         if not any(text[: i + 1] in known for i in range(len(text)))
     )
     noise = FINE if torch.finfo(pair.target.dtype).bits >= 32 else ROUGH
-    pieces, found = Pieces(pair.tokenizer), dict[Tokens, Prefix]()
+    pieces, outside = Pieces(pair.tokenizer), dict[Tokens, Prefix]()
     for i in range(0, len(texts), AT_ONCE):
         some = texts[i : i + AT_ONCE]
         after = read(
@@ -138,9 +138,9 @@ def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> l
                     places.logits[place], token, warping, noise
                 ):
                     never = text[: place + 1]
-                    found[never] = Prefix(list(never), _label(pieces, never), 0.0)
+                    outside[never] = Prefix(list(never), _label(pieces, never), 0.0)
                     break
-    return list(found.values())
+    return list(outside.values())
 
 
 def _label(pieces: Pieces, tokens: Tokens) -> str:

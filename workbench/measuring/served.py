@@ -91,7 +91,7 @@ def sample(record: Record, number: int, prompt: Ids, pair: ModelPair, ours: bool
         pair: the models here
         ours: whether the server serves the target, so that ids mean the same
     """
-    ids = told(record, pair) if ours else None
+    ids = ids_of(record, pair) if ours else None
     steps = record.speculation
     fates = rebuilt(len(ids), steps) if ids else None
     shown = list(ids) if ids is not None else split(record.text, pair)
@@ -111,7 +111,7 @@ def sample(record: Record, number: int, prompt: Ids, pair: ModelPair, ours: bool
     )
 
 
-def told(record: Record, pair: ModelPair) -> list[int] | None:
+def ids_of(record: Record, pair: ModelPair) -> list[int] | None:
     """The ids of an answer, with the token that ended it if there is only one that can.
 
     Returns:
@@ -157,7 +157,7 @@ def metrics(record: Record, sample: Sample) -> dict[str, Any]:
     chain's rule tests the accepted tokens of a step and the first refused one.
     """
     new = len(sample.tokens) if record.count is None else record.count
-    found = untold() | {
+    figures = untold() | {
         "new_tokens": new,
         "seconds": record.seconds,
         "tokens_per_second": _ratio(new, record.seconds),
@@ -166,11 +166,11 @@ def metrics(record: Record, sample: Sample) -> dict[str, Any]:
     }
     scored = [t.log_p for t in sample.tokens if t.log_p is not None]
     if scored and len(scored) == len(sample.tokens):
-        found["perplexity"] = finite(math.exp(min(700.0, -math.fsum(scored) / len(scored))))
+        figures["perplexity"] = finite(math.exp(min(700.0, -math.fsum(scored) / len(scored))))
     if (spoken := record.speculation) is not None:
         calls = None if spoken.steps is None else 1 + spoken.steps
         tested = sum(a + (a < d) for d, a in spoken.per_step) if spoken.per_step else None
-        found |= {
+        figures |= {
             "drafted": spoken.drafted,
             "accepted": spoken.accepted,
             "acceptance_rate": _ratio(spoken.accepted, spoken.drafted),
@@ -179,7 +179,7 @@ def metrics(record: Record, sample: Sample) -> dict[str, Any]:
             "target_calls": calls,
             "block_efficiency": _ratio(new, calls),
         }
-    return found
+    return figures
 
 
 def untold() -> dict[str, Any]:
@@ -198,7 +198,7 @@ def _after(record: Record) -> float | None:
 def _tokens(
     ids: Ids, fates: Sequence[str], pieces: Sequence[int], prompt: Ids, pair: ModelPair
 ) -> list[TokenRecord]:
-    write, place, found = Pieces(pair.tokenizer), Place(), []
+    write, place, records = Pieces(pair.tokenizer), Place(), []
     chances = _chances(ids, prompt, pair)
     for i, (token, fate) in enumerate(zip(ids, fates, strict=True)):
         likely = (
@@ -207,13 +207,13 @@ def _tokens(
             else []
         )
         text, place = write.extend(place, token)
-        found.append(
+        records.append(
             TokenRecord(
                 token, len(prompt) + i, text, str(fate), pieces[i] if pieces else None,
                 None, None, None, None, chances[i][0] if chances else None, likely,
             )
         )  # fmt: skip
-    return found
+    return records
 
 
 def _chances(
@@ -296,17 +296,17 @@ def given(
             alone = decoders.generate(work.pair, prompt, BASELINE, max_new_tokens=most)
             greedy = alone.tokens
         text, used = work.texts[sample.prompt], dtype or COARSE
-        found = _judged(work, prompt, text, greedy, record, used)
+        divergence = _judged(work, prompt, text, greedy, record, used)
     except InputError as error:
         return replace(result, remarks=[*result.remarks, f"Its text gets no verdict: {error}"])
-    differs = found.verdict != "same"
-    gap, unsaid = abs(found.gap_float64), NO_DTYPE if differs and dtype is None else ""
+    differs = divergence.verdict != "same"
+    gap, unsaid = abs(divergence.gap_float64), NO_DTYPE if differs and dtype is None else ""
     return replace(
         result,
         agreement=Agreement(
-            BASELINE, 1, int(differs), found.place if differs else None,
-            gap if differs and isfinite(gap) else None, found.bound / 2 if differs else None,
-            found.verdict == "near-tie", used, found.verdict, found.says + unsaid,
+            BASELINE, 1, int(differs), divergence.place if differs else None,
+            gap if differs and isfinite(gap) else None, divergence.bound / 2 if differs else None,
+            divergence.verdict == "near-tie", used, divergence.verdict, divergence.says + unsaid,
         ),
     )  # fmt: skip
 
@@ -315,7 +315,7 @@ def _judged(
     work: Work, prompt: list[int], text: str | None, greedy: Sequence[int], record: Record,
     dtype: str,
 ) -> Divergence:  # fmt: skip
-    pair, theirs = work.pair, told(record, work.pair)
+    pair, theirs = work.pair, ids_of(record, work.pair)
     if theirs is not None:
         return decoders.compare_greedy(pair, prompt, list(greedy), theirs, dtype=dtype)
     ours = decoded(pair.tokenizer, list(greedy))

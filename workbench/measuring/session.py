@@ -14,11 +14,11 @@ import torch
 from decoders import Method, ModelPair, catalog
 from decoders.heap import light_heap
 from workbench.engines.addresses import engines as named
-from workbench.measuring.asking import Engines, chosen, texts, timed
-from workbench.measuring.device import Threads
+from workbench.measuring import asking
+from workbench.measuring.asking import Engines, chosen, texts
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.disturbance import watch as watching
-from workbench.measuring.job import thorough_energy
+from workbench.measuring.job import measure, thorough_energy
 from workbench.measuring.meter import BELOW_RESOLUTION, Meter, open_meter
 from workbench.measuring.prefixes import exact, impossible
 from workbench.measuring.work import (
@@ -31,9 +31,9 @@ from workbench.measuring.work import (
     parts_of,
     settled,
 )
-from workbench.models.environment import environment
+from workbench.models.environment import Threads, environment
 from workbench.runs import timing
-from workbench.runs.draws import drawn
+from workbench.runs.draws import texts_of
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.figures import rows, uncertain
 from workbench.runs.record import Agreement, Lap, Prefix, Result, Run, TokenRecord, date
@@ -223,8 +223,8 @@ def timed_again(
         temperature: that of the study
         number: how many timings there are with this one
     """
-    kept = len(result.laps)
-    before = f"the {kept} before it count{'' if kept > 1 else 's'}."
+    count = len(result.laps)
+    before = f"the {count} before it count{'' if count > 1 else 's'}."
     lengths = [sum(map(len, each.outputs.values())) for each in (first, other)]
     if other.result.errors:
         remark = f"Timing {number} failed ({other.result.errors[0]}); {before}"
@@ -298,13 +298,23 @@ def run(
     watch = watch or watching(device)
     gauge, outside = meter or open_meter(device), (texts(study), chosen(study, engines))
     work = Work(pair, ids, study.settings, gauge, watch, cancelled, *outside, parts=parts)
-    where = (
-        environment(pair)
-        | {"counters_missing": watch.missing()}
-        | ({"threads": threads.count, "threads_reason": threads.reason} if threads else {})
-    )
+    where = environment(pair, threads) | {"counters_missing": watch.missing()}
     empty = Run(new_id(), date(), study.kind, study.title, study.to_json(), where, [])
     return _Session(study, work, empty, patience).events()
+
+
+def timed(
+    work: Work, job: Job, references: References, *, cold: bool = False, drawn: bool = True
+) -> Generator[Update, None, Measured]:
+    """One timing of a job: here, or on the server that it names; see `measure` of both.
+
+    Args:
+        references: the outputs so far, of which a greedy one may be compared with the server's
+    """
+    if not is_engine(job.method.name):
+        return measure(work, job, cold=cold, drawn=drawn)
+    greedy = references.greedy(job.prompt or 0)
+    return asking.measure(work, job, cold=cold, drawn=drawn, greedy=greedy)
 
 
 class _Session:
@@ -353,10 +363,10 @@ class _Session:
 
         They are as often as asked for, and then once more together if comparing them needs it.
         """
-        asked = self.study.settings.timings
-        if lap < asked or asked == 1 or self.work.cancelled():
-            return lap < asked
-        if lap == asked:
+        usual = self.study.settings.timings
+        if lap < usual or usual == 1 or self.work.cancelled():
+            return lap < usual
+        if lap == usual:
             results = [
                 result
                 for number, result in zip(self.first, self.run.results, strict=True)
@@ -364,7 +374,7 @@ class _Session:
             ]
             more = extension(results, self.patience)
             self.patience -= more * sum(r.laps[-1].seconds for r in results)
-            self.laps[numbers[0]] = asked + more
+            self.laps[numbers[0]] = usual + more
         return lap < self.laps[numbers[0]]
 
     def _metered_again(self) -> Iterator[Event]:
@@ -399,7 +409,7 @@ class _Session:
                 self.warm.add(decoder)
             measured = yield from self._shown(at, timed(self.work, job, self.references, cold=cold))
             result = measured.result
-            shown = job.keep == "trace" or (job.keep == "text" and drawn([result]))
+            shown = job.keep == "trace" or (job.keep == "text" and texts_of([result]))
             if self._is_half(job, result) and not shown:
                 return  # half a measurement is useless; half a text with a token is worth showing
             agreement = self.references.compare(job, result, measured.outputs)

@@ -295,7 +295,7 @@ def file(choice: PairChoice = OURS) -> Path:
     return Path(choice.target or assets() / "stories") / FILE
 
 
-def kept(choice: PairChoice = OURS) -> dict[str, list[Own]]:
+def pair_settings(choice: PairChoice = OURS) -> dict[str, list[Own]]:
     """The settings that a pair keeps, by decoder, without those that have the library's default.
 
     Args:
@@ -318,23 +318,23 @@ def kept(choice: PairChoice = OURS) -> dict[str, list[Own]]:
         return {}
     if not isinstance(data, dict):
         return {}
-    found = {name: own if isinstance(own, list) else [own] for name, own in data.items()}
+    settings = {name: own if isinstance(own, list) else [own] for name, own in data.items()}
     try:
-        for name, sets in found.items():
+        for name, sets in settings.items():
             for own in sets or [sets]:
                 _method(name, own)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return found
+    return settings
 
 
 def tuned(choice: PairChoice = OURS) -> dict[str, Own]:
-    """The first settings of each decoder in `kept`, in the form of `Settings.to_json`.
+    """The first settings of each decoder in `pair_settings`, in the form of `Settings.to_json`.
 
     Args:
         choice: the pair
     """
-    return {name: own for name, (own, *_) in kept(choice).items()}
+    return {name: own for name, (own, *_) in pair_settings(choice).items()}
 
 
 def _method(name: str, own: Any) -> Method:

@@ -258,21 +258,21 @@ def grouped(run: Run) -> dict[str, list[Result]]:
     return groups
 
 
-def drawn(results: Iterable[Result]) -> list[Sample]:
+def texts_of(results: Iterable[Result]) -> list[Sample]:
     """The samples that have tokens; those of a run that was stopped may be unfinished."""
     return [sample for result in results for sample in result.samples if sample.pieces]
 
 
 def beginnings(run: Run) -> set[Tokens]:
     """The first tokens of all draws; of decoders that draw beams, those of their first step."""
-    found: set[Tokens] = set()
+    texts: set[Tokens] = set()
     for result in run.results:
         for sample in result.samples:
             if compared(result.decoder, run.settings) == "first step":
-                found |= {(token,) for token in sample.beams}
+                texts |= {(token,) for token in sample.beams}
             elif sample.pieces:
-                found.add(tuple(piece.id for piece in sample.pieces[:DEPTH]))
-    return found
+                texts.add(tuple(piece.id for piece in sample.pieces[:DEPTH]))
+    return texts
 
 
 def seeds(results: Iterable[Result]) -> list[range]:
@@ -349,18 +349,18 @@ def findings(run: Run) -> list[Finding]:
     if settings.get("temperature", 1.0) == 0:
         return []
     depth = min(DEPTH, settings.get("max_new_tokens", DEPTH))
-    found = [
+    counted_draws = [
         _counted(decoder, results, compared(decoder, settings), run.exact, depth)
         for decoder, results in grouped(run).items()
     ]
     tested = [
-        None if told.compared == "own" else p_value(counts, chances)
-        for told, counts, chances in found
+        None if finding.compared == "own" else p_value(counts, chances)
+        for finding, counts, chances in counted_draws
     ]
     claims = max(1, sum(p is not None for p in tested))
     return [
-        _measured(replace(told, p=p), counts, chances, claims)
-        for (told, counts, chances), p in zip(found, holm(tested), strict=True)
+        _measured(replace(finding, p=p), counts, chances, claims)
+        for (finding, counts, chances), p in zip(counted_draws, holm(tested), strict=True)
     ]
 
 
@@ -390,25 +390,27 @@ def _counted(
     if kind == "first step":
         exact = [prefix for prefix in exact if len(prefix.tokens) == 1]
         texts = [((token,), seed, [""]) for seed, sample in samples for token in sample.beams]
-    found = cells({tuple(prefix.tokens): prefix.p for prefix in exact})
-    counts = found.counts(tokens for tokens, _, _ in texts)
-    told = Finding(decoder, kind, len(samples), sum(counts))
+    partition = cells({tuple(prefix.tokens): prefix.p for prefix in exact})
+    counts = partition.counts(tokens for tokens, _, _ in texts)
+    finding = Finding(decoder, kind, len(samples), sum(counts))
     if counts[-1]:
         labels = {tuple(prefix.tokens): prefix.text for prefix in exact}
-        tokens, seed, pieces = next(text for text in texts if found.never(text[0]))
-        beginning = found.never(tokens)
+        tokens, seed, pieces = next(text for text in texts if partition.never(text[0]))
+        beginning = partition.never(tokens)
         never = "".join(pieces[: len(beginning)]) or labels[beginning]
-        told = replace(told, never=never, seed=seed)
-    return told, counts, found.chances
+        finding = replace(finding, never=never, seed=seed)
+    return finding, counts, partition.chances
 
 
-def _measured(told: Finding, counts: list[int], chances: tuple[float, ...], claims: int) -> Finding:
+def _measured(
+    finding: Finding, counts: list[int], chances: tuple[float, ...], claims: int
+) -> Finding:
     possible = sum(chance > 0 for chance in chances)
-    if not told.draws or (possible < 2 and not told.never):
-        return told
-    distance, exact = variation(counts, chances), of_exact_samplers(told.draws, chances)
+    if not finding.draws or (possible < 2 and not finding.never):
+        return finding
+    distance, exact = variation(counts, chances), of_exact_samplers(finding.draws, chances)
     return replace(
-        told,
+        finding,
         distance=distance,
         usual=float(exact.mean()),
         most=float(np.quantile(exact, MOST)),

@@ -100,10 +100,10 @@ def times_greedy(result: Result, greedy: Result | None, decoding: bool = False) 
         return None
     if (
         not decoding
-        and (found := timed_times_greedy(result, greedy)) is not None
-        and found.laps > 1
+        and (timed := timed_times_greedy(result, greedy)) is not None
+        and timed.laps > 1
     ):
-        return found.value
+        return timed.value
     return _ratio(speed(result, decoding), speed(greedy, decoding))
 
 
@@ -208,12 +208,12 @@ class BatchFigures:
 
     def schemes(self, decoder: str, decoding: bool = False) -> list[str]:
         """The schemes that were measured; with `decoding`, those with a speed of decoding."""
-        found = {
+        names = {
             r.scheme
             for r in self.rows
             if r.decoder == decoder and not (decoding and speed(r.first, True) is None)
         }
-        return [scheme for scheme in SCHEMES if scheme in found]
+        return [scheme for scheme in SCHEMES if scheme in names]
 
     def row(self, decoder: str, size: int, scheme: str) -> Row | None:
         """The row; at batch size 1 all schemes are the same."""
@@ -280,22 +280,22 @@ def fastest(run: Run) -> Fastest | None:
     return Fastest(row.decoder, speed, row.batch_size, mean_speed(row.greedy), sure, run.cancelled)
 
 
-def quickest(found: Sequence[Row]) -> tuple[Row | None, bool]:
+def quickest(lines: Sequence[Row]) -> tuple[Row | None, bool]:
     """The row with most tokens per second.
 
     Returns:
         (row, sure): the row, None if none was timed, and whether no other row shares its place
     """
-    timed = [(speed, row) for row in found if (speed := _mean(row))]
+    timed = [(speed, row) for row in lines if (speed := _mean(row))]
     if not timed:
         return None, False
     _, first = max(timed, key=lambda each: each[0])
-    return first, _reach(first) != UNKNOWN and len(leaders(found)) == 1
+    return first, _reach(first) != UNKNOWN and len(leaders(lines)) == 1
 
 
-def leaders(found: Sequence[Row]) -> list[Row]:
+def leaders(lines: Sequence[Row]) -> list[Row]:
     """The rows that share the first place in tokens per second."""
-    timed = [row for row in found if _mean(row)]
+    timed = [row for row in lines if _mean(row)]
     turned = [(-high, -low) for low, high in map(_reach, timed)]
     return [row for row, place in zip(timed, places(turned), strict=True) if place == 1]
 
@@ -321,10 +321,10 @@ def _range(row: Row, timed: Estimate | None) -> tuple[float, float]:
     return (timed.low, timed.high) if timed and timed.laps > 1 and not unsteady(row) else UNKNOWN
 
 
-def finishes(found: Sequence[Row]) -> list[int]:
+def finishes(lines: Sequence[Row]) -> list[int]:
     """The place in which each row finished its text of the first repeat."""
     return places(
-        [_range(row.once, timing.estimate(row.first, lambda seconds: seconds)) for row in found]
+        [_range(row.once, timing.estimate(row.first, lambda seconds: seconds)) for row in lines]
     )
 
 
@@ -336,9 +336,9 @@ def places(ranges: Sequence[tuple[float, float]]) -> list[int]:
     Args:
         ranges: (low, high) of each
     """
-    found, place, end = [0] * len(ranges), 0, -math.inf
+    order, place, end = [0] * len(ranges), 0, -math.inf
     for count, i in enumerate(sorted(range(len(ranges)), key=lambda i: ranges[i]), 1):
         low, high = ranges[i]
         place = count if low > end else place
-        found[i], end = place, max(end, high)
-    return found
+        order[i], end = place, max(end, high)
+    return order

@@ -26,7 +26,7 @@ from workbench.runs.figures import Fastest, fastest
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
 from workbench.studies.prompts import is_text
-from workbench.studies.settings import asked
+from workbench.studies.settings import with_seed
 
 VERSION = 1  # of the numbers of `rows`
 # Each further timing adds this to an item's number: under any limit, the third timing of prompt 5
@@ -57,7 +57,7 @@ ADD_KIND = "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'comparison'"
 # there is nothing to show. Version 3 has the figures, version 4 the settings too.
 DERIVED: dict[str, Callable[[Run], str]] = {
     "fastest": lambda run: json.dumps(found) if (found := fastest(run)) else "",
-    "asked": lambda run: asked(run.settings),
+    "asked": lambda run: with_seed(run.settings),
 }
 JSON = "CAST(ifnull(json, '') AS TEXT)"
 
@@ -165,10 +165,10 @@ def _number_by_prompt(db: sqlite3.Connection) -> None:
     _add_timings(db)
     places = _places(db)
     _recount(db, places)
-    seen: defaultdict[tuple[str, int], int] = defaultdict(int)
+    times: defaultdict[tuple[str, int], int] = defaultdict(int)
     for (block, item), place in sorted(places.items()):
-        number = NEXT_TIMING * seen[block, place] + place
-        seen[block, place] += 1
+        number = NEXT_TIMING * times[block, place] + place
+        times[block, place] += 1
         if number != item:
             # Negative until all are moved, because another row may still have this number.
             db.execute(
@@ -207,10 +207,10 @@ def _recount(db: sqlite3.Connection, places: dict[tuple[str, int], int]) -> None
             if places.get((block, item), place) != place:
                 wrong.add(id)
     for id, total in db.execute("SELECT id, total FROM experiments").fetchall():
-        found = len(counted[id])
+        count = len(counted[id])
         db.execute(
             "UPDATE experiments SET total = ?, miscounted = ? WHERE id = ?",
-            (found, id in wrong or found != total, id),
+            (count, id in wrong or count != total, id),
         )
 
 
@@ -363,8 +363,8 @@ class RunStore(Database):
         Raises:
             InputError: if there is no such run, or if it is damaged
         """
-        if (found := recorded(id)) is not None:
-            return found.run
+        if (recording := recorded(id)) is not None:
+            return recording.run
         rows = self._rows(f"SELECT {JSON} FROM runs WHERE {ID} = ? LIMIT 1", id)
         if not rows:
             if self.dataset and (run := self.dataset.find(id)):
@@ -408,11 +408,11 @@ def _row(run: Run) -> tuple[str, ...]:
 
 def _summary(
     id: str, created: str, kind: str, title: str, decoders: str, models: str, figures: str,
-    drawn: str,
+    settings: str,
 ) -> RunSummary:  # fmt: skip
     try:
         decoders_listed, fastest = _LISTED.validate_json(f"[{decoders}, {figures or 'null'}]")
     except ValidationError:
         says = f"This row is damaged and can only be deleted: {id}"
         return RunSummary(id, created, DAMAGED, says, [], models)
-    return RunSummary(id, created, kind, title, decoders_listed, models, fastest, drawn)
+    return RunSummary(id, created, kind, title, decoders_listed, models, fastest, settings)

@@ -87,7 +87,7 @@ def _joules(laps: Laps, picked: np.ndarray) -> np.ndarray:
 
 def _both(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
     parts = [
-        found for part in (drafting, verifying) if (found := part.over(laps, picked)) is not None
+        values for part in (drafting, verifying) if (values := part.over(laps, picked)) is not None
     ]
     return np.sum(parts, axis=0) if parts else None
 
@@ -165,8 +165,8 @@ def estimate(
     """
 
     def over(picked: np.ndarray) -> np.ndarray | None:
-        found = figure.over(result.laps, picked)
-        return None if found is None else shown(_positive(found))
+        values = figure.over(result.laps, picked)
+        return None if values is None else shown(_positive(values))
 
     return _over(len(result.laps), over)
 
@@ -194,10 +194,10 @@ def energy(laps: Laps) -> Energy:
         only = laps[0].energy
         more = "; drawing the page is included" if laps[0].drawn and only.joules is not None else ""
         return Energy(only.joules, only.source, only.detail + more)
-    found = [lap.energy for lap in laps if not lap.drawn] or [lap.energy for lap in laps]
-    if any(e.joules is None for e in found):
-        return next(e for e in found if e.joules is None)
-    return Energy(joules(laps), found[0].source, f"mean of {len(found)} laps; {found[0].detail}")
+    each = [lap.energy for lap in laps if not lap.drawn] or [lap.energy for lap in laps]
+    if any(e.joules is None for e in each):
+        return next(e for e in each if e.joules is None)
+    return Energy(joules(laps), each[0].source, f"mean of {len(each)} laps; {each[0].detail}")
 
 
 def _undisturbed(seconds: np.ndarray) -> np.ndarray:
@@ -214,10 +214,10 @@ def _over(count: int, figure: Callable[[np.ndarray], np.ndarray | None]) -> Esti
     if count == 1:
         return Estimate(value, value, value, 1)
     picked, orders = _resamples(count)
-    found = figure(picked)
-    if found is None:
+    values = figure(picked)
+    if values is None:
         return Estimate(value, value, value, count)
-    low, high = np.nanquantile(np.repeat(found, orders), [(1 - RANGE) / 2, (1 + RANGE) / 2])
+    low, high = np.nanquantile(np.repeat(values, orders), [(1 - RANGE) / 2, (1 + RANGE) / 2])
     return Estimate(value, min(float(low), value), max(float(high), value), count)
 
 
@@ -262,12 +262,12 @@ def wide(result: Result, base: Result | None) -> Estimate | None:
     Returns:
         None if the speed can be compared, or was timed once
     """
-    found = (
+    speed = (
         ratio(result, base)
         if base is not None and base is not result
         else estimate(result, lambda s: 1 / s)
     )
-    return found if found is not None and found.laps > 1 and found.wide else None
+    return speed if speed is not None and speed.laps > 1 and speed.wide else None
 
 
 def unsteady(result: Result, base: Result | None) -> list[str]:
@@ -280,9 +280,9 @@ def unsteady(result: Result, base: Result | None) -> list[str]:
         base: the result that its speed is compared with
     """
     reasons = []
-    if (found := wide(result, base)) is not None:
-        share = max(found.high / found.value - 1, 1 - found.low / found.value)
-        reasons.append(f"{found.laps} timings leave it uncertain by up to {share:.0%}")
+    if (speed := wide(result, base)) is not None:
+        share = max(speed.high / speed.value - 1, 1 - speed.low / speed.value)
+        reasons.append(f"{speed.laps} timings leave it uncertain by up to {share:.0%}")
     return reasons + disturbances(result)
 
 

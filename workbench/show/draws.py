@@ -3,7 +3,7 @@
 import html
 from collections.abc import Mapping, Sequence
 
-from workbench.runs.draws import MOST, Finding, Node, Tokens, drawn, findings, grouped, grown
+from workbench.runs.draws import MOST, Finding, Node, Tokens, findings, grouped, grown, texts_of
 from workbench.runs.figures import Row, label
 from workbench.runs.record import Run
 from workbench.show import looks, quantities, spread, verdicts
@@ -50,7 +50,7 @@ def table(run: Run) -> Table:
     speed = quantities.BY_NAME["speed"]
     lines = []
     for decoder, results in grouped(run).items():
-        texts = [tuple(piece.id for piece in sample.pieces) for sample in drawn(results)]
+        texts = [tuple(piece.id for piece in sample.pieces) for sample in texts_of(results)]
         row = Row(
             label(decoder), decoder, results[0].batch_size, results[0].scheme, results,
             [None] * len(results),
@@ -92,7 +92,7 @@ def trees(run: Run) -> str:
     other = {found.decoder for found in findings(run) if found.compared == "first step"}
     words = verdicts.each(run)
     each = "".join(
-        _Tree(grown(s.pieces for s in drawn(results)), {} if decoder in other else law).html(
+        _Tree(grown(s.pieces for s in texts_of(results)), {} if decoder in other else law).html(
             label(decoder),
             words.get(decoder, ""),
             [error for result in results for error in result.errors],

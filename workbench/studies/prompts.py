@@ -80,10 +80,10 @@ def typed(text: str) -> str | list[Any]:
     if not text.strip().startswith("["):
         return text
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return found if is_messages(found) else text
+    return value if is_messages(value) else text
 
 
 def is_messages(value: Any) -> bool:
@@ -362,8 +362,8 @@ def to_link(data: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]
     prompts, shown = data.get("prompts") or {}, start.get("prompts", {})
     if prompts.get("name") not in BUILT_IN:  # the texts of a file do not fit into a link
         return {}
-    found = zip(NAMES, ("name", "count"), strict=True)
-    return {n: prompts[k] for n, k in found if prompts.get(k) not in (None, shown.get(k))}
+    names = zip(NAMES, ("name", "count"), strict=True)
+    return {n: prompts[k] for n, k in names if prompts.get(k) not in (None, shown.get(k))}
 
 
 def from_link(name: str, text: str, data: dict[str, Any]) -> None:

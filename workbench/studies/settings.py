@@ -299,17 +299,17 @@ def written(settings: Mapping[str, Any]) -> str:
         settings: shared settings by name; those left out have their default
     """
     usual = Warping()
-    drawn = {"temperature": settings.get("temperature", usual.temperature)}
+    values = {"temperature": settings.get("temperature", usual.temperature)}
     for name, word in CUTS.items():
         value = settings.get(name, getattr(usual, name))
-        if drawn["temperature"] and value != getattr(usual, name):
-            drawn[word] = value
-    last = len(drawn) > 1 and settings.get("temperature_last") is True
-    words = [f"{word} {v:g}" for word, v in drawn.items() if isinstance(v, (int, float))]
+        if values["temperature"] and value != getattr(usual, name):
+            values[word] = value
+    last = len(values) > 1 and settings.get("temperature_last") is True
+    words = [f"{word} {v:g}" for word, v in values.items() if isinstance(v, (int, float))]
     return ", ".join([*words, *(["temperature last"] if last else [])])
 
 
-def asked(settings: Mapping[str, Any]) -> str:
+def with_seed(settings: Mapping[str, Any]) -> str:
     """The sampling settings and the seed: "temperature 0.7, top-p 0.9, seed 5".
 
     Args:

@@ -38,13 +38,13 @@ def engines(args: argparse.Namespace) -> dict[str, Engine]:
     Raises:
         InputError: for a name or a URL that cannot be used
     """
-    found: dict[str, Engine] = {}
+    chosen: dict[str, Engine] = {}
     for number, word in enumerate(getattr(args, "engines", ()), 1):
         engine = addresses.named(word)
         if "://" in word:
             engine = dataclasses.replace(engine, name=f"{GIVEN}-{number}")
-        found[engine.name] = engine
-    return found
+        chosen[engine.name] = engine
+    return chosen
 
 
 def every_engine(args: argparse.Namespace) -> Callable[[], dict[str, Engine]]:
@@ -100,8 +100,8 @@ def prompt(args: argparse.Namespace) -> Words:
     Raises:
         InputError: as of `operand`, and for messages that cannot be used
     """
-    found = typed(operand(args))
-    return Chat.of(found) if isinstance(found, list) else found
+    words = typed(operand(args))
+    return Chat.of(words) if isinstance(words, list) else words
 
 
 def operand(args: argparse.Namespace) -> str:

@@ -171,8 +171,8 @@ def advise(args: argparse.Namespace, console: Console) -> None:
     advice = Advice(prompts.find("stories").first(ADVISED), settings, measure_all=True)
     device, choice = Device(PairKeeper()), PairChoice(args.target, args.out, args.device)
     with interruptible() as stop:
-        found = show.follow(device.run(advice, choice, stop), console, Console(stderr=True))
-    console.print(show.summary(found))
+        advice_run = show.follow(device.run(advice, choice, stop), console, Console(stderr=True))
+    console.print(show.summary(advice_run))
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:

@@ -70,13 +70,13 @@ def run(run: Run) -> Group:
 
 def grid(table: Table) -> Grid:
     """A table of texts, none of which is read as markup."""
-    found = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    shown = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, head in enumerate(table.heads):
         # The first column holds ids to copy and names to read: the others fold before it does.
-        found.add_column(Text(head), overflow="fold", no_wrap=place == 0)
+        shown.add_column(Text(head), overflow="fold", no_wrap=place == 0)
     for row in table.rows:
-        found.add_row(*(Text(plain(cell)) for cell in row))
-    return found
+        shown.add_row(*(Text(plain(cell)) for cell in row))
+    return shown
 
 
 def summaries(runs: Iterable[RunSummary]) -> Grid:

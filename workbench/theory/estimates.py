@@ -270,15 +270,15 @@ def dsbd(results: Sequence[Result]) -> MeasuredDSBD | None:
             for t in sorted(round_.trials, key=lambda t: t.node):  # parents have lower ids
                 depth[t.node] = depth.get(t.parent, 0) + 1
             layers = {depth[t.node] for t in round_.trials if t.fate in DRAFTED}
-            kept = Counter(depth[t.node] for t in round_.trials if t.fate in KEPT)
+            per_layer = Counter(depth[t.node] for t in round_.trials if t.fate in KEPT)
             accepted = Counter(depth[t.node] for t in round_.trials if t.fate == Fate.ACCEPTED)
-            deepest = max(kept, default=front)
+            deepest = max(per_layer, default=front)
             steps.append(deepest - front)
             front = deepest
-            widths += kept.values()
+            widths += per_layer.values()
             drafted += len(layers)
-            verified += len(layers & kept.keys())
-            passed += sum(kept[layer] == accepted[layer] for layer in kept)
+            verified += len(layers & per_layer.keys())
+            passed += sum(per_layer[layer] == accepted[layer] for layer in per_layer)
     if not verified:
         return None
     return MeasuredDSBD(passed, verified, drafted / len(steps), fmean(steps), fmean(widths))

@@ -74,6 +74,6 @@ def answers(journal: Journal, id: str) -> set:
             item,
             tuple((o.prompt, tuple(o.ids), o.text, str(o.scores)) for o in row.outputs),
         )
-        for kept in journal.kept(id)
+        for kept in journal.cells(id)
         for item, row in kept.rows.items()
     }

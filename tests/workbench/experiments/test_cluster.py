@@ -89,7 +89,7 @@ def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path, monk
     there = ran(four, two, plan)
     assert here == there
     assert answers(one, here) == answers(two, there)
-    assert not [e for kept in two.kept(there) for row in kept.rows.values() for e in row.errors]
+    assert not [e for kept in two.cells(there) for row in kept.rows.values() for e in row.errors]
 
 
 def test_four_workers_take_at_most_three_tenths_of_ones_time(four, tmp_path):
@@ -109,7 +109,7 @@ def test_four_workers_take_at_most_three_tenths_of_ones_time(four, tmp_path):
 def test_what_fails_there_is_a_row_with_its_own_sentence(four, tmp_path):
     journal = Journal(tmp_path / "j.sqlite")
     id = ran(four, journal, FAILING)
-    errors = {e for kept in journal.kept(id) for row in kept.rows.values() for e in row.errors}
+    errors = {e for kept in journal.cells(id) for row in kept.rows.values() for e in row.errors}
     assert errors == {"ValueError: broken there"}
 
 

@@ -22,7 +22,7 @@ def finished(experiment, journal, crew, **options):
 def test_every_cell_has_a_row_for_every_item(prepared, journal, crew):
     experiment = prepared()
     last = finished(experiment, journal, crew)
-    kept = journal.kept(experiment.id)
+    kept = journal.cells(experiment.id)
     assert (last.done, last.total, last.failed, last.running) == (5, 5, 0, False)
     assert [(k.part, k.label, len(k.rows)) for k in kept] == [
         ("timed", "greedy", 3), ("timed", "speculative", 3), ("timed", "mtad threshold=0.1", 3),
@@ -41,7 +41,7 @@ def test_the_tokens_are_those_of_generate(prepared, journal, crew, pair):
 
     experiment = prepared()
     finished(experiment, journal, crew)
-    kept = {k.label: k for k in journal.kept(experiment.id)}
+    kept = {k.label: k for k in journal.cells(experiment.id)}
     prompts = experiment.sets["stories"]
     for item, row in kept["speculative"].rows.items():
         plain = decoders.generate(
@@ -80,8 +80,8 @@ def test_batches_and_seeds_give_what_single_prompts_give(prepared, journal, crew
     experiment = prepared(text)
     assert finished(experiment, journal, crew).failed == 0
     tokens = {}
-    for kept in journal.kept(experiment.id):
-        if kept.asked["decoder"] == "speculative":
+    for kept in journal.cells(experiment.id):
+        if kept.spec["decoder"] == "speculative":
             own = {o.prompt: o.ids for row in kept.rows.values() for o in row.outputs}
             tokens[kept.label] = own
     assert len(tokens) == 3
@@ -99,13 +99,13 @@ def test_a_failing_sample_is_a_row_with_its_error_and_the_rest_goes_on(
     monkeypatch.setattr(catalog["mtad"], "decode", decode)
     experiment = prepared()
     last = finished(experiment, journal, crew)
-    kept = journal.kept(experiment.id)
+    kept = journal.cells(experiment.id)
     assert (last.done, last.failed) == (5, 6)
     assert {e for k in kept for row in k.rows.values() for e in row.errors} == {
         "RuntimeError: broken on purpose"
     }
     assert all(
-        not row.errors for k in kept if k.asked["decoder"] != "mtad" for row in k.rows.values()
+        not row.errors for k in kept if k.spec["decoder"] != "mtad" for row in k.rows.values()
     )
 
 
@@ -117,7 +117,7 @@ def test_a_prompt_that_does_not_fit_is_a_row_with_its_error(prepared, journal, c
     )
     experiment = prepared(text, data=str(tmp_path))
     assert finished(experiment, journal, crew).failed == 1
-    (kept,) = journal.kept(experiment.id)
+    (kept,) = journal.cells(experiment.id)
     assert "exceed the 512 positions" in kept.rows[1].result.error
     assert not kept.rows[0].errors
 

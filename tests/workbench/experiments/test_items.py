@@ -96,10 +96,10 @@ class Place:
     def check(self, id: str, parts: list[dict], limit: int | None) -> bool:
         """Whether all that the plan asks for is there; every row is looked at."""
         whole, now = True, Journal(self.path).progress(id)
-        for kept in Journal(self.path).kept(id):
+        for kept in Journal(self.path).cells(id):
             part = parts[int(kept.part.removeprefix("part ")) - 1]
-            count, size = min(part["limit"], limit or 5), kept.asked["batch_size"]
-            firsts = [0] if kept.asked["scheme"] == "dynamic" else range(0, count, size)
+            count, size = min(part["limit"], limit or 5), kept.spec["batch_size"]
+            firsts = [0] if kept.spec["scheme"] == "dynamic" else range(0, count, size)
             asked = Counter(dict.fromkeys(firsts, part["timings"] if part["timed"] else 1))
             found = Counter(row.outputs[0].prompt for row in kept.rows.values())
             assert found <= asked
@@ -123,7 +123,7 @@ def test_a_number_means_the_same_prompts_under_any_limit(tmp_path):
         '[[part]]\nprompts = ["own.txt"]\ndecoders = ["multinomial"]\ntimings = 2\n',
     )
     for limit in (2, 3, 1, 5):
-        kept = Journal(place.path).kept(place.run(plan, limit))
+        kept = Journal(place.path).cells(place.run(plan, limit))
         assert [len(cell.rows) for cell in kept] == [2 * limit] * 2
         for cell in kept:
             written = Counter(row.outputs[0].text for row in cell.rows.values())

@@ -49,7 +49,7 @@ def test_rows_come_back_as_they_were_and_progress_counts_items(journal):
     owner = new_owner()
     for item in (journal.claim(BLOCK, owner), journal.claim(BLOCK, owner)):
         journal.commit(BLOCK, item, owner, rows(item, "broken" if item else None))
-    kept = journal.kept("e1")
+    kept = journal.cells("e1")
     assert [k.label for k in kept] == ["greedy", "speculative", "mtad"]
     assert kept[1].rows == {0: rows(0)[1], 1: rows(1, "broken")[1]}
     now = journal.progress("e1")

@@ -199,7 +199,7 @@ def test_a_decoder_that_watches_the_clock_may_draw_other_tokens(pair, unmetered)
 
 def test_the_run_says_its_threads_and_the_counters_that_are_missing(pair, unmetered, tmp_path):
     blind = Watch(Sources(proc=tmp_path, cgroups=()))
-    from workbench.measuring.device import Threads
+    from workbench.models.environment import Threads
 
     *_, ended = session.run(
         pair, study(timings=1), meter=unmetered, watch=blind, threads=Threads(1, "a test")

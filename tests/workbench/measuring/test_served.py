@@ -105,14 +105,14 @@ def test_an_answer_without_ids_is_split_here(stories):
 
 def test_ids_that_are_not_the_targets_are_not_taken_for_its(stories):
     other = record(" a dog", (10**6,), 1)
-    assert made.told(other, stories) is None
+    assert made.ids_of(other, stories) is None
     assert made.sample(other, 0, [1], stories).text == " a dog"
 
 
 def test_an_end_that_a_server_leaves_out_is_the_only_one_there_is(stories):
     (end,) = stories.end_tokens
-    assert made.told(record(" a", (5,), 1, finished="stop"), stories) == [5, end]
-    assert made.told(record(" a", (5,), 1), stories) == [5]
+    assert made.ids_of(record(" a", (5,), 1, finished="stop"), stories) == [5, end]
+    assert made.ids_of(record(" a", (5,), 1), stories) == [5]
 
 
 def test_a_text_without_tokens_has_no_figures_but_time(stories):
@@ -129,4 +129,4 @@ def test_a_result_of_an_engine_opens_again(stories):
 
 
 def test_an_answer_that_ends_at_once_has_its_end(stories):
-    assert made.told(record(tokens=(), finished="stop"), stories) == sorted(stories.end_tokens)
+    assert made.ids_of(record(tokens=(), finished="stop"), stories) == sorted(stories.end_tokens)

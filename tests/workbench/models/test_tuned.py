@@ -5,7 +5,7 @@ import json
 import pytest
 
 from decoders import InputError, catalog
-from workbench.models.presets import EMBEDDED, PAIRS, SMOLLM2, PairChoice, kept, tuned
+from workbench.models.presets import EMBEDDED, PAIRS, SMOLLM2, PairChoice, pair_settings, tuned
 from workbench.studies.settings import Settings
 
 OURS = EMBEDDED, SMOLLM2
@@ -28,7 +28,7 @@ def test_a_folder_keeps_settings_for_one_use_or_for_several(pair):
     two = {"mtad": {"draft_length": 6}, "dsbd": [{"draft_beams": 6}, {"draft_beams": 3}]}
     choice = pair(json.dumps(two))
     assert tuned(choice) == {"mtad": {"draft_length": 6}, "dsbd": {"draft_beams": 6}}
-    assert kept(choice)["dsbd"] == [{"draft_beams": 6}, {"draft_beams": 3}]
+    assert pair_settings(choice)["dsbd"] == [{"draft_beams": 6}, {"draft_beams": 3}]
 
 
 @pytest.mark.parametrize("preset", OURS, ids=lambda preset: preset.name)

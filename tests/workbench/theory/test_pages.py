@@ -25,7 +25,7 @@ def values(page, **changes):
 def test_every_page_speaks_of_every_kind_of_run(page, run, batch_run):
     for each in (run, batch_run, replace(run, results=[])):
         found = measured(each)
-        assert page.found(found).endswith((".", "|"))
+        assert page.of_run(found).endswith((".", "|"))
         assert all(card.figure(values(page), found).data for card in page.cards)
         assert page.tables is None or "formula" in page.tables(found)
 
@@ -86,7 +86,7 @@ def test_without_a_draft_model_there_is_no_c_but_a_speed():
 
 def test_a_batch_stands_next_to_the_formula():
     found = measured(made_batch())
-    words, table = EMS_SD.found(found).split("\n\n")
+    words, table = EMS_SD.of_run(found).split("\n\n")
     assert words.startswith("Prompt lookup gained 2.50 tokens per round, mean of 4 samples")
     heads, _, row = table.splitlines()
     assert [cell.strip() for cell in row.split("|")][1] == "4"

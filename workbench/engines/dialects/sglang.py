@@ -103,8 +103,8 @@ def _trimmed(histogram: list[int]) -> tuple[int, ...]:
 
 
 def of_extension(event: Event) -> Speculation | None:
-    told = shaped(Extended, event).sglext
-    return speculation(told.spec_tokens_details if told else None)
+    extension = shaped(Extended, event).sglext
+    return speculation(extension.spec_tokens_details if extension else None)
 
 
 def chunks(events: Iterable[Event]) -> Iterator[Chunk]:
@@ -112,7 +112,7 @@ def chunks(events: Iterable[Event]) -> Iterator[Chunk]:
 
     `completion_tokens` always counts from the beginning, so it tells them apart.
     """
-    text, seen = "", 0
+    text, count = "", 0
     for event in events:
         if is_completion(event):
             yield from completions([event], of_extension)
@@ -124,12 +124,12 @@ def chunks(events: Iterable[Event]) -> Iterator[Chunk]:
         new = answer.text.removeprefix(text) if whole else answer.text
         yield Chunk(
             new,
-            None if ids is None else tuple(ids[seen:] if whole else ids),
+            None if ids is None else tuple(ids[count:] if whole else ids),
             meta.completion_tokens,
             meta.finish_reason.type if meta.finish_reason else None,
             speculation(meta) if meta.finish_reason else None,
         )
-        text, seen = text + new, meta.completion_tokens
+        text, count = text + new, meta.completion_tokens
 
 
 SGLANG = Dialect(

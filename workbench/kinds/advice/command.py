@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def summary(run: Run) -> Group:
-    warning, found, table = sentences(run)
-    says = (Text(plain(text)) for text in (warning, found, *unread(run)) if text)
+    warning, finding, table = sentences(run)
+    says = (Text(plain(text)) for text in (warning, finding, *unread(run)) if text)
     shown = Group(grid(table), "") if table else Group()
     return Group(shown, *says, "", *remarks(run))

@@ -122,9 +122,9 @@ class Line:
     @property
     def best(self) -> Interval:
         """The measured speed, or else the predicted one."""
-        found = self.measured or self.predicted
-        assert found is not None  # every line has one of them
-        return found
+        speed = self.measured or self.predicted
+        assert speed is not None  # every line has one of them
+        return speed
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,11 @@ def tokens_per_round(betas: Sequence[float], length: int) -> float:
     rounds = [0.0] * (count + length + 2)
     for start in range(count - 1, -1, -1):
         drafted = min(length, count - start - 1)
-        kept, expected = 1.0, 1.0
+        chance, expected = 1.0, 1.0
         for k in range(drafted):
-            expected += kept * (1 - betas[start + k]) * rounds[start + k + 1]
-            kept *= betas[start + k]
-        rounds[start] = expected + kept * rounds[start + drafted + 1]
+            expected += chance * (1 - betas[start + k]) * rounds[start + k + 1]
+            chance *= betas[start + k]
+        rounds[start] = expected + chance * rounds[start + drafted + 1]
     return count / rounds[0] if count else 0.0
 
 
@@ -235,8 +235,8 @@ def ranked(
 @cache
 def _picked(count: int) -> np.ndarray:
     """All of `count` prompts, then RESAMPLES resamples of them; (RESAMPLES + 1, count)."""
-    drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
-    return np.vstack([np.arange(count), drawn])
+    others = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
+    return np.vstack([np.arange(count), others])
 
 
 def _sum(values: Iterable[float]) -> np.ndarray:
@@ -281,10 +281,10 @@ def _measured(runs: Sequence[Timed], greedy: Sequence[Timed]) -> Interval | None
     return _interval(own / other, len(runs))
 
 
-def _interval(found: np.ndarray, prompts: int) -> Interval:
+def _interval(values: np.ndarray, prompts: int) -> Interval:
     """The figure with its interval, which has no bounds if there are too few prompts."""
-    low, high = np.percentile(found[1:], COVERED) if prompts >= LEAST_ITEMS else (0.0, np.inf)
-    return Interval(float(found[0]), float(low), float(high))
+    low, high = np.percentile(values[1:], COVERED) if prompts >= LEAST_ITEMS else (0.0, np.inf)
+    return Interval(float(values[0]), float(low), float(high))
 
 
 # A warning is shown if more than this share of the timings was disturbed.
@@ -335,17 +335,17 @@ def _method(study: Advice, result: Result) -> Method:
 def sentences(run: Run) -> tuple[str, str, Table | None]:
     """What a reader is told: a warning or "", what was found, and the table of the decoders."""
     try:
-        found = findings(run)
+        advice = findings(run)
     except InputError as error:
         return "", str(error), None
     except (ArithmeticError, LookupError, TypeError, ValueError):  # a file may hold any numbers
         return "", DAMAGED, None
-    if not found:
+    if not advice:
         return "", NOTHING, None
     by_head = head(run.environment, catalog["speculative"]())
     guessed = by_head and not Advice.from_json(run.study).measure_all
-    warnings = [doubts(found), LATER if guessed else ""]
-    return " ".join(filter(None, warnings)), verdict(found), table(found)
+    warnings = [doubts(advice), LATER if guessed else ""]
+    return " ".join(filter(None, warnings)), verdict(advice), table(advice)
 
 
 def unread(run: Run) -> list[str]:
@@ -353,18 +353,18 @@ def unread(run: Run) -> list[str]:
     return [GONE["loads"]] if any(result.batch_size > 1 for result in run.results) else []
 
 
-def table(found: Findings) -> Table:
+def table(advice: Findings) -> Table:
     """The decoders ranked by their speed-up: the measured one, or else the predicted.
 
     Energy has a column only if any was measured.
     """
     rows = [
         [named(line.method), ranged(line.predicted), ranged(line.measured), f"{line.tokens:.2f}",
-         claim(line.method, found.temperature).chip,
+         claim(line.method, advice.temperature).chip,
          MISSING if line.joules is None else significant(line.joules)]
-        for line in found.lines
+        for line in advice.lines
     ]  # fmt: skip
-    metered = any(line.joules is not None for line in found.lines)
+    metered = any(line.joules is not None for line in advice.lines)
     shown = len(HEADS) if metered else len(HEADS) - 1
     return Table(HEADS[:shown], [row[:shown] for row in rows])
 
@@ -374,33 +374,33 @@ def named(method: Method) -> str:
     return " ".join([method.name, *(f"{k}={value}" for k, value in changed(method).items())])
 
 
-def ranged(found: Interval | None) -> str:
+def ranged(speed: Interval | None) -> str:
     """ "1.06 (0.95 to 1.17)"."""
-    if found is None:
+    if speed is None:
         return MISSING
-    between = f" ({found.low:.2f} to {found.high:.2f})" if math.isfinite(found.high) else ""
-    return f"{found.value:.2f}{between}"
+    between = f" ({speed.low:.2f} to {speed.high:.2f})" if math.isfinite(speed.high) else ""
+    return f"{speed.value:.2f}{between}"
 
 
-def verdict(found: Findings) -> str:
+def verdict(advice: Findings) -> str:
     """Sentences on the costs, the best exact decoder and, if it is another one, the fastest."""
     costs = (
-        f"On average a draft is accepted with the chance {found.alpha:.2f} at temperature "
-        f"{found.temperature:g}; a draft pass costs {found.costs.c:.2f} of a target pass, a "
-        f"round with 4 drafts {found.costs.round(4) / found.costs.step:.2f}."
+        f"On average a draft is accepted with the chance {advice.alpha:.2f} at temperature "
+        f"{advice.temperature:g}; a draft pass costs {advice.costs.c:.2f} of a target pass, a "
+        f"round with 4 drafts {advice.costs.round(4) / advice.costs.step:.2f}."
     )
-    best = found.lines[0]
-    exact = next(line for line in found.lines if line.method.law == Law.TARGET)
+    best = advice.lines[0]
+    exact = next(line for line in advice.lines if line.method.law == Law.TARGET)
     says = [costs, f"The best exact decoder is {_judged(exact)}"]
     if best is not exact:
-        chip = claim(best.method, found.temperature).chip
+        chip = claim(best.method, advice.temperature).chip
         says.append(f"The fastest of all is {_judged(best, f' ({chip})')}")
-    return " ".join([*says, *_beams(found)])
+    return " ".join([*says, *_beams(advice)])
 
 
-def _beams(found: Findings) -> list[str]:
+def _beams(advice: Findings) -> list[str]:
     """A sentence on speculative beam search beside the search whose beams it has."""
-    speeds = {line.method.name: line.measured for line in found.lines}
+    speeds = {line.method.name: line.measured for line in advice.lines}
     ours, plain = speeds.get("speculative_beam_search"), speeds.get("beam_search")
     if not ours or not plain:
         return []
@@ -411,25 +411,25 @@ def _beams(found: Findings) -> list[str]:
     return [f"Speculative beam search is {ratio:.2f} times as fast as beam search: {pays}."]
 
 
-def doubts(found: Findings) -> str:
+def doubts(advice: Findings) -> str:
     """A sentence about disturbed timings; "" if there were few."""
-    often = {says: n for says, n in found.disturbed.items() if n > MOST_DISTURBED * found.timings}
-    each = "; ".join(f"in {n} of {found.timings} timings {says}" for says, n in often.items())
+    often = {says: n for says, n in advice.disturbed.items() if n > MOST_DISTURBED * advice.timings}
+    each = "; ".join(f"in {n} of {advice.timings} timings {says}" for says, n in often.items())
     return f"The machine was busy: {each}. Ask again when it is idle." if each else ""
 
 
 def _judged(line: Line, says: str = "") -> str:
     """A decoder, its speed, and whether it pays: only if the whole interval is above 1."""
-    found, measured = line.best, line.measured is not None
+    interval, measured = line.best, line.measured is not None
     speed = (
-        f"{named(line.method)}{says}, {'measured' if measured else 'predicted'} at {ranged(found)} "
-        "times greedy decoding's speed."
+        f"{named(line.method)}{says}, {'measured' if measured else 'predicted'} at "
+        f"{ranged(interval)} times greedy decoding's speed."
     )
-    if found.low > 1:
+    if interval.low > 1:
         return f"{speed} {'It pays.' if measured else 'It is predicted to pay.'}"
-    if found.high < 1:
+    if interval.high < 1:
         return f"{speed} {'It does not pay.' if measured else 'It is predicted not to pay.'}"
-    if math.isfinite(found.high):
+    if math.isfinite(interval.high):
         return f"{speed} The interval includes 1: whether it pays is uncertain."
     return (
         f"{speed} Whether it pays is uncertain: an interval needs at least {LEAST_ITEMS} prompts."

@@ -126,10 +126,10 @@ def branch(
     chosen = token_of(pair, token)
     ids, place = prefix(pair, run, where)
     text = Pieces(pair.tokenizer).label(place, chosen)
-    kept = "".join(token.text for token in sample(run, where).tokens[: where.at])
+    before = "".join(token.text for token in sample(run, where).tokens[: where.at])
     earlier = Start.from_json(run.study["start"]).trail if run.study.get("start") else ()
     return Comparison(
-        _continued(run, kept + text),
+        _continued(run, before + text),
         Settings.from_json(
             {**run.settings, "decoders": [where.decoder] if names is None else names}
         ),
@@ -155,18 +155,18 @@ def prefix(pair: ModelPair, run: Run, where: At) -> tuple[list[int], Place]:
     Raises:
         InputError: if they are not known
     """
-    found = sample(run, where)
+    text = sample(run, where)
     of_pair(pair, run)
-    if not 0 <= where.at <= len(found.tokens):
+    if not 0 <= where.at <= len(text.tokens):
         raise InputError(
-            f"This text has {len(found.tokens)} tokens; choose a place from 0 to "
-            f"{len(found.tokens)}, not {where.at}."
+            f"This text has {len(text.tokens)} tokens; choose a place from 0 to "
+            f"{len(text.tokens)}, not {where.at}."
         )
-    kept, place, pieces = found.tokens[: where.at], Place(), Pieces(pair.tokenizer)
-    for token in kept:
+    before, place, pieces = text.tokens[: where.at], Place(), Pieces(pair.tokenizer)
+    for token in before:
         in_vocabulary(pair, token.id)
         _, place = pieces.extend(place, token.id)
-    return [*_prompt(pair, run, found), *(token.id for token in kept)], place
+    return [*_prompt(pair, run, text), *(token.id for token in before)], place
 
 
 def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:

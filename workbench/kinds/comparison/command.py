@@ -47,8 +47,8 @@ def register(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     settings = flags.settings(args, START)
-    asked = tuple(map(Served, flags.engines(args)))
-    settings = replace(settings, methods=(*settings.methods, *asked))
+    servers = tuple(map(Served, flags.engines(args)))
+    settings = replace(settings, methods=(*settings.methods, *servers))
     return study.run(Comparison(flags.prompt(args), settings), args)
 
 

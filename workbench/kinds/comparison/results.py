@@ -82,8 +82,8 @@ class ComparisonResults:
 
     def figures(self, run: Run, settled: bool = True) -> Updates:
         """Updates of what timing changes: the verdict, charts and tables."""
-        found, table = rows(run.results), tables.markup(tables.figures(run))
-        three = comparison.charts(found, run.settings)
+        lines, table = rows(run.results), tables.markup(tables.figures(run))
+        three = comparison.charts(lines, run.settings)
         return {
             self.headline: words.trail(run) + words.headline(run, settled),
             self.box: gr.update(visible=True),
@@ -91,7 +91,7 @@ class ComparisonResults:
             self.summary: tables.bare(tables.summary(run)),
             self.table: table,
             self.timing: words.timing(run),
-            **dict(zip(self.details, comparison.details(found), strict=True)),
+            **dict(zip(self.details, comparison.details(lines), strict=True)),
         }
 
 

@@ -35,16 +35,16 @@ def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
         raise InputError(
             "At temperature 0 every seed writes the same text; raise the temperature in a new run."
         )
-    drawn = max(sum(len(result.samples) for result in results) for results in grouped(run).values())
+    count = max(sum(len(result.samples) for result in results) for results in grouped(run).values())
     if draws is None:
         range_ = next(field.metadata for field in Draw.own() if field.name == "draws")
-        draws = min(max(drawn, range_["low"]), range_["high"], most or range_["high"])
+        draws = min(max(count, range_["low"]), range_["high"], most or range_["high"])
     study = replace(
         study,
         draws=draws,
         settings=replace(study.settings, seed=max(each.stop for each in seeds(run.results))),
     )
-    if len(run.dumps()) * (1 + study.draws / drawn) > LARGEST_FILE:
+    if len(run.dumps()) * (1 + study.draws / count) > LARGEST_FILE:
         raise InputError(
             f"With {draws:,} more draws this run would exceed {LARGEST_FILE // 2**20} MB; "
             "draw fewer, or begin a new run."

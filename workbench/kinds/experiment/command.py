@@ -32,11 +32,11 @@ from workbench.studies.text import counted
 from workbench.terminal import flags, show, study
 
 
-def described(found: Plan) -> str:
+def described(plan: Plan) -> str:
     """A plan, with a line for each of its parts."""
-    lines = [found.title, "", found.about.strip(), ""]
-    lines += map(_part, found.parts)
-    return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
+    lines = [plan.title, "", plan.about.strip(), ""]
+    lines += map(_part, plan.parts)
+    return "\n".join([*lines, *(f"note: {note}" for note in plan.notes)])
 
 
 def _part(part: Part) -> str:
@@ -75,11 +75,11 @@ def watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Prog
     return now
 
 
-def give(found: Report, args: argparse.Namespace, console: Console) -> None:
+def give(of: Report, args: argparse.Namespace, console: Console) -> None:
     """Print a report, and write its files that the options name."""
-    console.print(Text(show.plain(markdown(found))), soft_wrap=True)
+    console.print(Text(show.plain(markdown(of))), soft_wrap=True)
     for kind in args.to:
-        for name, text in WRITERS[kind](found).items():
+        for name, text in WRITERS[kind](of).items():
             flags.write(args.out / name, text)
             print(f"written: {args.out / name}")
 
@@ -172,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
         give(report(journal, name), args, console)
         return 0
     if action == "run":
-        return follow(asked(name, args), journal, args, console)
+        return follow(request_of(name, args), journal, args, console)
     for sentence in notices(report(journal, name)):
         console.print(Text(show.plain(sentence)), soft_wrap=True)
     return follow(journal.experiment(name).request, journal, args, console, name)
@@ -182,7 +182,7 @@ def plan(name: str) -> Plan:
     return plans.read(name) if Path(name).suffix == ".toml" else plans.find(name)
 
 
-def asked(name: str, args: argparse.Namespace) -> Request:
+def request_of(name: str, args: argparse.Namespace) -> Request:
     """The request for a plan, by its name or file, with the options."""
     if args.limit is not None and not (args.limit.isdecimal() and int(args.limit) > 0):
         raise InputError(f"--limit takes a whole number of at least 1, not {quoted(args.limit)}.")
@@ -191,15 +191,15 @@ def asked(name: str, args: argparse.Namespace) -> Request:
             f"There is no folder {args.data}; --data takes the folder of downloaded sets."
         )
     choice = flags.pair(args, PairChoice())  # a plan that names none is of the embedded pair
-    found, named = plan(name), args.models or choice != PairChoice()
-    if named and not args.models and any(p.target for part in found.parts for p in part.pairs):
+    of, named = plan(name), args.models or choice != PairChoice()
+    if named and not args.models and any(p.target for part in of.parts for p in part.pairs):
         raise InputError(
-            f"The plan {found.name} names its models: give --models, or omit --device, --dtype "
+            f"The plan {of.name} names its models: give --models, or omit --device, --dtype "
             "and --quantization."
         )
     folder = args.data or (Path(name).parent if name.endswith(".toml") else None)
     return Request(
-        found.source, f"{found.name}.toml", choice if named else None,
+        of.source, f"{of.name}.toml", choice if named else None,
         args.limit and int(args.limit), str(folder.resolve()) if folder else None,
     )  # fmt: skip
 

@@ -199,7 +199,7 @@ class ExperimentsTab:
             id = work.id
         elif past and (self.public or id is None):
             id = past[0].id
-        now, view = self.view.drawn(id, shown)
+        now, view = self.view.draw(id, shown)
         past = [now if now and p.id == now.id else p for p in past]
         if self.public and now:
             past = [now]

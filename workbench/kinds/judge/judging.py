@@ -76,10 +76,12 @@ def of_text(
             raise InputError("This pair has no tokenizer; give token ids, as in [5, 9].")
         ids = pair.tokenizer(text("The draft", ids), add_special_tokens=False).input_ids
     places = decoders.read(pair, pasted(prompt), ids, drafted=True, **values)
-    found = decoders.judge(
+    judgements = decoders.judge(
         places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed
     )
-    return told(found, texts(pair, places.tokens), "", headed=bool(pair.packed["draft"].reads))
+    return plain(
+        judgements, texts(pair, places.tokens), "", headed=bool(pair.packed["draft"].reads)
+    )
 
 
 def checked(settings: Any) -> dict[str, Any]:
@@ -133,7 +135,7 @@ def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
     # Match draws instead of testing, and here would draw other tokens than it did.
     mine = [each for each in mine if each.rule.name != "match"]
     headed = method.uses_head or (method.uses_draft and bool(pair.packed["draft"].reads))
-    return told([*mine, *rest], [t.text for t in drafted], note, len(mine), headed)
+    return plain([*mine, *rest], [t.text for t in drafted], note, len(mine), headed)
 
 
 def _draft(run: Run, where: At) -> tuple[RoundRecord, list[TrialRecord]]:
@@ -163,12 +165,12 @@ def _source(method: Any) -> tuple[Any, bool, str]:
             f"The drafts of {method.title} come from counts, which a run does not keep; run a "
             "decoder with a draft model, or with copies."
         )
-    drawn = source.uses_draft or source.uses_head
-    return rule, not drawn, CHOSEN if source.kind.name == "CHOSEN" else ""
+    random = source.uses_draft or source.uses_head
+    return rule, not random, CHOSEN if source.kind.name == "CHOSEN" else ""
 
 
-def told(
-    found: Sequence[Judgement],
+def plain(
+    judgements: Sequence[Judgement],
     names: Sequence[str],
     note: str,
     own: int = 0,
@@ -176,13 +178,13 @@ def told(
 ) -> dict[str, Any]:
     """Judgements as plain data; the first `own` of them are of the decoder itself."""
     words = [visible(name.strip(" ") or "␣") for name in names]
-    return {"tokens": list(names), "rows": grouped(found, words, own, headed), "note": note}
+    return {"tokens": list(names), "rows": grouped(judgements, words, own, headed), "note": note}
 
 
 def texts(pair: ModelPair, tokens: Sequence[int]) -> list[str]:
     """The text of each token."""
-    pieces, place, found = Pieces(pair.tokenizer), Place(), []
+    pieces, place, labels = Pieces(pair.tokenizer), Place(), []
     for token in tokens:
-        found.append(pieces.label(place, token))
+        labels.append(pieces.label(place, token))
         _, place = pieces.extend(place, token)
-    return found
+    return labels

@@ -166,8 +166,8 @@ def heading(side: str, run: Run) -> str:
     """The heading of one of two runs, with the settings and the date that tell them apart."""
     return (
         f'<h2>{side} · <a href="?run={run.id}">run {run.id}</a> '
-        f"<small>{html.escape(presets.asked(run.settings))} · {html.escape(when(run.created))} UTC"
-        f" · <bdi>{html.escape(run.title[:120])}</bdi></small></h2>"
+        f"<small>{html.escape(presets.with_seed(run.settings))} · {html.escape(when(run.created))} "
+        f"UTC · <bdi>{html.escape(run.title[:120])}</bdi></small></h2>"
     )
 
 

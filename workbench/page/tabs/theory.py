@@ -152,7 +152,7 @@ def draw(page: Page, found: Measured, values: Sequence[Any]) -> list[Any]:
     )
     words = page.now(v)
     if found != Measured():
-        words += f"\n\n**Measured:** {page.found(found)}"
+        words += f"\n\n**Measured:** {page.of_run(found)}"
     return [
         words,
         *(card.figure(v, found) for card in page.cards),

@@ -79,7 +79,7 @@ def now(v: Values) -> str:
     )
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measured) -> str:
     run = m.dsbd
     if run is None:
         return "This run has no rounds of DSBD."
@@ -124,5 +124,5 @@ DSBD = Page(
         ),
     ),
     now,
-    found,
+    of_run,
 )

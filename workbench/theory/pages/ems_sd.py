@@ -36,9 +36,7 @@ PADDING = {
 }
 
 
-def padding_figure(
-    part: str, p: float, batch: int, cap: int, found: Measured = NOTHING
-) -> go.Figure:
+def padding_figure(part: str, p: float, batch: int, cap: int, m: Measured = NOTHING) -> go.Figure:
     """Figure 6: one part of `theory.Padding` against p.
 
     Lines are exact, crosses the paper's simulation for this batch size.
@@ -55,10 +53,10 @@ def padding_figure(
         hovertemplate=f"%{{x:.2f}}: %{{y:.3f}}<extra>{ROUNDS} simulated rounds</extra>",
     )  # fmt: skip
     disc(figure, p, exact(batch, p), "{:.2f}")
-    for each in found.batches:
+    for each in m.batches:
         if (measured := each.padding(batch)) is not None:
             diamond(figure, each.p, getattr(measured, part), f"{{:.2f}} measured, {each.decoder}")
-    if run := found.speculative:
+    if run := m.speculative:
         diamond(figure, run.alpha, exact(batch, run.alpha), "{:.2f} for the run’s α")
     return figure
 
@@ -69,7 +67,7 @@ def _simulated(batch: int, cap: int) -> list[theory.Padding]:
     return [theory.simulated_padding(p, batch, cap, ROUNDS, draw) for p in ACCURACIES]
 
 
-def longest_figure(p: float, batch: int, cap: int, found: Measured = NOTHING) -> go.Figure:
+def longest_figure(p: float, batch: int, cap: int, m: Measured = NOTHING) -> go.Figure:
     """P(tau_max = k), with the rest of the mass on the cap.
 
     Measured bars are the shares of rounds of the run's batches of this size.
@@ -80,7 +78,7 @@ def longest_figure(p: float, batch: int, cap: int, found: Measured = NOTHING) ->
         x=names, y=theory.longest_acceptance(p, batch, cap), name="formula", marker_color=NOW,
         hovertemplate="k = %{x}: %{y:.3f}<extra></extra>",
     )  # fmt: skip
-    for run, pattern in zip(found.batches, cycle(("", "/", "x", "."))):
+    for run, pattern in zip(m.batches, cycle(("", "/", "x", "."))):
         if (shares := run.longest(batch, cap)) is not None:
             figure.add_bar(
                 x=names, y=shares, name=f"measured, {run.decoder}",
@@ -100,7 +98,7 @@ def now(v: Values) -> str:
     )
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measured) -> str:
     if m.batches:
         return "\n\n".join(map(_of_batch, m.batches))
     if m.speculative is None:
@@ -184,5 +182,5 @@ EMS_SD = Page(
         ),
     ),
     now,
-    found,
+    of_run,
 )

@@ -93,7 +93,7 @@ def now(v: Values) -> str:
     )
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measured) -> str:
     run = m.mtad
     if run is None:
         return "This run has no rounds of MTAD."
@@ -158,5 +158,5 @@ MTAD = Page(
         ),
     ),
     now,
-    found,
+    of_run,
 )

@@ -95,7 +95,7 @@ class Page:
         sliders: the sliders
         cards: the figures
         now: the results of the formulas for slider values
-        found: the measurements of a run
+        of_run: the measurements of a run
         tables: the paper's own tables, if any
         choices: lists to pick from, before the sliders
     """
@@ -105,7 +105,7 @@ class Page:
     sliders: tuple[Slider, ...]
     cards: tuple[Card, ...]
     now: Callable[[Values], str]
-    found: Callable[[Measured], str]
+    of_run: Callable[[Measured], str]
     tables: Callable[[Measured], str] | None = None
     choices: tuple[Choice, ...] = ()
 

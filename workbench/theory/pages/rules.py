@@ -120,14 +120,14 @@ class Outcome:
     Attributes:
         law: the law of the texts that come out
         target: the target's
-        kept: for each place of the first draft the chance that a token there is kept
+        chances: for each place of the first draft the chance that a token there is kept
         most: the largest such chance of a lossless rule
         together: the largest mean number of tokens kept by one lossless rule
     """
 
     law: dict[str, float]
     target: dict[str, float]
-    kept: list[float]
+    chances: list[float]
     most: list[float]
     together: float
 
@@ -161,7 +161,7 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
     table = Table(len(p), Everywhere(p), Everywhere(q))
     target, draft = (Rows((tuple(map(float, row)),)) for row in (p, q))
     known: dict[Path, float] = defaultdict(float)
-    kept = [0.0] * gamma
+    chances = [0.0] * gamma
     tree = TREES.get(rule)
     method = tree.make(tree.shape(gamma)) if tree else catalog[rule](draft_length=gamma)
     situation = Situation(target, draft, gamma + 1)
@@ -169,16 +169,16 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
         known[request.output] += chance
         fates = [trial.fate for trial in request.rounds[0].trials]
         for place in range(fates.count(Fate.ACCEPTED)):
-            kept[place] += chance
+            chances[place] += chance
     start: dict[Path, float] = {(): 1.0}
     law, alone = (
         {_text(path): mass for path, mass in likely(table, gamma + 1, each).items()}
         for each in (known, start)
     )
     if tree:
-        return Outcome(law, alone, kept, *most_of_tree(table, tree.shape(gamma), tree.distinct))
+        return Outcome(law, alone, chances, *most_of_tree(table, tree.shape(gamma), tree.distinct))
     most = [float(chance) for chance in most_accepted(table, gamma)]
-    return Outcome(law, alone, kept, most, sum(most))
+    return Outcome(law, alone, chances, most, sum(most))
 
 
 def _text(path: Path) -> str:
@@ -205,10 +205,10 @@ def law_figure(outcome: Outcome) -> go.Figure:
 def kept_figure(outcome: Outcome) -> go.Figure:
     """The chance that each draft token is kept, beside the most of a lossless rule."""
     figure = canvas("place in the draft", "chance that its token is kept")
-    places = list(range(1, len(outcome.kept) + 1))
+    places = list(range(1, len(outcome.chances) + 1))
     for name, chances, colour in (
         ("most of a lossless rule", outcome.most, COLOURS[0]),
-        ("this rule", outcome.kept, NOW),
+        ("this rule", outcome.chances, NOW),
     ):
         figure.add_bar(
             x=places, y=chances, name=name, marker_color=colour,
@@ -233,7 +233,7 @@ def now(v: Values) -> str:
             f"a path of {len(shape)} in a tree with {' and then '.join(map(str, shape))} children"
         )
     words = (
-        f"{rules()[v.rule]}: {verdict} · keeps **{sum(outcome.kept):.3f}** of {what} on average"
+        f"{rules()[v.rule]}: {verdict} · keeps **{sum(outcome.chances):.3f}** of {what} on average"
         f" · a lossless rule at most **{outcome.together:.3f}**"
     )
     if layers(v) < v.gamma:
@@ -241,7 +241,7 @@ def now(v: Values) -> str:
     return words
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measured) -> str:
     run = m.speculative
     if run is None:
         return "This run has no rounds of speculative decoding."
@@ -288,6 +288,6 @@ RULES = Page(
         ),
     ),
     now,
-    found,
+    of_run,
     choices=(Choice("rule", "rule", "of the catalog, with its usual settings", rules, "block"),),
 )

@@ -187,7 +187,7 @@ def now(v: Values) -> str:
     )
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measured) -> str:
     run = m.speculative
     if run is None:
         return "This run has no rounds of speculative decoding."
@@ -222,7 +222,7 @@ def _shown(run: MeasuredSpeculative) -> tuple[list[str], list[str]]:
     results = [two_decimals(value) for value in _formulas(*values)]
     read = [partial(two_decimals, value) for value in values]
     texts = enough(lambda *numbers: all(map(gives, results, _formulas(*numbers))), *read)
-    costs, speedups = ([marked(x, run.sure) for x in found] for found in (texts[2:], results[1:]))
+    costs, speedups = ([marked(x, run.sure) for x in each] for each in (texts[2:], results[1:]))
     return [*texts[:2], *costs], [results[0], *speedups]
 
 
@@ -313,6 +313,6 @@ SPECULATIVE = Page(
         ),
     ),
     now,
-    found,
+    of_run,
     tables,
 )
