@@ -112,7 +112,8 @@ def test_pairs_are_presets_or_lists_of_models():
         ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "curve"\nx = "beams"\ny = ["speed"]',
             "there is no figure 'speed'"),
         ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "front"', "a front needs `x` and `y`"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"',
+        ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"\n'
+            'figure = "tokens/s"\nless = "a"\nthan = "b"',
             "there is no part 'c'"),
         ('[[part]]\ndecoders = ["greedy"]\n'
             '[[printed]]\ncolumns = ["tokens/s"]\nrows = {a = [1, 2]}',
