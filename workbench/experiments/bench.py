@@ -31,6 +31,7 @@ from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.record import Sample
 from workbench.studies.prompts import Words
+from workbench.studies.schemes import in_turn
 
 IDLE_SECONDS = 2.0
 # The first prompts of a set whose whole trace is kept, so that they can be opened as a run.
@@ -142,12 +143,10 @@ class Bench:
         """A row for each cell; a failure becomes a row with its error."""
         pair = self._ready(unit.choice)
         tools = self._with(pair)
-        # In turns forward and backward, so that a machine that gets slower or faster favours no
-        # decoder.
-        step = -1 if sum(divmod(unit.item, NEXT_TIMING)) % 2 else 1
+        turn, cells = sum(divmod(unit.item, NEXT_TIMING)), range(len(unit.cells))
         with light_heap():
-            rows = [self._row(pair, tools, unit, i) for i in range(len(unit.cells))[::step]]
-        return rows[::step]
+            rows = [self._row(pair, tools, unit, i) for i in in_turn(cells, turn)]
+        return list(in_turn(rows, turn))
 
     def _row(self, pair: ModelPair, tools: tuple[Meter, Watch], unit: Unit, i: int) -> Row:
         cell, host = unit.cells[i], platform.node()

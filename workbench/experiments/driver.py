@@ -23,7 +23,7 @@ from workbench.experiments.journal import NEXT_TIMING, Journal, Progress, Row, f
 from workbench.experiments.plan import Plan, Request
 from workbench.experiments.scores import score
 from workbench.experiments.sets import ScoredSet
-from workbench.experiments.workers import Crew, InProcess
+from workbench.experiments.workers import Crew, InProcess, answer
 from workbench.measuring.device import Device, zero_gpu
 from workbench.models.presets import EMBEDDED
 from workbench.studies.limits import Limits
@@ -71,9 +71,9 @@ def prepare(request: Request, crew: Crew) -> Experiment:
     environment: dict[str, Any] = {"workers": crew.pool.says, "pairs": []}
     timed = any(part.timed for part in plan.parts)
     for choice in dict.fromkeys(choice for part in plan.parts for choice in part.pairs):
-        answer = crew.worker(0).submit("facts", choice, timed).result()
-        facts[choice] = answer["identity"]
-        environment["pairs"].append(answer["environment"])
+        known = answer(crew.worker(0).submit("facts", choice, timed))
+        facts[choice] = known["identity"]
+        environment["pairs"].append(known["environment"])
     code = bench.code()
     spelled = blocks(plan, sets, facts, code)
     environment |= {"code": code, "sets": {name: s.revision for name, s in sets.items()}}
@@ -191,7 +191,7 @@ class _Driver:
     def _finished(self, future: Future) -> None:
         number, block, item = self.at_work.pop(future)
         try:
-            rows = future.result()
+            rows = answer(future)
         except self.crew.pool.deaths as death:
             log.warning("worker %d died (%s) and is replaced", number, type(death).__name__)
             self.crew.lose(number)

@@ -106,7 +106,7 @@ Wholes = Annotated[tuple[int, ...], grid("a whole number", int)]
 Numbers = Annotated[tuple[int | float, ...], grid("a number", int, float)]
 Named = Annotated[str, one_of("figure", FIGURES)]
 CHARTS = ("curve", "front", "heat")
-Cell = Annotated[int | float | None, BeforeValidator(lambda v: None if v == "" else v)]
+PaperFigure = Annotated[int | float | None, BeforeValidator(lambda v: None if v == "" else v)]
 ROWS = 'a table of labels with their figures, "" where the paper prints none'
 
 
@@ -268,7 +268,7 @@ class Printed:
 
     __pydantic_config__ = KNOWN_KEYS
 
-    rows: Annotated[dict[str, tuple[Cell, ...]], fits(ROWS, _rows)]
+    rows: Annotated[dict[str, tuple[PaperFigure, ...]], fits(ROWS, _rows)]
     columns: Annotated[tuple[Named, ...], TEXTS] = ()
     source: Text = ""
     pair: Text = ""
@@ -536,7 +536,7 @@ def _sentence(file: str, data: Any, error: ValidationError) -> str:
         return f"{place}: there is no key {quoted(key)}: {nearest(str(key), sorted(keys))}"
     if first["type"] == "missing":
         return f"{place}: the key `{key}` is missing."
-    return f"{place}: `{key}` {fault}."
+    return f"{place}: `{key}` {fault or 'cannot be used: ' + first['msg']}."
 
 
 def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan:

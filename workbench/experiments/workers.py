@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import cache
 from multiprocessing import get_context
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -21,44 +21,22 @@ from workbench.measuring.device import Device
 from workbench.models.presets import PairChoice
 
 
-class Worker(Protocol):
-    """Does one thing at a time.
+def answer(future: Future) -> Any:
+    """The result of a future of a worker; an error is the one that was raised there.
 
-    If a future fails with one of `Pool.deaths`, the worker is gone.
+    Ray wraps it.
     """
-
-    def submit(self, name: str, *arguments: Any) -> Future:
-        """Call `Bench.<name>(*arguments)` there."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Pool(Protocol):
-    """Starts workers.
-
-    Attributes:
-        count: the most workers that run at once
-        deaths: exceptions that the futures of a dead worker raise
-        says: the workers in words
-    """
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def deaths(self) -> tuple[type[BaseException], ...]: ...
-
-    @property
-    def says(self) -> str: ...
-
-    def start(self, number: int) -> Worker: ...
-
-    def close(self) -> None: ...
+    try:
+        return future.result()
+    except Exception as error:
+        raise getattr(error, "cause", None) or error from None
 
 
 class Crew:
     """The running workers of a pool, each started when it is first needed.
+
+    A worker does one thing at a time. If a future fails with one of the pool's `deaths`, the worker
+    is gone.
 
     Use it as a context, which closes them.
 
@@ -66,11 +44,11 @@ class Crew:
         pool: starts the workers
     """
 
-    def __init__(self, pool: Pool):
+    def __init__(self, pool: "Pool"):
         self.pool = pool
         self._up: dict[int, Worker] = {}
 
-    def worker(self, number: int) -> Worker:
+    def worker(self, number: int) -> "Worker":
         """The worker with this number, which is started if it is not running."""
         if number not in self._up:
             self._up[number] = self.pool.start(number)
@@ -211,23 +189,17 @@ class Cluster:
     Args:
         address: of the cluster; "auto" for this machine's, "local" to start one here
         make: makes an actor's bench
-        most: the most actors, None for as many as there is room for
 
     Raises:
         InputError: if Ray is not installed or the cluster cannot be reached
     """
 
-    def __init__(
-        self,
-        address: str = "local",
-        make: Callable[[], Any] = Bench,
-        most: int | None = None,
-    ):
+    def __init__(self, address: str = "local", make: Callable[[], Any] = Bench):
         try:
             import ray
         except ImportError:
             raise InputError("Ray is not installed; `pip install ray`, or omit --ray.") from None
-        self._ray, self._make, self._most = ray, make, most
+        self._ray, self._make = ray, make
         self.deaths = (
             ray.exceptions.RayActorError,
             ray.exceptions.WorkerCrashedError,
@@ -262,8 +234,7 @@ class Cluster:
     @property
     def count(self) -> int:
         """The number of actors for which the nodes now have room."""
-        room = max(1, int(self._ray.cluster_resources().get(self._kind, 1)))
-        return min(room, self._most or room)
+        return max(1, int(self._ray.cluster_resources().get(self._kind, 1)))
 
     def start(self, number: int) -> "Remote":
         gpu = self._kind == "GPU"
@@ -293,18 +264,13 @@ class Remote:
         self._ray, self._actor = ray, actor
 
     def submit(self, name: str, *arguments: Any) -> Future:
-        future: Future = Future()
-        mine = self._actor.call.remote(name, *arguments).future()
-
-        def done(of: Future) -> None:
-            error = of.exception()
-            if error is None:
-                future.set_result(of.result())
-            else:  # the error that was raised there, without Ray's wrapper
-                future.set_exception(getattr(error, "cause", None) or error)
-
-        mine.add_done_callback(done)
-        return future
+        return self._actor.call.remote(name, *arguments).future()
 
     def close(self) -> None:
         self._ray.kill(self._actor)
+
+
+# They start workers: `count` at most at once, `says` in words.
+Pool = InProcess | Processes | Cluster
+# They call a bench: `submit("run", unit)`, say.
+Worker = InProcess | OneProcess | Remote

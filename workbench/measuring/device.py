@@ -31,6 +31,7 @@ from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.events import Ended, Event
 from workbench.runs.timing import unsteady
+from workbench.studies.schemes import in_turn
 from workbench.studies.study import Study
 
 VARIABLE = "WORKBENCH_THREADS"
@@ -93,7 +94,7 @@ def quickest(counts: Sequence[int], seconds: Callable[[int, float], float]) -> T
     """
     timings: dict[int, list[float]] = {count: [] for count in counts}
     for trial in range(TRIALS):
-        for count in counts[::-1] if trial % 2 else counts:
+        for count in in_turn(counts, trial):
             best = min((median(each) for each in timings.values() if each), default=math.inf)
             if not timings[count] or median(timings[count]) < HOPELESS * best:
                 timings[count].append(seconds(count, HOPELESS * best))

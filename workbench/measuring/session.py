@@ -38,7 +38,7 @@ from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.figures import rows, uncertain
 from workbench.runs.record import Agreement, Lap, Prefix, Result, Run, TokenRecord, date
 from workbench.runs.store import new_id
-from workbench.studies.schemes import BASELINE
+from workbench.studies.schemes import BASELINE, in_turn
 from workbench.studies.settings import is_engine
 from workbench.studies.study import Job, Study
 
@@ -54,8 +54,7 @@ def laps_in_order(
     """The timings of a study, in order.
 
     First come all jobs once: the study has its texts then, and the rest is timing. The jobs of one
-    repeat run in cycles, every second cycle in reverse order, so that a machine that gets slower or
-    faster favours none of them.
+    repeat run in cycles.
 
     Args:
         jobs: the jobs of the study
@@ -71,7 +70,7 @@ def laps_in_order(
         for lap in count(1):
             if not once_more(numbers, lap):
                 break
-            yield from ((number, lap) for number in (reversed(numbers) if lap % 2 else numbers))
+            yield from ((number, lap) for number in in_turn(numbers, lap))
 
 
 def extension(results: Sequence[Result], patience: float) -> int:
@@ -86,14 +85,14 @@ def extension(results: Sequence[Result], patience: float) -> int:
     """
     if not results:
         return 0
-    laps = len(results[0].laps)
+    count = len(results[0].laps)
     least = min(sum(lap.seconds for lap in r.laps) for r in results)
     if least >= LEAST_SECONDS and not any(uncertain(row) for row in rows(results)):
         return 0
     takes = sum(r.laps[-1].seconds for r in results)
-    wanted = math.ceil(LEAST_SECONDS * laps / least) - laps if least > 0 else MOST_MORE
+    wanted = math.ceil(LEAST_SECONDS * count / least) - count if least > 0 else MOST_MORE
     afforded = int(patience / takes) if takes > 0 else MOST_MORE
-    return max(0, min(max(wanted, laps), MOST_MORE, afforded))
+    return max(0, min(max(wanted, count), MOST_MORE, afforded))
 
 
 class References:
@@ -359,9 +358,10 @@ class _Session:
             return []
 
     def _once_more(self, numbers: Sequence[int], lap: int) -> bool:
-        """Whether these jobs, timed `lap` times, are timed once more.
+        """Whether these jobs, timed `lap` times, are timed again.
 
-        They are as often as asked for, and then once more together if comparing them needs it.
+        They are timed as often as the settings say, then some more times, all of them alike, if
+        comparing them needs it (`extension`).
         """
         usual = self.study.settings.timings
         if lap < usual or usual == 1 or self.work.cancelled():

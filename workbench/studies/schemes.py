@@ -102,6 +102,14 @@ def batches(items: Sequence[T], size: int) -> list[list[T]]:
     return [list(islice(cycle(items), start, start + size)) for start in range(0, len(items), size)]
 
 
+def in_turn(items: Sequence[T], turn: int) -> Sequence[T]:
+    """The items, in every second turn backwards.
+
+    So a machine that gets slower or faster favours none of them.
+    """
+    return items[::-1] if turn % 2 else items
+
+
 def least_budget(need: int) -> float:
     """The smallest memory budget in MB, in steps of a hundredth, that holds `need` bytes."""
     return math.ceil(need / MEGABYTE * 100) / 100

@@ -23,7 +23,7 @@ from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import Journal, Progress
 from workbench.experiments.plan import Part, Plan, Request, pair_name
 from workbench.experiments.report import Report, notices, report
-from workbench.experiments.workers import Crew, InProcess, Pool, gpus
+from workbench.experiments.workers import Cluster, Crew, InProcess, Pool, gpus
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -210,8 +210,6 @@ def pool(args: argparse.Namespace) -> Pool:
     if args.gpus:
         return gpus(args.gpus)
     if args.ray:
-        from workbench.experiments.workers import Cluster  # an extra
-
         return Cluster(args.ray)
     return InProcess(Device(PairKeeper()))
 
