@@ -58,8 +58,6 @@ class Wire:
     """The connection to an engine. Threads may share it.
 
     Args:
-        engine: the server
-        limits: of each answer
         environ: where the engine's key is
     """
 
@@ -285,8 +283,6 @@ class Client:
     """Asks one server. Threads may share it.
 
     Args:
-        wire: the connection
-        dialect: how it is asked
         model: the model's name in the server's words; None lets it choose
     """
 
@@ -306,7 +302,6 @@ class Client:
         """The record of one request.
 
         Args:
-            query: what is asked
             heard: called with each piece and the seconds since it was asked; it may raise an
                 InputError to end the answer
 
@@ -397,11 +392,6 @@ def connect(
     engine: Engine, limits: Bounds = USUAL, environ: Mapping[str, str] = os.environ
 ) -> Client:
     """A client that speaks the engine's dialect and has checked its model.
-
-    Args:
-        engine: the server
-        limits: of each answer
-        environ: where its key is
 
     Raises:
         InputError: if it does not answer, or serves another model than the entry says

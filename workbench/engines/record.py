@@ -256,7 +256,6 @@ def completions(
     """The chunks of an answer of the completions API, whole or in chunks.
 
     Args:
-        events: the answer, or its chunks
         speculation: reads an engine's own fields
     """
     for event in events:

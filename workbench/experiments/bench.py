@@ -53,7 +53,6 @@ def identity(pair: ModelPair, quantization: str | None = None) -> dict[str, Any]
     """Models, dtype and kind of device, which a cell's id contains.
 
     Args:
-        pair: the pair
         quantization: the form in which its weights were loaded, which no revision tells
     """
     where = environment(pair)
@@ -122,7 +121,6 @@ class Bench:
         """The pair's "identity", which cells' ids contain, and its "environment", for reports.
 
         Args:
-            choice: the pair
             idle: also measure idle power
         """
         pair = self._ready(choice)

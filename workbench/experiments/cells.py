@@ -109,8 +109,6 @@ def blocks(
     """The plan's blocks in the order in which they run.
 
     Args:
-        plan: the plan
-        sets: its sets of prompts by name
         facts: for each pair its models, dtype and kind of device, see `identity`
         code: a hash of the sources of `decoders`
     """

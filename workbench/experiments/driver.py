@@ -59,10 +59,6 @@ class Experiment:
 def prepare(request: Request, crew: Crew) -> Experiment:
     """Read the plan, load its pairs once on a worker, and spell the plan out.
 
-    Args:
-        request: the request
-        crew: the workers
-
     Raises:
         InputError: if the plan, its sets or its models cannot be used
     """
@@ -104,9 +100,6 @@ def run(
     Closing the iterator gives the items at work back.
 
     Args:
-        experiment: the experiment
-        journal: the file that keeps it
-        crew: the workers
         stopped: set to end it after the items at work; `Journal.ask_to_stop` does the same
 
     Yields:
@@ -274,7 +267,6 @@ class Background:
     """Starts and stops experiments on this process's device.
 
     Args:
-        device: the device that decodes
         journal: the file that keeps experiments; their state is read from it
         limits: limits for visitors of a shared machine
     """
@@ -319,7 +311,6 @@ class Background:
         """Start the experiment in a thread.
 
         Args:
-            request: the experiment to run
             starter: the visitor, who may also stop it
 
         Raises:

@@ -49,7 +49,6 @@ def figure(
 
     Args:
         name: a name of `FIGURES`
-        cell: the cell
         greedy: the greedy cell that it is compared with, for TIMES_GREEDY
         items: use only these items; by default all that both cells have
 
@@ -88,7 +87,6 @@ def resampled(
 
     Args:
         name: a name of `FIGURES`
-        cell: the cell
         greedy: the greedy cell that it is compared with, for TIMES_GREEDY
         items: the items, all of which the cells have
 
@@ -151,9 +149,7 @@ def below(
     """The figure of `than` minus that of `less`, on the items of both; None if not known.
 
     Args:
-        name: name of the figure
         less: the cell that is expected to have the smaller figure
-        than: the other cell
         cells: all cells, among which are the greedy ones
         among: use only these items
     """
@@ -207,10 +203,7 @@ def by_category(
     """A figure of a cell for each of some categories.
 
     Args:
-        name: name of the figure
-        cell: the cell
         cells: all cells, among which is the greedy one
-        names: the categories
     """
     greedy, items = greedy_of(cell, cells), categories(cell)
     return [figure(name, cell, greedy, items.get(category, [])) for category in names]

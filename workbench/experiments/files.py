@@ -23,7 +23,6 @@ def markdown(report: Report, charts: bool = False) -> str:
     """The report as Markdown.
 
     Args:
-        report: the report
         charts: include the charts, as HTML for pages that have their style sheet
     """
     parts = [f"# {report.plan.title}", report.plan.about.strip()]

@@ -92,8 +92,6 @@ def failed(
         item: the item's number
         spec: the cell's settings, as `Cell.to_json` has them
         prompts: numbers of the item's prompts
-        error: one sentence
-        host: the machine
     """
     outputs = [{"prompt": prompt, "prompt_length": 0} for prompt in prompts]
     result = _of_outputs({"error": error, "outputs": outputs}, spec, item)
@@ -239,10 +237,6 @@ class Claims(Database):
     def claim(self, block: Block, owner: str) -> int | None:
         """Claim an item of the block that is neither done nor claimed by a living driver.
 
-        Args:
-            block: the block
-            owner: name of the driver
-
         Returns:
             the item's number, None if there is none
         """
@@ -274,9 +268,7 @@ class Claims(Database):
         """Keep all of an item's rows, or none.
 
         Args:
-            block: the block
             item: the item's number
-            owner: name of the driver
             rows: one for each cell of the block
 
         Returns:
@@ -299,7 +291,6 @@ class Claims(Database):
 
         Args:
             id: the experiment's id
-            owner: name of the driver
             eta: seconds left, None if not known
             doing: one line about the item at work
         """

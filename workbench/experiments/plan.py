@@ -392,8 +392,6 @@ def settings(part: Part, method: Method, *sampled: Any) -> Settings:
     """The settings of one cell of a part.
 
     Args:
-        part: the part
-        method: the decoder with its settings
         sampled: a value for each setting in GRID, and the seed of the first prompt
 
     Raises:
@@ -457,10 +455,6 @@ def read(path: str | Path) -> Plan:
 
 def decoded(name: str, data: bytes) -> Plan:
     """The plan in a file's bytes.
-
-    Args:
-        name: name of the file
-        data: its content
 
     Raises:
         InputError: if it is not a plan
@@ -543,7 +537,6 @@ def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan
     """The same plan on one pair, or with fewer prompts.
 
     Args:
-        plan: the plan
         choice: the pair to use, or None for the plan's own pairs
         limit: the most prompts of each set, or None for the plan's own limits
     """

@@ -274,12 +274,7 @@ class Section:
 
 
 def as_markdown(content: list[Content], charts: bool = False) -> str:
-    """A section's content as Markdown.
-
-    Args:
-        content: the content
-        charts: keep the charts, as HTML
-    """
+    """A section's content as Markdown."""
     texts = [_markdown(c) for c in content if charts or not isinstance(c, Figure)]
     return "\n\n".join(text for text in texts if text)
 
@@ -486,9 +481,6 @@ def sections(report: Report) -> Iterator[Section]:
 
     Parts without any measurement are left out.
 
-    Args:
-        report: the report
-
     Yields:
         the sections in order
     """
@@ -530,11 +522,7 @@ def _measured(report: Report, parts: Sequence[Part]) -> Iterator[Section]:
 
 
 def orderings(report: Report) -> Section:
-    """The papers' orderings by verdict; those that may still be measured are only counted.
-
-    Args:
-        report: the report
-    """
+    """The papers' orderings by verdict; those that may still be measured are only counted."""
     each = judged(report)
     counts = {verdict: sum(one.verdict == verdict for one in each) for verdict in VERDICTS}
     later = report.unfinished and "not measured"

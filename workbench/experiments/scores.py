@@ -50,8 +50,6 @@ def execute(database: Path, query: str, deadline: float = DEADLINE) -> Answer:
     It can only read: no writing, attaching or loading.
 
     Args:
-        database: path of the database
-        query: the query
         deadline: seconds
     """
     if not database.is_file():
@@ -86,11 +84,6 @@ def as_official(query: str) -> str:
 def execution_accuracy(database: Path, gold: str, predicted: str) -> tuple[bool | None, str | None]:
     """Whether a predicted query gives the same rows as the gold query.
 
-    Args:
-        database: path of the database
-        gold: the gold query
-        predicted: the predicted query
-
     Returns:
         (verdict, reason): the reason is the error if the prediction could not be run; if the gold
         query could not, the verdict is None
@@ -109,8 +102,6 @@ def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
     """Whether two results are equal under some order of the columns; two empty ones are.
 
     Args:
-        gold: rows of the gold query
-        given: rows of the prediction
         ordered: compare lists of rows, instead of multisets
     """
     if not gold and not given:
@@ -155,7 +146,6 @@ def rouge(output: str, answers: Mapping[str, Any]) -> Figures:
     """F-measures of ROUGE-1, -2 and -L by the package `rouge-score`, unstemmed.
 
     Args:
-        output: the text
         answers: has the reference text as "reference"
 
     Source:
@@ -179,7 +169,6 @@ def squad(output: str, answers: Mapping[str, Any]) -> Figures:
     If a question has no answer, the right output is empty once normalised.
 
     Args:
-        output: the text
         answers: has the gold answers, a list of texts, as "answers"
     """
     gold = [a for a in answers["answers"] if normalised(a)] or [""]
@@ -204,7 +193,6 @@ def spider(output: str, answers: Mapping[str, Any]) -> Figures:
     """Execution accuracy, and as "why" the error of a query that failed.
 
     Args:
-        output: the predicted query
         answers: has the path of the database as "database" and the gold query as "gold"
     """
     right, why = execution_accuracy(answers["database"], answers["gold"], output)
@@ -219,9 +207,7 @@ def score(scored: ScoredSet, index: int, output: str) -> Figures | None:
     """The figures of one output.
 
     Args:
-        scored: the set of prompts
         index: the prompt's number in it
-        output: the whole output
 
     Returns:
         the figures, None if the set has no scorer or the prompt no answers

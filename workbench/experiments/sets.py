@@ -174,10 +174,6 @@ def whole(path: Path) -> Any:
 def entries(path: Path, of: str) -> list[tuple[str, Any]]:
     """(place, value) of each entry of a JSON file that is a list.
 
-    Args:
-        path: the file
-        of: what it lists, for messages
-
     Raises:
         InputError: if it is not JSON, or no list
     """
@@ -192,8 +188,6 @@ def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
 
     Args:
         place: where the value was read, for messages
-        value: an object of a file
-        key: the key
         kind: the type that `value[key]` must have: str, list or dict
 
     Raises:
@@ -232,10 +226,6 @@ def gathered(read: Callable[[Path], Iterator[Item]]) -> Callable[[Path], tuple[I
 
 def table(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows of a CSV file.
-
-    Args:
-        path: the file
-        columns: columns that its head must have
 
     Yields:
         (place, row) of each row

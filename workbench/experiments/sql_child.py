@@ -37,7 +37,6 @@ def guard(action: int, first: str | None, second: str | None, *_: object) -> int
 
     Args:
         action: SQLite's code of the action
-        first: its first argument
         second: its second argument, which names a function
     """
     touches = action == sqlite3.SQLITE_FUNCTION and second in TOUCHING

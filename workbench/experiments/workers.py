@@ -39,9 +39,6 @@ class Crew:
     is gone.
 
     Use it as a context, which closes them.
-
-    Args:
-        pool: starts the workers
     """
 
     def __init__(self, pool: "Pool"):
@@ -75,11 +72,7 @@ class Crew:
 
 
 class InProcess:
-    """One worker: the thread of a `Device`, which it shares with everything else that runs there.
-
-    Args:
-        device: the device
-    """
+    """One worker: the thread of a `Device`, which it shares with everything else that runs there."""
 
     count, says = 1, "in this process"
     deaths: tuple[type[BaseException], ...] = ()
@@ -125,11 +118,7 @@ class Processes:
 
 
 class OneProcess:
-    """A worker that is a process.
-
-    Args:
-        device: its device
-    """
+    """A worker that is a process."""
 
     def __init__(self, device: str):
         self._device = device

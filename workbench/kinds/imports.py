@@ -32,9 +32,6 @@ DEEPEST = 32  # lists and objects within each other
 def read(text: str | bytes) -> Run:
     """The run in a JSON export.
 
-    Args:
-        text: the content of the file
-
     Raises:
         InputError: if any part of it cannot be shown; its settings are checked as those of a new
             study are

@@ -46,7 +46,6 @@ def to_query(
     """The prompts, the decoders and all settings that differ from their default, as a query string.
 
     Args:
-        kind: the kind of study
         data: the study, as its `to_json` gives it
         start: the same for a form that no link fills; what it shows is left out, too
 
@@ -73,9 +72,6 @@ def from_query(query: Mapping[str, str]) -> Link | None:
 
     Unknown parameters are ignored. A setting that is misspelt or cannot be used is left out and
     named among the faults.
-
-    Args:
-        query: the parameters of the address
     """
     named = query.get("kind") in studies()
     kind = query["kind"] if named else UNNAMED

@@ -95,8 +95,6 @@ class Asking:
 
     Args:
         work: the pair, the prompts and the settings
-        job: the job
-        engine: the server
         cold: whether it was not asked before; it is then asked for a few tokens first
     """
 

@@ -50,7 +50,6 @@ def chosen(pair: ModelPair, environ: Mapping[str, str] | None = None) -> Threads
     To be called in the thread that decodes: each thread has its own number.
 
     Args:
-        pair: the pair
         environ: the environment; by default the process's
 
     Raises:
@@ -88,7 +87,6 @@ def quickest(counts: Sequence[int], seconds: Callable[[int, float], float]) -> T
     A larger count must be clearly quicker than a smaller one.
 
     Args:
-        counts: the counts
         seconds: times one trial of a count; it may give up after the seconds that are its second
             argument. A count that took HOPELESS times as long as the best is not tried again
     """
@@ -155,7 +153,6 @@ class Device:
     another process, on a borrowed GPU.
 
     Args:
-        keeper: the pair in memory
         engines: gives the engines that studies may ask, by name
     """
 
@@ -174,8 +171,6 @@ class Device:
         """The events of `session.run`. Only one caller at a time may use it.
 
         Args:
-            study: the study
-            choice: the pair to run it with
             stopped: when set, ends the study within a forward pass; before it has the device,
                 without an event
 
@@ -201,7 +196,6 @@ class Device:
         """Call a function where studies run, when it is its turn.
 
         Args:
-            choice: the pair to load
             function: called with the pair and the arguments; returns plain data
             arguments: plain data
         """
@@ -260,9 +254,6 @@ class Device:
 
         Threads are chosen anew after another pair or an unsteady run.
 
-        Args:
-            choice: the pair
-
         Raises:
             InputError: with the reason, if the pair cannot be used
         """
@@ -285,7 +276,6 @@ def on_device(
     On a Space the job runs in another process, so it takes and yields plain data only.
 
     Args:
-        job: the job
         seconds: the most GPU seconds that it takes, from its arguments; `seconds_needed` by default
     """
     if not zero_gpu():

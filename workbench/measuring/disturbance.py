@@ -80,7 +80,6 @@ class Watch:
         """The load between two readings.
 
         Args:
-            before: the first reading
             after: the second
             seconds: seconds on the lap's clock, fewer than on the wall's if it was stopped
             computed: seconds of computing of the decoding thread

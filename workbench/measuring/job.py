@@ -104,10 +104,7 @@ def totals(
     """The metrics of a job: those of `decoders.Metrics`, and those of a batch.
 
     Args:
-        requests: the requests
-        times: the times of each batch
         apart: whether prompts are read apart from the decoding of others
-        energy: energy of the job
 
     Returns:
         the metrics by name; all None if the decoder broke down before there were any. Those of a
@@ -197,7 +194,6 @@ def measure(
 
     Args:
         work: the pair, the prompts and the instruments
-        job: the job
         cold: whether this decoder has not run before; it is then warmed up first
         drawn: whether to yield updates on the way
     """

@@ -29,8 +29,6 @@ def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
     At temperature 0, where nothing is random, there are none.
 
     Args:
-        pair: the pair
-        study: the study
         ids: the token ids of its prompt
 
     Raises:
@@ -64,7 +62,6 @@ def _likely(before: float, p: torch.Tensor) -> Iterator[tuple[int, float]]:
     """The tokens that continue a prefix in at least KNOWN of all texts, likeliest first.
 
     Args:
-        before: the probability of the prefix
         p: (V,) the probabilities of the next token
 
     Yields:
@@ -84,8 +81,6 @@ def cut_off(logits: torch.Tensor, token: int, warping: Warping, noise: float) ->
 
     Args:
         logits: (V,)
-        token: the token
-        warping: the warping
         noise: nats
     """
     scale = 1.0 if warping.temperature_last else warping.temperature
@@ -108,10 +103,7 @@ def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> l
     left out.
 
     Args:
-        pair: the pair
-        study: the study
         ids: the token ids of its prompt
-        run: its draws
 
     Raises:
         ModelError: if the model fails

@@ -47,7 +47,6 @@ def rebuilt(count: int, speculation: Speculation | None) -> list[str] | None:
 
     Args:
         count: number of tokens; the text may end within the last step
-        speculation: what the server told
 
     Returns:
         None if steps are not told, or do not explain this many tokens
@@ -85,10 +84,8 @@ def sample(record: Record, number: int, prompt: Ids, pair: ModelPair, ours: bool
     """The text of an answer with its tokens, their fates and the target's view of each.
 
     Args:
-        record: the answer
         number: index of the prompt
         prompt: its token ids here
-        pair: the models here
         ours: whether the server serves the target, so that ids mean the same
     """
     ids = ids_of(record, pair) if ours else None
@@ -136,9 +133,6 @@ def result(
 
     Args:
         job: what was asked: the engine as its `method`, repeat and seed
-        record: the answer
-        sample: that of the answer
-        server: what answered
         remarks: sentences that a reader of the figures must know
     """
     # Pieces that a network delays would come the quicker afterwards, so it is the whole that is
@@ -283,8 +277,6 @@ def given(
 
     Args:
         work: the pair, the prompts and the settings
-        result: the result, of one prompt
-        record: the answer
         greedy: the tokens of greedy decoding here; None decodes them now
         dtype: the number type that the server computes in; None if that is not known
     """

@@ -57,7 +57,6 @@ def laps_in_order(
     repeat run in cycles.
 
     Args:
-        jobs: the jobs of the study
         once_more: called with the numbers of a repeat's jobs and the lap, from 1; whether they run
             this lap
 
@@ -113,8 +112,6 @@ class References:
         """Compare a job's outputs with the first of its law.
 
         Args:
-            job: the job
-            result: its result
             outputs: the token ids of each prompt
 
         Returns:
@@ -152,10 +149,7 @@ def agreement(
     different shapes; it is at least the rounding of one number of the dtype.
 
     Args:
-        name: the decoder of the reference
-        reference: its result
         expected: its token ids by prompt
-        result: the result to compare
         outputs: its token ids by prompt
         dtype: of the target's weights
     """
@@ -215,11 +209,6 @@ def timed_again(
     """The result with one timing more, or with a sentence on why that does not count.
 
     Args:
-        result: the result so far
-        first: its first timing
-        other: the further one
-        job: its job
-        temperature: that of the study
         number: how many timings there are with this one
     """
     count = len(result.laps)
@@ -274,8 +263,6 @@ def run(
     time its text is shown as it grows, the others draw nothing.
 
     Args:
-        pair: the pair
-        study: the study
         meter: by default the best one for the target's device
         threads: the number of threads that the caller has set, and why, for the run's environment
         watch: reads the machine's counters; by default the real ones

@@ -40,7 +40,6 @@ def load(choice: PairChoice, custom_allowed: bool = True, public: bool = False) 
     files of this machine.
 
     Args:
-        choice: the choice
         custom_allowed: whether the pair may be other than a preset
         public: whether strangers share this device
 

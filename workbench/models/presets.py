@@ -61,9 +61,6 @@ def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dt
 
     Args:
         name: the pair's name
-        weight_bytes: the size of its weights
-        device: the device
-        dtype: the dtype of the weights
 
     Raises:
         InputError: if they do not fit
@@ -329,11 +326,7 @@ def pair_settings(choice: PairChoice = OURS) -> dict[str, list[Own]]:
 
 
 def tuned(choice: PairChoice = OURS) -> dict[str, Own]:
-    """The first settings of each decoder in `pair_settings`, in the form of `Settings.to_json`.
-
-    Args:
-        choice: the pair
-    """
+    """The first settings of each decoder in `pair_settings`, in the form of `Settings.to_json`."""
     return {name: own for name, (own, *_) in pair_settings(choice).items()}
 
 

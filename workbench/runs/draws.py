@@ -82,9 +82,6 @@ def cells(law: Mapping[Tokens, float]) -> Cells:
     same cells. Texts that share a prefix, and continue with none of the longer ones, stay together;
     where they are fewer than LEAST, the next likeliest prefix joins them. Prefixes of probability 0
     belong to the last cell.
-
-    Args:
-        law: the probabilities of prefixes
     """
     rest: dict[Tokens, float] = {(): 1.0}
     for prefix, p in sorted(law.items(), key=lambda each: len(each[0])):
@@ -119,11 +116,6 @@ def variation(counts: Sequence[int], chances: Sequence[float]) -> float:
 def of_exact_samplers(draws: int, chances: tuple[float, ...], seed: int = 0) -> np.ndarray:
     """The total variations of SIMULATED exact samplers.
 
-    Args:
-        draws: draws of each sampler
-        chances: the probability of each cell
-        seed: seed of the simulation
-
     Returns:
         (SIMULATED,)
     """
@@ -151,10 +143,6 @@ def _spread(cells: int) -> float:
 
 def p_value(counts: Sequence[int], chances: Sequence[float]) -> float | None:
     """A bound on the chance that draws from these chances ever give as much evidence against them.
-
-    Args:
-        counts: draws in each cell
-        chances: probability of each cell
 
     Returns:
         0 if a draw lies in a cell of chance 0, which is proof; None if one cell has all the
@@ -195,7 +183,6 @@ def needed(cells: int, laws: int = 1) -> int:
     that distribution's.
 
     Args:
-        cells: number of cells
         laws: laws tested together, for Holm's correction
     """
     degrees, enough = cells - 1, 2 * math.log(laws / LEVEL)

@@ -78,7 +78,6 @@ def speed(result: Result, decoding: bool = False) -> float | None:
     """New tokens per second.
 
     Args:
-        result: the result
         decoding: leave out each batch's first round, which also reads the prompts
 
     Source:
@@ -180,9 +179,6 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 class BatchFigures:
     """The figures of a batch run by decoder, batch size and scheme.
-
-    Args:
-        run: the run
 
     Attributes:
         rows: the rows of its results

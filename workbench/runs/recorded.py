@@ -71,7 +71,6 @@ def checksum(folder: Path, drafters: Sequence[str] = ("draft",)) -> str:
     """The checksum of all weights of a pair in a folder.
 
     Args:
-        folder: the folder of the pair
         drafters: the folders in it of what drafts
     """
     digest = hashlib.sha256()

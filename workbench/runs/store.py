@@ -135,7 +135,6 @@ def bring_up_to_date(db: sqlite3.Connection, lacks: set[str]) -> None:
     """Make or update the tables.
 
     Args:
-        db: the file, in a transaction
         lacks: what `missing` found
     """
     old_rows = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone()
@@ -318,9 +317,6 @@ class RunStore(Database):
 
         It never replaces another: if there is a run with its id, or a recorded one, it gets a new
         id.
-
-        Args:
-            run: the run
         """
         if recorded(run.id) is not None:
             run = replace(run, id=new_id())
@@ -341,7 +337,6 @@ class RunStore(Database):
         Args:
             limit: the most runs
             kind: list only runs of this kind
-            search: words
             order: "newest", "oldest" or "title"
 
         Returns:

@@ -156,9 +156,7 @@ def estimate(
     """A figure of a result with its range.
 
     Args:
-        result: the result
         shown: turns the figure, a number or an array, into the one to estimate
-        figure: the figure of the laps
 
     Returns:
         None if the laps do not have the figure
@@ -172,13 +170,7 @@ def estimate(
 
 
 def ratio(result: Result, base: Result, figure: Figure = whole) -> Estimate | None:
-    """The base's seconds divided by the result's, over the complete cycles of both.
-
-    Args:
-        result: the result
-        base: the result to compare it with
-        figure: the part of the time
-    """
+    """The base's seconds divided by the result's, over the complete cycles of both."""
     count = min(len(result.laps), len(base.laps))
 
     def over(picked: np.ndarray) -> np.ndarray | None:
@@ -256,7 +248,6 @@ def wide(result: Result, base: Result | None) -> Estimate | None:
     """A result's speed, if its timings leave it too uncertain to be compared.
 
     Args:
-        result: the result
         base: the result whose speed it is divided by, if it is another one
 
     Returns:
@@ -276,7 +267,6 @@ def unsteady(result: Result, base: Result | None) -> list[str]:
     A single timing has no range, but it has counters.
 
     Args:
-        result: the result
         base: the result that its speed is compared with
     """
     reasons = []

@@ -86,8 +86,6 @@ def scheme_label(decoder: str, size: int, scheme: str) -> str:
     At batch size 1 there is only one; for the baseline, all static ones are the same.
 
     Args:
-        decoder: the name of a decoder
-        size: the batch size
         scheme: a name of `SCHEMES`
     """
     if size == 1:

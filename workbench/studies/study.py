@@ -291,10 +291,7 @@ class Study(ABC):
         """Write one of the parameters that `linked` names into `data` or `settings`.
 
         Args:
-            name: the name of the parameter
-            text: its value in the link
             data: the study so far, as `to_json` gives it
-            settings: its settings so far
 
         Raises:
             InputError: if the value cannot be used

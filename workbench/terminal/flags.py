@@ -62,7 +62,6 @@ def command(
 
     Args:
         commands: the commands, as `add_subparsers` gives them
-        name: its name
         help: one line for the list of commands
         description: the text of its help; line breaks are kept
         examples: the end of its help; line breaks are kept
@@ -124,8 +123,6 @@ def add(command: argparse.ArgumentParser, start: Start, study: type[Study]) -> N
     """Add the flags that `settings`, `own`, `pair` and `files` read.
 
     Args:
-        command: the command
-        start: the settings that it begins with
         study: the kind of study that it runs
     """
     for field in study.own():
@@ -196,7 +193,6 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
     """The settings that the flags name, over those of the preset, the command and the pair.
 
     Args:
-        args: the flags
         start: the settings that the command begins with, besides those kept with the pair
 
     Raises:
@@ -238,7 +234,6 @@ def pair(args: argparse.Namespace, usual: PairChoice | None = None) -> PairChoic
     """The pair that the flags name.
 
     Args:
-        args: the flags
         usual: the pair if they name no models; by default the one that the page begins with
 
     Raises:

@@ -101,7 +101,6 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
     """Show a study while it runs.
 
     Args:
-        happening: the events of the study
         console: shows each text of a comparison's first repeat when it is finished
         progress: shows a bar; where none can be drawn, a line now and then
 

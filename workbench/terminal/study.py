@@ -41,7 +41,6 @@ def run(
 
     Args:
         make: the study, or a function that makes it for the loaded pair
-        args: the flags
         earlier: a run of draws that the study adds to
 
     Returns:

@@ -164,7 +164,6 @@ def tokens_per_round(betas: Sequence[float], length: int) -> float:
 
     Args:
         betas: the chance that a draft is accepted at each place of the text
-        length: the draft length
     """
     count = len(betas)
     rounds = [0.0] * (count + length + 2)
@@ -186,7 +185,6 @@ def ranked(
     Args:
         betas: for each prompt the chance of acceptance at each place of its text
         timed: for each decoder a timing of each prompt
-        temperature: the sampling temperature
 
     Returns:
         the advice

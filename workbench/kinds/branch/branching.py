@@ -60,9 +60,6 @@ def alternatives(pair: ModelPair, run: Run, where: At, wanted: Sequence[int] = (
     """The likeliest tokens at a place, from one pass over the tokens before it.
 
     Args:
-        pair: the pair that made the run
-        run: the run
-        where: the place
         wanted: ids of further tokens to list
 
     Raises:
@@ -220,7 +217,6 @@ def token_of(pair: ModelPair, token: int | str) -> int:
     """The id of a token.
 
     Args:
-        pair: the pair
         token: its id, as a number or as "#123", or the text of a single token
 
     Raises:

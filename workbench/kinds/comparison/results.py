@@ -63,9 +63,7 @@ class ComparisonResults:
         """Updates that show a run.
 
         Args:
-            run: the run
             unkept: whether it could not be kept
-            looked_at: nothing, for comparisons
             settled: whether its timing is over
         """
         panels = run_panels(run)
@@ -106,9 +104,6 @@ class LivePanels:
     """Follows the events of a comparison, and gives the value of the strip.
 
     The texts are those of the first repeat.
-
-    Args:
-        study: the comparison
     """
 
     def __init__(self, study: Comparison):

@@ -14,10 +14,8 @@ def compared(pair: ModelPair, prompt: str, first: str, second: str, dtype: str) 
     """The verdict as plain data, see `decoders.Divergence`, and `facts`, its figures in words.
 
     Args:
-        pair: the pair
         prompt: the prompt, as text or as a list of token ids or messages in JSON
         first: the text after it, as text or as token ids
-        second: the other text
         dtype: see `decoders.compare_greedy`
 
     Raises:

@@ -13,7 +13,6 @@ def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
     """The study that draws with the seeds after those of a run, and is otherwise the same.
 
     Args:
-        run: a run of draws
         draws: texts that each decoder draws; by default as many as it has, which doubles their
             number
         most: the most draws that this place allows at once

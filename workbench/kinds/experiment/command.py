@@ -224,10 +224,6 @@ def follow(
     """Run an experiment with a bar, and print its report.
 
     Args:
-        request: the request
-        journal: the file that keeps experiments
-        args: the options
-        console: prints the report
         resumed: id of the experiment to resume, None for a new one
 
     Returns:

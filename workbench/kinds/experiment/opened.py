@@ -26,9 +26,7 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
     If several cells have the same decoder with other settings, the chosen one is shown.
 
     Args:
-        journal: the file that keeps the experiment
         id: the experiment's id
-        part: the part of its plan
         cell: the cell's id
         prompt: the prompt's number in its set
 

@@ -63,7 +63,6 @@ class PlanFields:
         """The plan that is chosen.
 
         Args:
-            plan: its name, or OWN
             file: the visitor's own plan
 
         Raises:
@@ -87,10 +86,6 @@ class ExperimentView:
     """An experiment's progress and report.
 
     `draw` updates `outputs`. `shown` holds the state drawn last, so that nothing is drawn twice.
-
-    Args:
-        journal: the file that keeps experiments
-        background: runs experiments in this process
     """
 
     def __init__(self, journal: Journal, background: Background):
@@ -152,7 +147,6 @@ class Opener:
 
     Args:
         host: the page's host
-        journal: the file that keeps experiments
     """
 
     def __init__(self, host: Host, journal: Journal):

@@ -98,11 +98,6 @@ def checked(settings: Any) -> dict[str, Any]:
 def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
     """Judge the draft of a round, each place with the random number that the round drew there.
 
-    Args:
-        pair: the pair that made the run
-        run: a comparison
-        where: the round
-
     Returns:
         as `of_text`; the decoder's own rule comes first
 

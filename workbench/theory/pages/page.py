@@ -128,11 +128,7 @@ def family(
     """Add the curves of a family: quiet ones for five values, a bold one for the current value.
 
     Args:
-        figure: the figure, which is returned
-        xs: the places across
         symbol: the parameter's symbol
-        values: its five values
-        now: its current value
         curve: called with the parameter's value and x
         point: the sliders' place across, for a disc on the bold curve, and the disc's text
         shape: Plotly's shape of the lines
