@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -327,7 +326,7 @@ class Client:
         if (why := self.dialect.unsaid(query)) is not None:
             raise self.wire.fault(why)
         answer, note = _Answer(), ""
-        began, start = datetime.now(UTC), time.monotonic()
+        start = time.monotonic()
         try:
             for chunk in self._chunks(query, answer):
                 answer.add(chunk, at := time.monotonic() - start)
@@ -338,8 +337,7 @@ class Client:
             if not answer.arrivals:
                 raise InputError(self._sentence(error)) from None
             note = self._sentence(error)
-        seconds = time.monotonic() - start
-        return self._record(answer, began.isoformat(timespec="milliseconds"), seconds, note)
+        return self._record(answer, time.monotonic() - start, note)
 
     def _chunks(self, query: Query, answer: _Answer) -> Iterator[Chunk]:
         body = self.dialect.body(query, self.model)
@@ -360,14 +358,13 @@ class Client:
         name, words = f"Engine {self.wire.engine.name}", self.wire.hidden(str(error))
         return words if words.startswith(name) else f"{name}: {words[0].lower()}{words[1:]}"
 
-    def _record(self, answer: _Answer, date: str, seconds: float, note: str) -> Record:
+    def _record(self, answer: _Answer, seconds: float, note: str) -> Record:
         missing = answer.count is not None and answer.count != len(answer.ids)
         all_ids = bool(answer.ids) and not answer.untold and not missing
         return Record(
             engine=self.wire.engine.name,
             kind=self.dialect.kind,
             model=None if answer.model is None else self.wire.hidden(answer.model),
-            date=date,
             text=self.wire.hidden("".join(answer.texts)),
             tokens=tuple(answer.ids) if all_ids else None,
             count=answer.count if answer.count is not None else len(answer.ids) or None,

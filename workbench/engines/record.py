@@ -70,7 +70,6 @@ class Speculation:
         drafted: draft tokens
         accepted: those of them that were kept
         steps: verifications, each of one draft; None if the engine does not count them
-        histogram: number of the steps that accepted 0, 1, 2, … tokens; empty if it is not known
         per_step: drafted and accepted tokens of each step in order; empty if they are not known
 
     Raises:
@@ -80,15 +79,12 @@ class Speculation:
     drafted: int
     accepted: int
     steps: int | None = None
-    histogram: tuple[int, ...] = ()
     per_step: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        accepts, counted = sum(i * n for i, n in enumerate(self.histogram)), sum(self.histogram)
         wrong = (
             not 0 <= self.accepted <= self.drafted
             or (self.steps is not None and self.steps < bool(self.drafted))
-            or (self.histogram and (accepts, counted) != (self.accepted, self.steps))
             or any(not 0 <= accepted <= drafted for drafted, accepted in self.per_step)
             or (self.per_step and sum(x for _, x in self.per_step) != self.accepted)
         )
@@ -130,7 +126,6 @@ class Record:
         engine: the engine's name, as whoever runs the workbench has named it
         kind: the dialect that it speaks
         model: the model that answered, in its own words
-        asked: when it was asked, UTC, ISO 8601
         text: the new text
         tokens: the ids of the new tokens; None if not every one was told
         count: number of new tokens; None if it is not known
@@ -145,7 +140,6 @@ class Record:
     engine: str
     kind: str
     model: str | None
-    asked: str
     text: str
     tokens: tuple[int, ...] | None
     count: int | None
@@ -159,13 +153,6 @@ class Record:
     def first(self) -> float | None:
         """Seconds to the first token; None if none came."""
         return self.arrivals[0][0] if self.arrivals else None
-
-    @property
-    def times(self) -> list[float] | None:
-        """The seconds at which each token arrived; None if the tokens of a piece are not known."""
-        if any(tokens is None for _, tokens in self.arrivals):
-            return None
-        return [at for at, tokens in self.arrivals for _ in range(tokens or 0)]
 
 
 def plain(value: Any) -> Any:

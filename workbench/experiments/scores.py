@@ -108,7 +108,11 @@ def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
         return True
     if len(gold) != len(given) or len(gold[0]) != len(given[0]):
         return False
-    orders = _orders(list(zip(*gold, strict=True)), list(zip(*given, strict=True)))
+    mine, theirs = (
+        [frozenset(Counter(column).items()) for column in zip(*rows, strict=True)]
+        for rows in (gold, given)
+    )
+    orders = _orders(mine, theirs) if Counter(mine) == Counter(theirs) else iter(())
     for order in itertools.islice(orders, MOST_PERMUTATIONS):
         turned = [tuple(row[j] for j in order) for row in given]
         if list(gold) == turned if ordered else Counter(gold) == Counter(turned):
@@ -116,30 +120,16 @@ def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
     return False
 
 
-def _orders(gold: Sequence[Row], given: Sequence[Row]) -> Iterator[list[int]]:
-    """The orders of the given columns in which each has the same values as gold's column there.
-
-    The values may come in any order of the rows.
-    """
-    places: dict[frozenset, tuple[list[int], list[int]]] = {}
-    for side, columns in enumerate((gold, given)):
-        for i, column in enumerate(columns):
-            places.setdefault(frozenset(Counter(column).items()), ([], []))[side].append(i)
-    if any(len(mine) != len(theirs) for mine, theirs in places.values()):
+def _orders(
+    gold: Sequence[frozenset], given: Sequence[frozenset], order: tuple[int, ...] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Every way to put the given columns in the places of gold's that have the same values."""
+    if len(order) == len(gold):
+        yield order
         return
-    yield from _placed(list(places.values()), [0] * len(gold))
-
-
-def _placed(places: Sequence[tuple[list[int], list[int]]], order: list[int]) -> Iterator[list[int]]:
-    """Every way to put each group's given columns in the places of gold's."""
-    if not places:
-        yield list(order)
-        return
-    mine, theirs = places[0]
-    for each in itertools.permutations(theirs):
-        for i, j in zip(mine, each, strict=True):
-            order[i] = j
-        yield from _placed(places[1:], order)
+    for j, values in enumerate(given):
+        if j not in order and values == gold[len(order)]:
+            yield from _orders(gold, given, (*order, j))
 
 
 def rouge(output: str, answers: Mapping[str, Any]) -> Figures:

@@ -72,7 +72,7 @@ class Crew:
 
 
 class InProcess:
-    """One worker: the thread of a `Device`, which it shares with everything else that runs there."""
+    """One worker: the thread of a `Device`, shared with everything else that runs there."""
 
     count, says = 1, "in this process"
     deaths: tuple[type[BaseException], ...] = ()

@@ -173,7 +173,7 @@ class Asking:
         server, ours = self.served
         chunks, times = zip(*self.pieces, strict=True)
         record = Record(
-            self.engine.name, server.kind, server.model, "", "".join(c.text for c in chunks),
+            self.engine.name, server.kind, server.model, "".join(c.text for c in chunks),
             None, None, tuple((at, None) for at in times), times[-1], None, note="Stopped.",
         )  # fmt: skip
         return Answered(server, record, ours)

@@ -85,13 +85,6 @@ def _joules(laps: Laps, picked: np.ndarray) -> np.ndarray:
     return np.where(counts, spent, 0.0).sum(-1) / counts.sum(-1)
 
 
-def _both(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
-    parts = [
-        values for part in (drafting, verifying) if (values := part.over(laps, picked)) is not None
-    ]
-    return np.sum(parts, axis=0) if parts else None
-
-
 whole = seconds(lambda lap: lap.rounds, lambda lap: lap.seconds)  # of the job
 # The first round also reads the prompt.
 after_first = seconds(lambda lap: lap.rounds[1:], lambda lap: lap.after_first)
@@ -101,7 +94,6 @@ first = seconds(  # which is that round's
 )
 drafting = seconds(lambda lap: lap.drafting[1:], together=np.mean)  # of a round's draft passes
 verifying = seconds(lambda lap: lap.verifying[1:], together=np.mean)
-drafting_and_verifying = Figure(_both)
 joules = Figure(_joules)  # mean of the laps that drew nothing, or of all laps if each one drew
 
 

@@ -36,7 +36,7 @@ def right(pair):
 def test_a_server_with_the_model_s_law_is_like_it(pair, right):
     report = watched(pair, right)
     assert report.verdict == "like"
-    assert (report.draws, report.asked, report.note) == (600, 600, "")
+    assert (report.draws, report.wanted, report.note) == (600, 600, "")
     assert [check.tokens for check in report.checks] == [600, *[600] * 4, 1800]
     assert min(check.p for check in report.checks) > 0.01
     assert len(report.controls) == 2

@@ -59,8 +59,7 @@ def test_a_stream_becomes_a_record_with_the_time_of_each_token():
     record = asked(a_stream([*WHOLE, usage(4)]))
     assert (record.text, record.tokens, record.count) == (" a b c d", (5, 6, 7, 8), 4)
     assert [tokens for _, tokens in record.arrivals] == [1, 2, 1]
-    assert len(record.times) == 4
-    assert 0 < record.first == record.times[0] <= record.times[3] <= record.seconds
+    assert 0 < record.first == record.arrivals[0][0] <= record.arrivals[2][0] <= record.seconds
     assert (record.engine, record.kind, record.model) == ("fake", "vllm", MODEL)
     assert (record.finished, record.note, record.speculation) == ("length", "", None)
     assert json.loads(json.dumps(plain(dataclasses.asdict(record))))["tokens"] == [5, 6, 7, 8]
@@ -80,7 +79,7 @@ def test_an_escaped_character_is_one():
 def test_without_ids_only_the_text_and_the_count_are_known():
     told = [chunk("a b"), chunk("", finish_reason="stop"), usage(2)]
     record = asked(a_stream(told), Query("x", 4), dialect=OTHER)
-    assert (record.text, record.tokens, record.times, record.count) == ("a b", None, None, 2)
+    assert (record.text, record.tokens, record.count) == ("a b", None, 2)
 
 
 @pytest.mark.parametrize("dialect", [OTHER, VLLM, SGLANG, LLAMA_CPP], ids=lambda each: each.kind)
@@ -177,7 +176,7 @@ def test_ten_thousand_tokens_are_no_trouble():
     events = (chunk(" x", [i % 50]) for i in range(9_999))
     end = chunk(" x", [0], finish_reason="length")
     record = asked(a_stream([*events, end]), Query((1,), 10_000), bounds=Bounds())
-    assert (len(record.tokens), len(record.times), record.note) == (10_000, 10_000, "")
+    assert (len(record.tokens), len(record.arrivals), record.note) == (10_000, 10_000, "")
 
 
 @pytest.mark.parametrize("tokens", [0, 100_001, 2**70])

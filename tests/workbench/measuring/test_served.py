@@ -20,7 +20,7 @@ from workbench.studies.study import Job
 
 def record(text="", tokens=None, count=None, **fields) -> Record:
     told = {"arrivals": ((0.5, None),), "seconds": 2.0, "finished": "length", **fields}
-    return Record("fast", "vllm", "stories", "", text, tokens, count, **told)
+    return Record("fast", "vllm", "stories", text, tokens, count, **told)
 
 
 def recorded(name: str) -> tuple[Record, list[int] | str]:

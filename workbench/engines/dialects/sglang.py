@@ -44,9 +44,6 @@ class Details(Shape):
     drafted: Count = Field(
         0, validation_alias=AliasChoices("spec_num_proposed_drafts", "spec_draft_token_num")
     )
-    histogram: list[Count] = Field(
-        [], validation_alias=AliasChoices("spec_correct_drafts_histogram", "spec_accept_histogram")
-    )
 
 
 class FinishReason(Shape):
@@ -90,16 +87,7 @@ def body(query: Query, model: str | None) -> dict[str, Any]:
 def speculation(details: Details | None) -> Speculation | None:
     if details is None or not details.steps:
         return None
-    return Speculation(
-        details.drafted, details.accepted, details.steps, _trimmed(details.histogram)
-    )
-
-
-def _trimmed(histogram: list[int]) -> tuple[int, ...]:
-    """Without the empty places at its end: its length is that of the longest draft so far."""
-    while histogram and not histogram[-1]:
-        histogram = histogram[:-1]
-    return tuple(histogram)
+    return Speculation(details.drafted, details.accepted, details.steps)
 
 
 def of_extension(event: Event) -> Speculation | None:

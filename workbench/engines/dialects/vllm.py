@@ -32,7 +32,6 @@ class Speculating(Shape):
     num_draft_tokens: Count
     num_accepted_draft_tokens: Count
     num_spec_steps: Count
-    acceptance_histogram: list[Count] = []
     per_step_accepted: list[Count] | None = None
     per_step_drafted: list[Count] | None = None
 
@@ -68,7 +67,6 @@ def speculation(event: Event) -> Speculation | None:
         counts.num_draft_tokens,
         counts.num_accepted_draft_tokens,
         counts.num_spec_steps,
-        tuple(counts.acceptance_histogram),
         tuple(steps),
     )
 
