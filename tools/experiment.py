@@ -18,7 +18,7 @@ from workbench.experiments import driver
 from workbench.experiments import plan as plans
 from workbench.experiments.files import FILE, Orderings, markdown
 from workbench.experiments.journal import Journal
-from workbench.experiments.plan import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import (
     INTERVALS,
     Report,
@@ -87,7 +87,7 @@ def _command(found: Report) -> str:
 def measured() -> str:
     """The id of an experiment of the plan that is finished, with the shipped pair and this code."""
     plan = plans.find(PLAN)
-    request = Request(plan.source, f"{plan.name}.toml", None, None, None)
+    request = ExperimentRequest(plan.source, f"{plan.name}.toml", None, None, None)
     with Crew(InProcess(Device(PairKeeper()))) as crew:
         experiment = driver.prepare(request, crew)
         with closing(driver.run(experiment, Journal(), crew)) as happening:

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 import decoders as library
 from tests.models import build_pair
 from workbench.kinds.batch.study import Batch
-from workbench.kinds.branch.branching import At, branch
+from workbench.kinds.branch.branching import TextPlace, branch
 from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.draw.study import Draw
 from workbench.measuring import session
@@ -108,4 +108,6 @@ def draw_run(pair, unmetered) -> Run:
 @pytest.fixture(scope="session")
 def branch_run(pair, run, unmetered) -> Run:
     """A branch of the second decoder's text, by two decoders."""
-    return finished(pair, branch(pair, run, At("beam_search", 3), 5, ["greedy", "mtad"]), unmetered)
+    return finished(
+        pair, branch(pair, run, TextPlace("beam_search", 3), 5, ["greedy", "mtad"]), unmetered
+    )

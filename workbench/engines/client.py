@@ -376,13 +376,13 @@ class Client:
         )
 
 
-class Served(Shape):
+class ServedModel(Shape):
     id: str
     owned_by: str | None = None
 
 
 class Models(Shape):
-    data: list[Served]
+    data: list[ServedModel]
 
 
 def connect(
@@ -409,7 +409,7 @@ def connect(
     return client
 
 
-def _dialect(wire: Wire, models: list[Served]) -> Dialect:
+def _dialect(wire: Wire, models: list[ServedModel]) -> Dialect:
     if wire.engine.kind is not None:
         return DIALECTS[wire.engine.kind]
     owners = {model.owned_by for model in models}
@@ -432,7 +432,7 @@ def _has(wire: Wire, path: str) -> bool:
     return isinstance(paths, dict) and path in paths
 
 
-def _model(wire: Wire, models: list[Served]) -> str | None:
+def _model(wire: Wire, models: list[ServedModel]) -> str | None:
     names, wanted = [model.id for model in models], wire.engine.model
     if wanted is None:
         return names[0] if names else None

@@ -20,7 +20,7 @@ from decoders import Head, InputError, ModelPair, check
 from decoders.heap import light_heap
 from decoders.inputs import decoded
 from workbench.experiments.cells import Cell
-from workbench.experiments.journal import NEXT_TIMING, Row, failed
+from workbench.experiments.journal import NEXT_TIMING, ItemRow, failed
 from workbench.measuring.device import chosen
 from workbench.measuring.disturbance import Watch, watch
 from workbench.measuring.job import measure
@@ -137,7 +137,7 @@ class Bench:
             )
         return {"identity": identity(pair, choice.quantization), "environment": where}
 
-    def run(self, unit: Unit) -> list[Row]:
+    def run(self, unit: Unit) -> list[ItemRow]:
         """A row for each cell; a failure becomes a row with its error."""
         pair = self._ready(unit.choice)
         tools = self._with(pair)
@@ -146,7 +146,7 @@ class Bench:
             rows = [self._row(pair, tools, unit, i) for i in in_turn(cells, turn)]
         return list(in_turn(rows, turn))
 
-    def _row(self, pair: ModelPair, tools: tuple[Meter, Watch], unit: Unit, i: int) -> Row:
+    def _row(self, pair: ModelPair, tools: tuple[Meter, Watch], unit: Unit, i: int) -> ItemRow:
         cell, host = unit.cells[i], platform.node()
         try:
             chat = cell.settings.chat_template, cell.settings.system
@@ -171,7 +171,7 @@ class Bench:
         measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, drawn=False))
         self._warm.add(key)
         samples = [_sample(pair, measured, ids, *each) for each in _first(unit.prompts)]
-        return Row(unit.ids[i], unit.item, replace(measured.result, samples=samples), host)
+        return ItemRow(unit.ids[i], unit.item, replace(measured.result, samples=samples), host)
 
     def _with(self, pair: ModelPair) -> tuple[Meter, Watch]:
         if self._tools is None or self._tools[0] is not pair:

@@ -18,9 +18,16 @@ from decoders import InputError
 from workbench.experiments import bench
 from workbench.experiments import plan as plans
 from workbench.experiments.bench import Unit
-from workbench.experiments.cells import Block, blocks, experiment_id, merged
-from workbench.experiments.journal import NEXT_TIMING, Journal, Progress, Row, failed, new_owner
-from workbench.experiments.plan import Plan, Request
+from workbench.experiments.cells import CellBlock, blocks, experiment_id, merged
+from workbench.experiments.journal import (
+    NEXT_TIMING,
+    ExperimentProgress,
+    ItemRow,
+    Journal,
+    failed,
+    new_owner,
+)
+from workbench.experiments.plan import ExperimentRequest, Plan
 from workbench.experiments.scores import score
 from workbench.experiments.sets import ScoredSet
 from workbench.experiments.workers import Crew, InProcess, answer
@@ -43,20 +50,20 @@ class Experiment:
     """
 
     id: str
-    request: Request
+    request: ExperimentRequest
     plan: Plan
     sets: Mapping[str, ScoredSet]
-    blocks: Sequence[Block]
+    blocks: Sequence[CellBlock]
     environment: Mapping[str, Any]
 
-    def unit(self, block: Block, item: int) -> Unit:
+    def unit(self, block: CellBlock, item: int) -> Unit:
         """An item of a block, as a bench runs it."""
         prompts = block.items[item]
         texts = tuple(self.sets[block.prompts].text(i) for i in prompts)
         return Unit(block.cells[0].choice, block.ids, block.cells, item, prompts, texts)
 
 
-def prepare(request: Request, crew: Crew) -> Experiment:
+def prepare(request: ExperimentRequest, crew: Crew) -> Experiment:
     """Read the plan, load its pairs once on a worker, and spell the plan out.
 
     Raises:
@@ -76,7 +83,7 @@ def prepare(request: Request, crew: Crew) -> Experiment:
     return Experiment(experiment_id(spelled), request, plan, sets, spelled, environment)
 
 
-def doing(block: Block, item: int) -> str:
+def doing(block: CellBlock, item: int) -> str:
     """One line about an item that is decoded now."""
     prompts, (again, place) = block.items[item], divmod(item, NEXT_TIMING)
     timings = 1 + max(block.items) // NEXT_TIMING
@@ -94,7 +101,7 @@ log = logging.getLogger(__name__)
 
 def run(
     experiment: Experiment, journal: Journal, crew: Crew, stopped: threading.Event | None = None
-) -> Generator[Progress, None, None]:
+) -> Generator[ExperimentProgress, None, None]:
     """Run the items that are not done yet.
 
     Closing the iterator gives the items at work back.
@@ -136,13 +143,13 @@ class _Driver:
         self.owner, self.over = new_owner(), threading.Event()
         self.fault: InputError | None = None
         # For each future its worker's number, the block and the item.
-        self.at_work: dict[Future, tuple[int, Block, int]] = {}
+        self.at_work: dict[Future, tuple[int, CellBlock, int]] = {}
         self.began, self.cost = time.monotonic(), 0.0
         self.open = merged(experiment.blocks)
         self.doing = ""
         self.deaths: Counter[tuple[str, int]] = Counter()
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[ExperimentProgress]:
         while True:
             if self.fault:
                 raise self.fault
@@ -177,7 +184,7 @@ class _Driver:
             else:
                 return
 
-    def _hand_out(self, number: int, block: Block, item: int) -> None:
+    def _hand_out(self, number: int, block: CellBlock, item: int) -> None:
         self.doing, unit = doing(block, item), self.experiment.unit(block, item)
         self.at_work[self.crew.worker(number).submit("run", unit)] = number, block, item
 
@@ -203,7 +210,7 @@ class _Driver:
         if self.journal.commit(block, item, self.owner, rows):
             self.cost += _cost(block)
 
-    def _scored(self, block: Block, row: Row) -> Row:
+    def _scored(self, block: CellBlock, row: ItemRow) -> ItemRow:
         of, samples = self.experiment.sets[block.prompts], []
         for o in row.outputs:
             scores = None if row.result.error or o.error else score(of, o.prompt, o.text)
@@ -229,12 +236,12 @@ class _Driver:
             self.over.wait(BEAT_SECONDS)
 
 
-def _cost(block: Block) -> float:
+def _cost(block: CellBlock) -> float:
     """The relative time that an item of the block takes."""
     return sum(len(block.items[0]) * cell.to_json()["max_new_tokens"] for cell in block.cells)
 
 
-def _failed(block: Block, item: int, why: str) -> list[Row]:
+def _failed(block: CellBlock, item: int, why: str) -> list[ItemRow]:
     return [
         failed(id, item, cell.to_json(), dict.fromkeys(block.items[item]), why)
         for id, cell in zip(block.ids, block.cells, strict=True)
@@ -245,7 +252,7 @@ PUBLIC_PROMPTS = 3  # of each set, on a shared machine
 
 
 @dataclass(frozen=True)
-class Work:
+class BackgroundWork:
     """An experiment that was started here.
 
     Attributes:
@@ -276,7 +283,7 @@ class Background:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._pool: InProcess | None = None
-        self.work: Work | None = None
+        self.work: BackgroundWork | None = None
 
     @property
     def running(self) -> bool:
@@ -287,7 +294,7 @@ class Background:
         """Whether it waits for the device because something else runs there."""
         return self.running and self._pool is not None and self._pool.waiting
 
-    def allowed(self, request: Request) -> Request:
+    def allowed(self, request: ExperimentRequest) -> ExperimentRequest:
         """The request, reduced to the limits of a shared machine.
 
         Raises:
@@ -307,7 +314,7 @@ class Background:
         most = min(PUBLIC_PROMPTS, request.limit or PUBLIC_PROMPTS)
         return replace(request, limit=most, choice=EMBEDDED.choice(), data=None, paths=False)
 
-    def start(self, request: Request, starter: Hashable = None) -> None:
+    def start(self, request: ExperimentRequest, starter: Hashable = None) -> None:
         """Start the experiment in a thread.
 
         Args:
@@ -324,7 +331,7 @@ class Background:
                 raise InputError(
                     "An experiment is running here already; stop it, or wait until it ends."
                 )
-            self.work = Work(plan.title, starter, threading.Event())
+            self.work = BackgroundWork(plan.title, starter, threading.Event())
             self._thread = threading.Thread(
                 target=self._run, args=(request, self.work), daemon=True
             )
@@ -347,7 +354,7 @@ class Background:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, request: Request, work: Work) -> None:
+    def _run(self, request: ExperimentRequest, work: BackgroundWork) -> None:
         try:
             self._pool = InProcess(self.device)
             with Crew(self._pool) as crew:
@@ -363,7 +370,7 @@ class Background:
             why = f"The experiment broke down ({type(error).__name__}); the server's log says more."
             self.work = replace(work, fault=why)
 
-    def says(self, now: Progress | None) -> str:
+    def says(self, now: ExperimentProgress | None) -> str:
         """One line about the state of the experiment."""
         work = self.work if self.running else None
         if now is None or (work is not None and work.id is None):

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from workbench.experiments.journal import CellRows, Row
+from workbench.experiments.journal import CellRows, ItemRow
 from workbench.show.quantities import FIGURES
 from workbench.studies.schemes import BASELINE, baseline_scheme
 
@@ -33,7 +33,7 @@ class Interval:
 TIMES_GREEDY = "x greedy"
 
 
-def good(cell: CellRows) -> dict[int, Row]:
+def good(cell: CellRows) -> dict[int, ItemRow]:
     """The rows without an error, by item."""
     return {
         item: row
@@ -109,13 +109,13 @@ def resampled(
     return ratio.made(totals[:, 0] / totals[:, 1])
 
 
-def _groups(rows: Mapping[int, Row], items: Sequence[int]) -> list[list[Row]]:
+def _groups(rows: Mapping[int, ItemRow], items: Sequence[int]) -> list[list[ItemRow]]:
     """The rows that are resampled together: all timings of the same prompts.
 
     Repeated timings are no further prompts. If there are too few prompts for an interval, each
     timing is resampled alone.
     """
-    groups: dict[tuple[int, ...], list[Row]] = {}
+    groups: dict[tuple[int, ...], list[ItemRow]] = {}
     for i in items:
         groups.setdefault(tuple(o.prompt for o in rows[i].outputs), []).append(rows[i])
     return list(groups.values()) if len(groups) >= LEAST_ITEMS else [[rows[i]] for i in items]

@@ -10,7 +10,7 @@ from typing import Any
 
 from decoders.assets import assets
 from workbench.experiments import figures
-from workbench.experiments.journal import NEXT_TIMING, CellRows, Row
+from workbench.experiments.journal import NEXT_TIMING, CellRows, ItemRow
 from workbench.experiments.plan import GRID
 from workbench.experiments.report import Report, as_html, as_markdown, judged, sections
 from workbench.show.files import as_csv
@@ -56,7 +56,7 @@ def to_csv(report: Report) -> str:
     return as_csv(HEADS, lines, quoted=True)
 
 
-def _line(cell: CellRows, item: int, row: Row) -> dict[str, Any]:
+def _line(cell: CellRows, item: int, row: ItemRow) -> dict[str, Any]:
     spec, (again, place) = cell.spec, divmod(item, NEXT_TIMING)
     scored = [o.scores for o in row.outputs if o.scores]
     scores = [each.get("score") for each in scored]
@@ -89,7 +89,7 @@ def spec_bench(report: Report) -> Files:
     return files
 
 
-def _answer(cell: CellRows, row: Row) -> dict | None:
+def _answer(cell: CellRows, row: ItemRow) -> dict | None:
     if len(row.outputs) != 1 or not row.metrics.get("seconds"):
         return None
     output = row.outputs[0]
@@ -125,7 +125,7 @@ MEANS = {
 
 
 @dataclass(frozen=True)
-class Found:
+class TestedOrdering:
     """An ordering of a paper, and what became of it here.
 
     Attributes:
@@ -157,13 +157,13 @@ class Orderings:
     experiment: str
     created: str
     pair: str
-    found: Sequence[Found]
+    found: Sequence[TestedOrdering]
 
     @staticmethod
     def of(report: Report, pair: str) -> "Orderings":
         """Those of a finished experiment; `pair` names its pair and its machine."""
         each = [
-            Found(one.verdict, one.ordering.says, one.ordering.source, one.words)
+            TestedOrdering(one.verdict, one.ordering.says, one.ordering.source, one.words)
             for one in judged(report)
         ]
         return Orderings(
@@ -176,7 +176,9 @@ class Orderings:
     @staticmethod
     def from_json(text: str) -> "Orderings":
         data: dict[str, Any] = json.loads(text)
-        return Orderings(**{**data, "found": tuple(Found(**each) for each in data["found"])})
+        return Orderings(
+            **{**data, "found": tuple(TestedOrdering(**each) for each in data["found"])}
+        )
 
 
 @cache

@@ -18,15 +18,15 @@ from pydantic import TypeAdapter
 
 from decoders import InputError, catalog
 from decoders.errors import quoted
-from workbench.experiments.cells import Block, merged
-from workbench.experiments.plan import Request
+from workbench.experiments.cells import CellBlock, merged
+from workbench.experiments.plan import ExperimentRequest
 from workbench.runs.record import Result, Sample, date
 from workbench.runs.store import NEXT_TIMING, SHOWN, Database
 from workbench.studies.settings import changed
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ItemRow:
     """The result of a cell on an item.
 
     Attributes:
@@ -53,7 +53,7 @@ class Row:
     def errors(self) -> list[str]:
         return self.result.errors
 
-    def with_outputs(self, outputs: list[Sample]) -> "Row":
+    def with_outputs(self, outputs: list[Sample]) -> "ItemRow":
         """The same row with other samples."""
         return replace(self, result=replace(self.result, samples=outputs))
 
@@ -63,7 +63,7 @@ class Row:
         return json.dumps({"host": self.host, "result": result}, separators=(",", ":"))
 
     @staticmethod
-    def loads(cell: str, item: int, text: str, spec: Mapping[str, Any]) -> "Row":
+    def loads(cell: str, item: int, text: str, spec: Mapping[str, Any]) -> "ItemRow":
         """The row from the journal's text, of this version or of one that kept outputs.
 
         Args:
@@ -74,7 +74,7 @@ class Row:
         """
         data = json.loads(text)
         result = _RESULT.validate_python(data.get("result") or _of_outputs(data, spec, item))
-        return Row(cell, item, result, data.get("host", ""))
+        return ItemRow(cell, item, result, data.get("host", ""))
 
 
 def failed(
@@ -84,7 +84,7 @@ def failed(
     prompts: Iterable[int],
     error: str,
     host: str = "",
-) -> Row:
+) -> ItemRow:
     """The row of an item that could not be decoded.
 
     Args:
@@ -95,7 +95,7 @@ def failed(
     """
     outputs = [{"prompt": prompt, "prompt_length": 0} for prompt in prompts]
     result = _of_outputs({"error": error, "outputs": outputs}, spec, item)
-    return Row(cell, item, _RESULT.validate_python(result), host)
+    return ItemRow(cell, item, _RESULT.validate_python(result), host)
 
 
 def _of_outputs(data: Mapping[str, Any], spec: Mapping[str, Any], item: int) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class CellRows:
     block: str
     items: int
     spec: dict[str, Any]
-    rows: dict[int, Row]
+    rows: dict[int, ItemRow]
 
     @property
     def unsaid(self) -> str:
@@ -172,7 +172,7 @@ class Entry:
     """
 
     created: str
-    request: Request
+    request: ExperimentRequest
     environment: dict[str, Any]
 
 
@@ -234,7 +234,7 @@ class Claims(Database):
         super().__init__(path, patience)
         self._now = now
 
-    def claim(self, block: Block, owner: str) -> int | None:
+    def claim(self, block: CellBlock, owner: str) -> int | None:
         """Claim an item of the block that is neither done nor claimed by a living driver.
 
         Returns:
@@ -255,7 +255,7 @@ class Claims(Database):
         claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block,))
         return {item for item, owner, beat in claims if alive(owner, beat, self._now())}
 
-    def left(self, blocks: Iterable[Block]) -> dict[str, int]:
+    def left(self, blocks: Iterable[CellBlock]) -> dict[str, int]:
         """For each block's id the number of items without rows, claimed or not."""
         query = "SELECT DISTINCT item FROM rows WHERE block = ?"
         with self._open() as db:
@@ -264,7 +264,7 @@ class Claims(Database):
                 for b in blocks
             }
 
-    def commit(self, block: Block, item: int, owner: str, rows: Sequence[Row]) -> bool:
+    def commit(self, block: CellBlock, item: int, owner: str, rows: Sequence[ItemRow]) -> bool:
         """Keep all of an item's rows, or none.
 
         Args:
@@ -281,7 +281,7 @@ class Claims(Database):
                 db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", values)
             return claimed
 
-    def release(self, block: Block, item: int, owner: str) -> None:
+    def release(self, block: CellBlock, item: int, owner: str) -> None:
         """Give one item back."""
         with self._open() as db:
             db.execute(RELEASE, (block.id, item, owner))
@@ -333,7 +333,7 @@ DONE = f"{_CELLS.format('DISTINCT block, items, timings')}r.block = c.block {_AS
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ExperimentProgress:
     """The progress of an experiment.
 
     Attributes:
@@ -372,7 +372,7 @@ class Journal(Claims):
         title: str,
         request: dict[str, Any],
         environment: dict[str, Any],
-        blocks: Sequence[Block],
+        blocks: Sequence[CellBlock],
     ) -> None:
         """Add an experiment, or continue it: its report then follows the present plan.
 
@@ -407,7 +407,7 @@ class Journal(Claims):
                 ((id, place, *cell) for place, cell in enumerate(cells)),
             )
 
-    def experiments(self, limit: int = 50) -> list[Progress]:
+    def experiments(self, limit: int = 50) -> list[ExperimentProgress]:
         """The progress of the newest experiments.
 
         Args:
@@ -426,7 +426,7 @@ class Journal(Claims):
         """
         created, request, environment = self._read(id, "created", "request", "environment")
         with self._reading():
-            parsed = Request.from_json(json.loads(request))
+            parsed = ExperimentRequest.from_json(json.loads(request))
             return Entry(created, parsed, json.loads(environment))
 
     def _read(self, id: str, *columns: str) -> Sequence[Any]:
@@ -445,7 +445,7 @@ class Journal(Claims):
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise self._unusable(ValueError("it is damaged")) from None
 
-    def progress(self, id: str) -> Progress:
+    def progress(self, id: str) -> ExperimentProgress:
         """The progress of an experiment.
 
         Raises:
@@ -465,7 +465,7 @@ class Journal(Claims):
         at_work = [
             (eta, doing) for owner, beat, eta, doing in drivers if alive(owner, beat, self._now())
         ]
-        return Progress(
+        return ExperimentProgress(
             id, title[:SHOWN], created, done, total, failed, bool(at_work),
             bool(stop), min((eta for eta, _ in at_work if eta is not None), default=None),
             at_work[0][1] if at_work else "", bool(miscounted),
@@ -494,5 +494,5 @@ class Journal(Claims):
             query = f"SELECT c.part, r.cell, r.item, r.json {ASKED} ORDER BY r.item"
             for part, cell, item, text in db.execute(query, (id,)):
                 one = of[part, cell]
-                one.rows[item] = Row.loads(cell, item, text, one.spec)
+                one.rows[item] = ItemRow.loads(cell, item, text, one.spec)
         return cells

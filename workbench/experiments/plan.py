@@ -123,7 +123,7 @@ def _pair(name: Any) -> PairChoice:
 
 
 @dataclass(frozen=True)
-class Part:
+class Sweep:
     """One sweep: every pair with every set, decoder, sampling, seed, batch size and scheme.
 
     Attributes:
@@ -369,7 +369,7 @@ class Plan:
     name: Annotated[str, Field(validation_alias="its file")]
     title: Text
     parts: Annotated[
-        tuple[Annotated[Part, BeforeValidator(_spelled)], ...],
+        tuple[Annotated[Sweep, BeforeValidator(_spelled)], ...],
         Field(validation_alias="part"),
         _listed("part"),
     ]
@@ -388,7 +388,7 @@ class Plan:
         return [part.name for part in self.parts]
 
 
-def settings(part: Part, method: Method, *sampled: Any) -> Settings:
+def settings(part: Sweep, method: Method, *sampled: Any) -> Settings:
     """The settings of one cell of a part.
 
     Args:
@@ -516,7 +516,7 @@ def _sentence(file: str, data: Any, error: ValidationError) -> str:
     """The first fault of a plan, with its place in the file."""
     first = error.errors(include_url=False)[0]
     place, shape, rest = file, Plan, list(first["loc"])
-    shapes = {"part": Part, "draw": Drawing, "ordering": Ordering, "printed": Printed}
+    shapes = {"part": Sweep, "draw": Drawing, "ordering": Ordering, "printed": Printed}
     if len(rest) > 1 and rest[0] in shapes and isinstance(rest[1], int):
         table, number, *rest = rest
         shape, here = shapes[table], data[table][number]
@@ -549,7 +549,7 @@ def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan
 
 
 @dataclass(frozen=True)
-class Request:
+class ExperimentRequest:
     """A request.
 
     Attributes:
@@ -575,9 +575,11 @@ class Request:
         return {**vars(self), "choice": choice}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> "Request":
+    def from_json(data: Mapping[str, Any]) -> "ExperimentRequest":
         """The request from plain data, of this version or of one that kept no quantization."""
-        return Request(**{**data, "choice": data["choice"] and PairChoice(*data["choice"])})
+        return ExperimentRequest(
+            **{**data, "choice": data["choice"] and PairChoice(*data["choice"])}
+        )
 
     def read(self) -> tuple[Plan, dict[str, sets.ScoredSet]]:
         """The plan and its sets by name. No model is loaded.

@@ -10,8 +10,8 @@ from typing import Any
 from workbench.experiments import figures
 from workbench.experiments import plan as plans
 from workbench.experiments.figures import Interval
-from workbench.experiments.journal import CellRows, Journal, Progress
-from workbench.experiments.plan import Drawing, Ordering, Part, Plan, Printed
+from workbench.experiments.journal import CellRows, ExperimentProgress, Journal
+from workbench.experiments.plan import Drawing, Ordering, Plan, Printed, Sweep
 from workbench.experiments.scores import SCORE_NAMES
 from workbench.experiments.sets import FORMATS
 from workbench.show import plots, tables
@@ -54,7 +54,7 @@ class Report:
 
     name: str
     plan: Plan
-    progress: Progress
+    progress: ExperimentProgress
     environment: dict[str, Any]
     cells: Sequence[CellRows]
     _known: dict[tuple[str, str, str], Interval | None] = field(
@@ -257,14 +257,14 @@ def facts(report: Report) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Chart:
     """A chart as HTML."""
 
     markup: str
 
 
 # A paragraph, a list of sentences, a table or a chart.
-Content = str | list[str] | Table | Figure
+Content = str | list[str] | Table | Chart
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class Section:
 
 def as_markdown(content: list[Content], charts: bool = False) -> str:
     """A section's content as Markdown."""
-    texts = [_markdown(c) for c in content if charts or not isinstance(c, Figure)]
+    texts = [_markdown(c) for c in content if charts or not isinstance(c, Chart)]
     return "\n\n".join(text for text in texts if text)
 
 
@@ -284,7 +284,7 @@ def _markdown(content: Content) -> str:
         return "\n".join(f"- {sentence}" for sentence in content)
     if isinstance(content, Table):
         return tables.markdown(content)
-    return content.markup if isinstance(content, Figure) else content
+    return content.markup if isinstance(content, Chart) else content
 
 
 def as_html(content: list[Content]) -> str:
@@ -294,9 +294,9 @@ def as_html(content: list[Content]) -> str:
         if isinstance(c, list):
             items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in c)
             parts.append(f"<ul>{items}</ul>")
-        elif not isinstance(c, Figure):
+        elif not isinstance(c, Chart):
             parts.append(_printed(c) if isinstance(c, Table) else f"<p>{html.escape(c)}</p>")
-    charts = "".join(c.markup for c in content if isinstance(c, Figure))
+    charts = "".join(c.markup for c in content if isinstance(c, Chart))
     return "".join(parts) + (f'<div class="wb-charts">{charts}</div>' if charts else "")
 
 
@@ -497,7 +497,7 @@ def sections(report: Report) -> Iterator[Section]:
     yield from (Section(title, [sentences]) for title, sentences in rest.items() if sentences)
 
 
-def _measured(report: Report, parts: Sequence[Part]) -> Iterator[Section]:
+def _measured(report: Report, parts: Sequence[Sweep]) -> Iterator[Section]:
     if report.plan.orderings and (section := orderings(report)).content[1:]:
         yield section
     for part in parts:
@@ -544,7 +544,7 @@ def orderings(report: Report) -> Section:
     return Section("The papers' orderings", content)
 
 
-def _part(report: Report, part: Part) -> Section:
+def _part(report: Report, part: Sweep) -> Section:
     drawings = [drawing for drawing in report.plan.drawings if drawing.part == part.name]
     charts = [chart for drawing in drawings for chart in draw(report, drawing)]
     lengths = partial(by_category, name="tokens/call")
@@ -556,6 +556,6 @@ def _part(report: Report, part: Part) -> Section:
         unsaid and f"Settings other than the library's defaults: {'; '.join(unsaid)}.",
         INTERVALS,
         *more,
-        *(Figure(chart) for chart in charts if not (report.unfinished and NOTHING in chart)),
+        *(Chart(chart) for chart in charts if not (report.unfinished and NOTHING in chart)),
     ]
     return Section(part.name[:1].upper() + part.name[1:], [c for c in content if c])

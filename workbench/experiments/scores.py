@@ -37,14 +37,14 @@ Figures = dict[str, float | str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryRows:
     """The rows of a query; `error` is one sentence if it could not be run."""
 
     rows: list[Row]
     error: str | None = None
 
 
-def execute(database: Path, query: str, deadline: float = DEADLINE) -> Answer:
+def execute(database: Path, query: str, deadline: float = DEADLINE) -> QueryRows:
     """Run a query in a child process with little memory and time.
 
     It can only read: no writing, attaching or loading.
@@ -53,7 +53,7 @@ def execute(database: Path, query: str, deadline: float = DEADLINE) -> Answer:
         deadline: seconds
     """
     if not database.is_file():
-        return Answer([], f"there is no database {database.name}")
+        return QueryRows([], f"there is no database {database.name}")
     order = json.dumps({"database": str(database.resolve()), "query": query, "deadline": deadline})
     try:
         done = subprocess.run(
@@ -61,16 +61,16 @@ def execute(database: Path, query: str, deadline: float = DEADLINE) -> Answer:
             input=order.encode(), capture_output=True, timeout=deadline + 5, cwd="/", env={},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return Answer([], f"stopped after {deadline:g} s")
+        return QueryRows([], f"stopped after {deadline:g} s")
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        return Answer([], "its process broke down: it took too much memory or time")
+        return QueryRows([], "its process broke down: it took too much memory or time")
     rows = [
         tuple(bytes.fromhex(v["hex"]) if isinstance(v, dict) else v for v in row)
         for row in answer["rows"]
     ]
-    return Answer(rows, answer["error"])
+    return QueryRows(rows, answer["error"])
 
 
 def as_official(query: str) -> str:

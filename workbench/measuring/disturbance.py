@@ -41,7 +41,7 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CounterReading:
     """All counters at one moment, None for those that cannot be read.
 
     Attributes:
@@ -70,13 +70,15 @@ class Watch:
 
     sources: Sources = field(default_factory=Sources)
 
-    def read(self) -> Reading:
-        return Reading(
+    def read(self) -> CounterReading:
+        return CounterReading(
             self.sources.wall(),
             *map(_tried, (self._throttled, self._stolen, self._pressure, self._tasks)),
         )
 
-    def load(self, before: Reading, after: Reading, seconds: float, computed: float) -> Load:
+    def load(
+        self, before: CounterReading, after: CounterReading, seconds: float, computed: float
+    ) -> Load:
         """The load between two readings.
 
         Args:
@@ -145,7 +147,7 @@ def _task(folder: Path) -> tuple[float, int]:
     return (int(times[11]) + int(times[12])) / TICKS, int(switches)
 
 
-def _workers_switches(before: Reading, after: Reading, wall: float) -> int | None:
+def _workers_switches(before: CounterReading, after: CounterReading, wall: float) -> int | None:
     """The involuntary switches of the workers; None if threads cannot be read."""
     if before.tasks is None or after.tasks is None:
         return None

@@ -29,7 +29,7 @@ OF_BATCHES = ("decode_seconds", "decode_tokens", "passes", "fed_tokens", "at_onc
 
 
 @dataclass
-class Request:
+class PromptState:
     """One prompt of a job while it is decoded.
 
     Attributes:
@@ -99,7 +99,7 @@ def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
 
 
 def totals(
-    requests: Sequence[Request], times: Sequence[Times], apart: bool, energy: Energy
+    requests: Sequence[PromptState], times: Sequence[Times], apart: bool, energy: Energy
 ) -> dict[str, Any]:
     """The metrics of a job: those of `decoders.Metrics`, and those of a batch.
 
@@ -256,7 +256,7 @@ class _Running:
     def __init__(self, work: Work, job: Job, drawn: bool):
         self.work, self.job = work, job
         self.prompts = job.chosen(len(work.ids))
-        self.requests: list[Request] = []
+        self.requests: list[PromptState] = []
         self.times: list[Times] = []
         self.passes: list[decoders.Round] = []
         self.transcript: Transcript | None = None
@@ -282,7 +282,7 @@ class _Running:
                 return
 
     def _batch(self, group: Sequence[int]) -> Iterator[Update]:
-        batch = [Request(i) for i in group]
+        batch = [PromptState(i) for i in group]
         self.requests += batch
         ends: list[float] = []
         prompts, options = [self.work.ids[i] for i in group], self.work.options(self.job, group)
@@ -361,7 +361,7 @@ class _Running:
             load=self.load,
         )
 
-    def _sample(self, request: Request) -> Sample:
+    def _sample(self, request: PromptState) -> Sample:
         result, sample = request.result, Sample(request.prompt, len(self.work.ids[request.prompt]))
         if result is not None:
             sample = replace(

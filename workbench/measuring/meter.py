@@ -84,10 +84,10 @@ class PowerSamples:
     shortest: float
     note: str = ""
 
-    def start(self) -> "Sampling":
-        return Sampling(self.read)
+    def start(self) -> "PowerReadings":
+        return PowerReadings(self.read)
 
-    def stop(self, begun: "Sampling", seconds: float) -> Energy:
+    def stop(self, begun: "PowerReadings", seconds: float) -> Energy:
         samples = begun.end()
         joules = sum((w0 + w1) / 2 * (t1 - t0) for (t0, w0), (t1, w1) in pairwise(samples))
         return _resolved(
@@ -106,7 +106,7 @@ def _resolved(joules: float, source: str, seconds: float, shortest: float, note:
     return Energy(joules, source, detail)
 
 
-class Sampling:
+class PowerReadings:
     """Power readings from now until `end`, one at each edge included, as (seconds, W).
 
     Args:

@@ -101,7 +101,7 @@ HUB_SECONDS = 3  # for the hub to answer, when the page begins
 
 
 @dataclass(frozen=True)
-class Model:
+class HubModel:
     """A model of the hub.
 
     Attributes:
@@ -167,8 +167,8 @@ class PairPreset:
     """
 
     name: str
-    target: Model | None = None
-    draft: Model | None = None
+    target: HubModel | None = None
+    draft: HubModel | None = None
 
     def weight_bytes(self, dtype: torch.dtype) -> int:
         """The memory of the weights alone, without caches.
@@ -185,12 +185,12 @@ class PairPreset:
 
 
 EMBEDDED = PairPreset("Llama-Stories (embedded)")
-HEAD = PairPreset("Llama-Stories + head", draft=Model("head", 3_082_752))
-SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", Model(smollm2.NAME, smollm2.PARAMETERS))
-SMOL = Model("HuggingFaceTB/SmolLM2-135M", 134_515_008)
-QWEN = Model("Qwen/Qwen3-0.6B", 596_049_920)
-LLAMA = Model("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
-GPT_OSS = Model("openai/gpt-oss-20b", 20_914_757_184)
+HEAD = PairPreset("Llama-Stories + head", draft=HubModel("head", 3_082_752))
+SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", HubModel(smollm2.NAME, smollm2.PARAMETERS))
+SMOL = HubModel("HuggingFaceTB/SmolLM2-135M", 134_515_008)
+QWEN = HubModel("Qwen/Qwen3-0.6B", 596_049_920)
+LLAMA = HubModel("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
+GPT_OSS = HubModel("openai/gpt-oss-20b", 20_914_757_184)
 LARGER = "Qwen3-4B + Qwen3-0.6B"  # on a GPU
 # The pairs that people run, from small to large; then the papers' pairs. A draft of another family
 # proposes the tokens that both know.
@@ -201,45 +201,49 @@ PAIRS = {
         HEAD,
         SMOLLM2,
         PairPreset(
-            "SmolLM2-1.7B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384), SMOL
+            "SmolLM2-1.7B + SmolLM2-135M",
+            HubModel("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384),
+            SMOL,
         ),
         PairPreset(
-            "SmolLM3-3B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM3-3B", 3_075_098_624), SMOL
+            "SmolLM3-3B + SmolLM2-135M", HubModel("HuggingFaceTB/SmolLM3-3B", 3_075_098_624), SMOL
         ),
-        PairPreset(LARGER, Model("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
-        PairPreset("Qwen3-8B + Qwen3-0.6B", Model("Qwen/Qwen3-8B", 8_190_735_360), QWEN),
-        PairPreset("Qwen3-32B + Qwen3-0.6B", Model("Qwen/Qwen3-32B", 32_762_123_264), QWEN),
+        PairPreset(LARGER, HubModel("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
+        PairPreset("Qwen3-8B + Qwen3-0.6B", HubModel("Qwen/Qwen3-8B", 8_190_735_360), QWEN),
+        PairPreset("Qwen3-32B + Qwen3-0.6B", HubModel("Qwen/Qwen3-32B", 32_762_123_264), QWEN),
         PairPreset(
             "Gemma-3-1B + Gemma-3-270M",
-            Model("google/gemma-3-1b-it", 999_885_952),
-            Model("google/gemma-3-270m-it", 268_098_176),
+            HubModel("google/gemma-3-1b-it", 999_885_952),
+            HubModel("google/gemma-3-270m-it", 268_098_176),
         ),
         PairPreset(
             "OLMo-2-7B + OLMo-2-1B",
-            Model("allenai/OLMo-2-1124-7B-Instruct", 7_298_617_344),
-            Model("allenai/OLMo-2-0425-1B-Instruct", 1_484_916_736),
+            HubModel("allenai/OLMo-2-1124-7B-Instruct", 7_298_617_344),
+            HubModel("allenai/OLMo-2-0425-1B-Instruct", 1_484_916_736),
         ),
         PairPreset(
             "Llama-3.1-8B + Llama-3.2-1B",
-            Model("meta-llama/Llama-3.1-8B", 8_030_261_248),
-            Model("meta-llama/Llama-3.2-1B", 1_235_814_400),
+            HubModel("meta-llama/Llama-3.1-8B", 8_030_261_248),
+            HubModel("meta-llama/Llama-3.2-1B", 1_235_814_400),
         ),
         PairPreset(
             "Llama-3.3-70B + Llama-3.2-1B",
-            Model("meta-llama/Llama-3.3-70B-Instruct", 70_553_706_496),
+            HubModel("meta-llama/Llama-3.3-70B-Instruct", 70_553_706_496),
             LLAMA,
         ),
         PairPreset("gpt-oss-20b, look-up only", GPT_OSS),
         PairPreset("gpt-oss-20b + Qwen3-0.6B", GPT_OSS, QWEN),
         PairPreset(
             "Llama-2-13B + Llama-68M",
-            Model("meta-llama/Llama-2-13b-hf", 13_015_864_320),
-            Model("JackFram/llama-68m", 68_030_208, "964a5d77df908b69f8d6476fb70e940425b04cb5"),
+            HubModel("meta-llama/Llama-2-13b-hf", 13_015_864_320),
+            HubModel("JackFram/llama-68m", 68_030_208, "964a5d77df908b69f8d6476fb70e940425b04cb5"),
         ),
         PairPreset(
             "OPT-13B + OPT-125M",
-            Model("facebook/opt-13b", 12_853_473_280, "e515202d1e7750da62d245fbccb2723b9c1790f5"),
-            Model("facebook/opt-125m", 125_239_296, "27dcfa74d334bc871f3234de431e71c6eeba5dd6"),
+            HubModel(
+                "facebook/opt-13b", 12_853_473_280, "e515202d1e7750da62d245fbccb2723b9c1790f5"
+            ),
+            HubModel("facebook/opt-125m", 125_239_296, "27dcfa74d334bc871f3234de431e71c6eeba5dd6"),
         ),
     )
 }

@@ -201,7 +201,7 @@ Compared = Literal["target", "first step", "own"]
 
 
 @dataclass
-class Node:
+class DrawNode:
     """A token of the tree.
 
     Attributes:
@@ -216,22 +216,22 @@ class Node:
     text: str = ""
     count: int = 0
     ended: int = 0
-    children: dict[int, "Node"] = field(default_factory=dict)
+    children: dict[int, "DrawNode"] = field(default_factory=dict)
 
     @property
-    def following(self) -> list["Node"]:
+    def following(self) -> list["DrawNode"]:
         """The children, the most frequent first."""
         return sorted(self.children.values(), key=lambda child: -child.count)
 
 
-def grown(texts: Iterable[Sequence[Piece]]) -> Node:
+def grown(texts: Iterable[Sequence[Piece]]) -> DrawNode:
     """The texts as one tree."""
-    root = Node()
+    root = DrawNode()
     for text in texts:
         root.count += 1
         node = root
         for piece in text:
-            node = node.children.setdefault(piece.id, Node(piece.id, piece.text))
+            node = node.children.setdefault(piece.id, DrawNode(piece.id, piece.text))
             node.count += 1
         node.ended += 1
     return root

@@ -32,7 +32,7 @@ Laps = Sequence[Lap]
 
 
 @dataclass(frozen=True)
-class Figure:
+class LapFigure:
     """A figure of laps.
 
     Calling it gives the figure of all laps; None if there is none.
@@ -54,7 +54,7 @@ def seconds(
     rounds: Callable[[Lap], Sequence[float]],
     length: Callable[[Lap], float | None] = lambda _: None,
     together: Callable[..., np.ndarray] = np.sum,
-) -> Figure:
+) -> LapFigure:
     """A part of a job's time, as a figure of its laps.
 
     Args:
@@ -74,7 +74,7 @@ def seconds(
         parts = np.array_split(picked, math.ceil(len(picked) * times.size / MOST_AT_ONCE))
         return np.concatenate([together(_undisturbed(times[part]), axis=-1) for part in parts])
 
-    return Figure(over)
+    return LapFigure(over)
 
 
 def _joules(laps: Laps, picked: np.ndarray) -> np.ndarray:
@@ -94,7 +94,7 @@ first = seconds(  # which is that round's
 )
 drafting = seconds(lambda lap: lap.drafting[1:], together=np.mean)  # of a round's draft passes
 verifying = seconds(lambda lap: lap.verifying[1:], together=np.mean)
-joules = Figure(_joules)  # mean of the laps that drew nothing, or of all laps if each one drew
+joules = LapFigure(_joules)  # mean of the laps that drew nothing, or of all laps if each one drew
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def round_seconds(result: Result) -> list[float]:
 
 
 def estimate(
-    result: Result, shown: Callable[[Any], Any], figure: Figure = whole
+    result: Result, shown: Callable[[Any], Any], figure: LapFigure = whole
 ) -> Estimate | None:
     """A figure of a result with its range.
 
@@ -161,7 +161,7 @@ def estimate(
     return _over(len(result.laps), over)
 
 
-def ratio(result: Result, base: Result, figure: Figure = whole) -> Estimate | None:
+def ratio(result: Result, base: Result, figure: LapFigure = whole) -> Estimate | None:
     """The base's seconds divided by the result's, over the complete cycles of both."""
     count = min(len(result.laps), len(base.laps))
 

@@ -222,7 +222,7 @@ def _titled(title: str, says: str, count: int) -> go.Figure:
 
 
 def _milliseconds(
-    row: Row, timed: timing.Figure, seconds: Callable[[RoundRecord], float]
+    row: Row, timed: timing.LapFigure, seconds: Callable[[RoundRecord], float]
 ) -> Spread | None:
     """Milliseconds per round.
 

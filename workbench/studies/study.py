@@ -28,7 +28,7 @@ MOST_STEPS = 100  # branches of branches
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BranchStep:
     """One choice: where a text was left, and the token that it was continued with.
 
     Attributes:
@@ -60,7 +60,7 @@ class Start:
     """
 
     ids: tuple[int, ...]
-    trail: tuple[Step, ...]
+    trail: tuple[BranchStep, ...]
 
     def __post_init__(self) -> None:
         refuse(
@@ -94,8 +94,8 @@ class Start:
             ) from None
 
 
-def _step(data: Mapping[str, Any]) -> Step:
-    step = Step(*(data[name] for name in Step.__dataclass_fields__))
+def _step(data: Mapping[str, Any]) -> BranchStep:
+    step = BranchStep(*(data[name] for name in BranchStep.__dataclass_fields__))
     texts, counts = (step.run, step.decoder, step.chosen), (step.repeat, step.at)
     if not (
         all(isinstance(text, str) for text in texts)

@@ -190,7 +190,7 @@ class MeasuredMTAD:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurements:
     """The measurements of one run.
 
     They are None for a decoder that did not run with its rounds kept, or of which no draft was
@@ -209,13 +209,13 @@ class Measured:
     batches: tuple[MeasuredBatch, ...] = ()
 
 
-NOTHING = Measured()
+NOTHING = Measurements()
 
 
-def measured(run: Run) -> Measured:
+def measured(run: Run) -> Measurements:
     traced = {row.decoder: whole for row in rows(run.results) if (whole := _whole(row)).results}
     leviathan, layers, joint = (traced.get(name) for name in ("speculative", "dsbd", "mtad"))
-    return Measured(
+    return Measurements(
         speculative(leviathan) if leviathan else None,
         dsbd(layers.results) if layers else None,
         mtad(joint.results, catalog["mtad"](**run.settings.get("mtad", {}))) if joint else None,

@@ -12,14 +12,14 @@ from decoders import InputError, ModelPair
 from tests.workbench.engines.canary_servers import drawing, serving
 from tests.workbench.engines.served import Call, a_json, served
 from workbench.engines import canary
-from workbench.engines.canary import Spelling, Watch, labels, watch
+from workbench.engines.canary import Probe, Spelling, labels, watch
 from workbench.engines.client import connect
 from workbench.engines.record import Speculation
 
-WHAT = Watch(prefixes=("abab", "é 🦊"), draws=600, tokens=4)
+WHAT = Probe(prefixes=("abab", "é 🦊"), draws=600, tokens=4)
 
 
-def watched(pair: ModelPair, answers, what: Watch = WHAT, **options):
+def watched(pair: ModelPair, answers, what: Probe = WHAT, **options):
     with served(answers) as server:
         client = connect(server.engine())
         try:
@@ -190,7 +190,7 @@ def test_an_end_without_its_token_cannot_be_tested_without_end_tokens(pair, righ
 )
 def test_what_cannot_be_asked_is_one_sentence(fields, says):
     with pytest.raises(InputError, match=says):
-        Watch(**fields)
+        Probe(**fields)
 
 
 def test_the_law_is_that_of_the_model_at_each_place(pair):

@@ -14,8 +14,8 @@ from workbench.engines.canary import (
     LEVEL,
     SOUGHT,
     Draws,
+    Probe,
     Tally,
-    Watch,
     checks,
     controls,
     joined,
@@ -28,7 +28,7 @@ from workbench.engines.canary import (
     unlike,
 )
 
-DRAWS = Watch().draws
+DRAWS = Probe().draws
 
 
 def flagged(server, times: int, seed: int) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
-from workbench.experiments.plan import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models import keeper
@@ -60,7 +60,9 @@ def crew(device):
 @pytest.fixture
 def prepared(crew):
     """An experiment from a plan's text."""
-    return lambda text=PLAN, **request: driver.prepare(Request(text, "small.toml", **request), crew)
+    return lambda text=PLAN, **request: driver.prepare(
+        ExperimentRequest(text, "small.toml", **request), crew
+    )
 
 
 def answers(journal: Journal, id: str) -> set:

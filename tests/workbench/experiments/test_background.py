@@ -10,7 +10,7 @@ from decoders import InputError
 from tests.workbench.experiments.conftest import PLAN, answers
 from workbench.experiments import plan as plans
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
-from workbench.experiments.plan import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.measuring.device import Device
 from workbench.models import keeper
 from workbench.models.keeper import PairKeeper
@@ -25,7 +25,7 @@ def make(pair, monkeypatch, journal):
     return lambda **limits: Background(Device(PairKeeper()), journal, Limits(**limits))
 
 
-REQUEST = Request(PLAN, "small.toml")
+REQUEST = ExperimentRequest(PLAN, "small.toml")
 
 
 def test_it_runs_to_its_end_and_says_how_far_it_is(make, journal):
@@ -75,7 +75,9 @@ def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
     with pytest.raises(InputError, match="only the plans that come with the project"):
         background.start(REQUEST)
     stories = plans.find("stories").source
-    request = background.allowed(Request(stories, "stories.toml", limit=5000, data="/etc"))
+    request = background.allowed(
+        ExperimentRequest(stories, "stories.toml", limit=5000, data="/etc")
+    )
     assert (request.limit, request.data, request.paths, request.choice.target) == (
         PUBLIC_PROMPTS,
         None,
@@ -87,7 +89,7 @@ def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
 def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):
     background = make(public=True)
     with background.device.turn:
-        background.start(Request(plans.find("stories").source, "stories.toml"), "me")
+        background.start(ExperimentRequest(plans.find("stories").source, "stories.toml"), "me")
         with pytest.raises(InputError, match="Somebody else started"):
             background.stop("you")
         background.stop("me")
@@ -99,11 +101,11 @@ def test_a_plan_that_names_files_cannot_read_them_here(make):
     background = make()
     plan = PLAN.replace('name = "timed"', 'name = "timed"\nprompts = ["/etc/passwd.txt"]')
     with pytest.raises(InputError, match="There is no set of prompts"):
-        background.start(Request(plan, "small.toml", paths=False))
+        background.start(ExperimentRequest(plan, "small.toml", paths=False))
 
 
 @pytest.mark.parametrize("public", [False, True])
 def test_a_plan_of_an_earlier_version_that_asks_servers_is_one_sentence(make, public):
     plan = '[[engine]]\nstart = "fast"\nlimit = 1\n'
     with pytest.raises(InputError, match="shared machine" if public else "no longer ask servers"):
-        make(public=public).start(Request(plan, "load.toml"))
+        make(public=public).start(ExperimentRequest(plan, "load.toml"))

@@ -13,7 +13,7 @@ from tests.workbench.experiments import benches, killed
 from tests.workbench.experiments.conftest import answers
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
-from workbench.experiments.plan import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
@@ -64,7 +64,7 @@ def up(crew: Crew) -> None:
 
 
 def ran(crew: Crew, journal: Journal, plan: str = killed.PLAN, between=lambda now: None) -> str:
-    experiment = driver.prepare(Request(plan, "cluster.toml"), crew)
+    experiment = driver.prepare(ExperimentRequest(plan, "cluster.toml"), crew)
     for now in driver.run(experiment, journal, crew):
         between(now)
     assert now.done == now.total
@@ -96,7 +96,7 @@ def test_four_workers_take_at_most_three_tenths_of_ones_time(four, tmp_path):
     """One worker's time is at least what its jobs sleep."""
     took = []
     for attempt in range(3):  # on a busy machine the jobs wait for a core: the quickest counts
-        experiment = driver.prepare(Request(killed.PLAN, "cluster.toml"), four)
+        experiment = driver.prepare(ExperimentRequest(killed.PLAN, "cluster.toml"), four)
         began = time.monotonic()
         *_, last = driver.run(experiment, Journal(tmp_path / f"{attempt}.sqlite"), four)
         took.append(time.monotonic() - began)

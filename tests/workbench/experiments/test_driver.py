@@ -10,7 +10,7 @@ from tests.workbench.experiments.conftest import PLAN, answers
 from workbench.experiments import driver
 from workbench.experiments.bench import Bench
 from workbench.experiments.journal import Journal
-from workbench.experiments.plan import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.models.presets import PairChoice
 
 
@@ -190,15 +190,18 @@ def test_quantised_weights_make_another_experiment_which_is_resumed_with_them(
 
 
 def test_a_request_that_was_kept_without_a_quantization_is_read():
-    old = {**Request(PLAN, "small.toml").to_json(), "choice": ["a", "b", "cpu", "float32"]}
-    assert Request.from_json(old).choice == PairChoice("a", "b", "cpu", "float32")
+    old = {
+        **ExperimentRequest(PLAN, "small.toml").to_json(),
+        "choice": ["a", "b", "cpu", "float32"],
+    }
+    assert ExperimentRequest.from_json(old).choice == PairChoice("a", "b", "cpu", "float32")
 
 
 def test_a_set_that_is_not_there_is_said_before_anything_is_loaded(crew):
     with pytest.raises(
         InputError, match="There is no set of prompts 'storys': did you mean 'stories'"
     ):
-        Request(PLAN + 'prompts = ["storys"]', "a.toml").read()
+        ExperimentRequest(PLAN + 'prompts = ["storys"]', "a.toml").read()
 
 
 def test_time_left_is_known_while_items_are_left(prepared, journal, crew, monkeypatch):

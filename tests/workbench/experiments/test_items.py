@@ -20,7 +20,7 @@ from tests.workbench.experiments.killed import Pretend
 from workbench.experiments import driver
 from workbench.experiments.files import WRITERS
 from workbench.experiments.journal import Journal, new_owner
-from workbench.experiments.plan import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import report
 from workbench.experiments.workers import Crew
 
@@ -70,7 +70,7 @@ class Place:
         journal, stop = Journal(self.path), threading.Event()
         with Crew(Pretend(bench=self.bench)) as crew:
             experiment = driver.prepare(
-                Request(text, "own.toml", limit=limit, data=str(self.folder)), crew
+                ExperimentRequest(text, "own.toml", limit=limit, data=str(self.folder)), crew
             )
             for now in driver.run(experiment, journal, crew, stop):
                 if most is not None and now.done >= most:
@@ -187,6 +187,8 @@ def test_what_is_done_is_said_with_its_timing(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "BEAT_SECONDS", 0.01)
     with Crew(Pretend(0.3, place.bench)) as crew:
         text = '[[part]]\nprompts = ["own.txt"]\ndecoders = ["multinomial"]\ntimings = 2\n'
-        experiment = driver.prepare(Request(text, "own.toml", limit=2, data=str(tmp_path)), crew)
+        experiment = driver.prepare(
+            ExperimentRequest(text, "own.toml", limit=2, data=str(tmp_path)), crew
+        )
         said = {now.doing for now in driver.run(experiment, journal, crew)}
     assert "part 1: own.txt, prompt 2 of 2, timing 2 of 2" in said

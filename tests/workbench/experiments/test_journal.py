@@ -9,19 +9,19 @@ from decoders import InputError
 from tests.workbench.experiments import killed
 from tests.workbench.experiments.made import row, sample
 from tests.workbench.experiments.test_cells import DECODERS, spelled
-from workbench.experiments.journal import STALE_SECONDS, Journal, Row, new_owner
-from workbench.experiments.plan import Request
+from workbench.experiments.journal import STALE_SECONDS, ItemRow, Journal, new_owner
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import report
 
 (BLOCK,) = spelled(DECODERS)
 
 
-def rows(item: int, error: str | None = None) -> list[Row]:
+def rows(item: int, error: str | None = None) -> list[ItemRow]:
     return [row(id, item, [sample(item, "ab")], {"new_tokens": 2}, error) for id in BLOCK.ids]
 
 
 def begun(journal: Journal) -> Journal:
-    journal.begin("e1", "title", Request("", "plan.toml").to_json(), {}, [BLOCK])
+    journal.begin("e1", "title", ExperimentRequest("", "plan.toml").to_json(), {}, [BLOCK])
     return journal
 
 

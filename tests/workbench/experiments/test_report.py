@@ -12,7 +12,7 @@ from tests.workbench.experiments.conftest import tiny_device
 from workbench.experiments import driver
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import Journal
-from workbench.experiments.plan import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import beside, draw, judged, padding, report, table
 from workbench.experiments.workers import Crew, InProcess
 
@@ -79,7 +79,7 @@ rows = { speculative = [3.64, ""], nobody = [1.0, 2.0] }
 def found(pair, tmp_path_factory):
     journal = Journal(tmp_path_factory.mktemp("report") / "experiments.sqlite")
     with tiny_device(pair) as device, Crew(InProcess(device)) as crew:
-        experiment = driver.prepare(Request(PLAN, "small.toml"), crew)
+        experiment = driver.prepare(ExperimentRequest(PLAN, "small.toml"), crew)
         *_, last = driver.run(experiment, journal, crew)
     assert (last.failed, last.done) == (0, last.total)
     return report(journal, experiment.id)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.measuring.job import Request, Times, most_at_once, totals
+from workbench.measuring.job import PromptState, Times, most_at_once, totals
 from workbench.runs.record import Energy
 
 NONE = Energy(None, "not measured: a test")
@@ -23,6 +23,6 @@ def test_a_batch_s_first_round_reads_the_prompts_and_is_left_out_of_decoding():
 
 @pytest.mark.parametrize("requests", [[], ["unfinished"]])
 def test_a_job_that_broke_down_at_once_has_the_names_and_no_figures(requests):
-    found = totals([Request(i) for i, _ in enumerate(requests)], [], True, NONE)
+    found = totals([PromptState(i) for i, _ in enumerate(requests)], [], True, NONE)
     assert {"seconds", "new_tokens", "perplexity", "decode_seconds", "at_once"} <= set(found)
     assert set(found.values()) == {None}

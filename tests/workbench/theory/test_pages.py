@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from decoders.theory import expected_tokens, walltime_factor
 from tests.workbench.made import made_batch
 from workbench.show.sums import gives
-from workbench.theory.estimates import NOTHING, Measured, MeasuredSpeculative, measured
+from workbench.theory.estimates import NOTHING, MeasuredSpeculative, Measurements, measured
 from workbench.theory.pages import PAGES
 
 EMS_SD = next(page for page in PAGES if page.title == "EMS-SD")
@@ -47,7 +47,7 @@ def test_what_the_formulas_give_follows_from_what_was_measured_as_it_is_shown(
 ):
     """alpha = 0.83 and gamma = 4.1 stood beside an expectation of unrounded ones."""
     costs = (c, verify, 1.4) if timed else (None, None, None)
-    found = Measured(MeasuredSpeculative(accepted, 99, gamma, 2.3, *costs))
+    found = Measurements(MeasuredSpeculative(accepted, 99, gamma, 2.3, *costs))
     words = PAGES[0].found(found)
     alpha, shown, tokens = re.search(
         r"α = (\S+), .* γ = (\S+) on average \(expected (\S+)\)", words
@@ -67,20 +67,20 @@ def test_what_the_formulas_give_follows_from_what_was_measured_as_it_is_shown(
 def test_what_disturbed_timings_gave_is_marked():
     """Expected and measured values of a disturbed run stood there as if they were certain."""
     run = MeasuredSpeculative(60, 100, 4.0, 2.3, 0.1, 1.2, 1.4, sure=False)
-    words = PAGES[0].found(Measured(run))
+    words = PAGES[0].found(Measurements(run))
     for part in ("c = ≈0.1", "expects ≈", "measured ≈1.40×", "took ≈1.2", "expectation is ≈"):
         assert part in words
     assert words.count("≈") == 5  # counts of tokens need no clock
-    assert PAGES[0].tables(Measured(run)).strip().splitlines()[-1].count("≈") == 3
-    assert "≈" not in PAGES[0].found(Measured(replace(run, sure=True)))
+    assert PAGES[0].tables(Measurements(run)).strip().splitlines()[-1].count("≈") == 3
+    assert "≈" not in PAGES[0].found(Measurements(replace(run, sure=True)))
 
 
 def test_without_a_draft_model_there_is_no_c_but_a_speed():
     """Drafts of look-up beside greedy: "greedy did not run", it said."""
     copied = MeasuredSpeculative(60, 100, 4.0, 2.3, None, 1.2, 0.67)
-    words = PAGES[0].found(Measured(copied))
+    words = PAGES[0].found(Measurements(copied))
     assert "Its speed was 0.67× greedy’s; no draft model ran, so there is no c." in words
-    alone = PAGES[0].found(Measured(replace(copied, verify_cost=None, speedup=None)))
+    alone = PAGES[0].found(Measurements(replace(copied, verify_cost=None, speedup=None)))
     assert "greedy did not run" in alone
 
 

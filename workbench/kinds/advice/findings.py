@@ -102,7 +102,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RankedDecoder:
     """A decoder with settings.
 
     Attributes:
@@ -143,7 +143,7 @@ class Findings:
     alpha: float
     costs: Costs
     temperature: float
-    lines: list[Line] = field(default_factory=list)
+    lines: list[RankedDecoder] = field(default_factory=list)
     timings: int = 0
     disturbed: Mapping[str, int] = field(default_factory=dict)
 
@@ -213,11 +213,15 @@ def ranked(
         predicted = (total * step + reading) / (taken * between(rounds, length) + reading)
         runs = timed.get(method, [])
         interval, spent = _interval(predicted, len(betas)), _joules(runs)
-        lines.append(Line(method, interval, _measured(runs, greedy), total[0] / taken[0], spent))
+        lines.append(
+            RankedDecoder(method, interval, _measured(runs, greedy), total[0] / taken[0], spent)
+        )
     for method, runs in timed.items():
         if method.name not in (BASELINE, "speculative"):
             tokens = sum(t.tokens for t in runs) / max(1, sum(t.gained for t in runs))
-            lines.append(Line(method, None, _measured(runs, greedy), tokens, _joules(runs)))
+            lines.append(
+                RankedDecoder(method, None, _measured(runs, greedy), tokens, _joules(runs))
+            )
     lines.sort(key=lambda line: -line.best.value)
     of_rounds = {n: float(each[0]) for n, each in rounds.items()}
     costs = Costs(float(step[0]), of_rounds, float(draft[0]))
@@ -416,7 +420,7 @@ def doubts(advice: Findings) -> str:
     return f"The machine was busy: {each}. Ask again when it is idle." if each else ""
 
 
-def _judged(line: Line, says: str = "") -> str:
+def _judged(line: RankedDecoder, says: str = "") -> str:
     """A decoder, its speed, and whether it pays: only if the whole interval is above 1."""
     interval, measured = line.best, line.measured is not None
     speed = (

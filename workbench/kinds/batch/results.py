@@ -16,7 +16,7 @@ from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.figures import BatchFigures, label
 from workbench.runs.record import Run
-from workbench.runs.recorded import Measured
+from workbench.runs.recorded import BatchRecording
 from workbench.show import batch, tables
 
 # Between two drawings of a study that grows: one takes a browser a quarter of a second, on cores
@@ -101,7 +101,7 @@ class BatchResults(Figures):
         ]
 
 
-class Live:
+class LiveBatch:
     """The figures of a batch study while it grows.
 
     Args:
@@ -124,7 +124,7 @@ class Live:
         return self._results.growing(event.run, *self._looked_at)
 
 
-def lay_out_card(recording: Measured) -> None:
+def lay_out_card(recording: BatchRecording) -> None:
     with gr.Accordion(
         "Measured beforehand: the cost of each scheme", open=False, elem_id="batch-card"
     ):

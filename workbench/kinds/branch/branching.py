@@ -18,13 +18,13 @@ from workbench.models.environment import environment
 from workbench.runs.record import Run, Sample
 from workbench.studies.prompts import Chat, Words, checked
 from workbench.studies.settings import Settings
-from workbench.studies.study import Start, Step
+from workbench.studies.study import BranchStep, Start
 
 LISTED = 20  # alternatives shown
 
 
 @dataclass(frozen=True)
-class At:
+class TextPlace:
     """A place in a run.
 
     Attributes:
@@ -39,7 +39,7 @@ class At:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Candidate:
     """A token that could stand at a place.
 
     Attributes:
@@ -56,7 +56,9 @@ class Choice:
     warped: float | None
 
 
-def alternatives(pair: ModelPair, run: Run, where: At, wanted: Sequence[int] = ()) -> list[Choice]:
+def alternatives(
+    pair: ModelPair, run: Run, where: TextPlace, wanted: Sequence[int] = ()
+) -> list[Candidate]:
     """The likeliest tokens at a place, from one pass over the tokens before it.
 
     Args:
@@ -83,14 +85,14 @@ def alternatives(pair: ModelPair, run: Run, where: At, wanted: Sequence[int] = (
     raw, warped = (p[0, tokens].tolist() for p in (read.log_p.exp(), read.p))
     label, samples = Pieces(pair.tokenizer).label, method.law == Law.TARGET
     return [
-        Choice(t, label(place, t), r, w if samples else None)
+        Candidate(t, label(place, t), r, w if samples else None)
         for t, r, w in zip(tokens, raw, warped, strict=True)
     ]
 
 
 def listed(
-    pair: ModelPair, run: Run, where: At, token: int | str | None = None
-) -> tuple[list[Choice], int | None]:
+    pair: ModelPair, run: Run, where: TextPlace, token: int | str | None = None
+) -> tuple[list[Candidate], int | None]:
     """The likeliest tokens at a place, with the token that a reader typed among them.
 
     Args:
@@ -108,7 +110,11 @@ def listed(
 
 
 def branch(
-    pair: ModelPair, run: Run, where: At, token: int | str, names: Sequence[str] | None = None
+    pair: ModelPair,
+    run: Run,
+    where: TextPlace,
+    token: int | str,
+    names: Sequence[str] | None = None,
 ) -> Comparison:
     """The study that continues a run's text from a place, with the settings of the run.
 
@@ -131,7 +137,8 @@ def branch(
             {**run.settings, "decoders": [where.decoder] if names is None else names}
         ),
         Start(
-            (*ids, chosen), (*earlier, Step(run.id, where.decoder, where.repeat, where.at, text))
+            (*ids, chosen),
+            (*earlier, BranchStep(run.id, where.decoder, where.repeat, where.at, text)),
         ),
     )
 
@@ -146,7 +153,7 @@ def _continued(run: Run, text: str) -> Words:
     return str(prompt) + text
 
 
-def prefix(pair: ModelPair, run: Run, where: At) -> tuple[list[int], Place]:
+def prefix(pair: ModelPair, run: Run, where: TextPlace) -> tuple[list[int], Place]:
     """The token ids before a place, beginning with the prompt, and the place after their text.
 
     Raises:
@@ -182,7 +189,7 @@ def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
     return ids
 
 
-def sample(run: Run, where: At) -> Sample:
+def sample(run: Run, where: TextPlace) -> Sample:
     """The text that a place is in; raises InputError if there is none."""
     if run.kind != Comparison.kind:
         raise InputError(f"Only texts of a comparison can be branched; this run is a {run.kind}.")

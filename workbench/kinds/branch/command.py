@@ -52,7 +52,7 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    parent, where = RunStore().get(args.run), branch.At(args.decoder, args.at, args.repeat)
+    parent, where = RunStore().get(args.run), branch.TextPlace(args.decoder, args.at, args.repeat)
     if args.token is not None:
         return study.run(
             lambda pair: branch.branch(pair, parent, where, args.token, args.decoders), args

@@ -182,7 +182,7 @@ def samples(run: Run) -> dict[str, Any]:
     }
 
 
-class Live:
+class LiveComparison:
     """The panels of a comparison while it runs."""
 
     def __init__(self, study: Comparison, results: ComparisonResults):

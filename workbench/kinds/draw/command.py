@@ -12,7 +12,7 @@ from decoders import InputError, ModelPair, catalog
 from workbench.kinds.branch import branching as branch
 from workbench.kinds.draw.again import again
 from workbench.kinds.draw.study import START, Draw
-from workbench.runs.draws import DEPTH, Node, grouped, grown, texts_of
+from workbench.runs.draws import DEPTH, DrawNode, grouped, grown, texts_of
 from workbench.runs.record import Result, Run
 from workbench.runs.store import RunStore
 from workbench.show import draws, looks, verdicts
@@ -108,7 +108,11 @@ def tree(results: Sequence[Result], run: Run) -> Tree:
 
 
 def _grow(
-    shown: Tree, node: Node, path: tuple[int, ...], total: int, law: Mapping[tuple[int, ...], float]
+    shown: Tree,
+    node: DrawNode,
+    path: tuple[int, ...],
+    total: int,
+    law: Mapping[tuple[int, ...], float],
 ) -> None:
     for child in node.following[:BRANCHES]:
         below = (*path, child.id)

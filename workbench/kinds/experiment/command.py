@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bar
+from rich.progress import ExperimentProgress as Bar
 from rich.text import Text
 from transformers.utils import logging as transformers_logging
 
@@ -20,8 +20,8 @@ from decoders.errors import quoted
 from workbench.experiments import driver
 from workbench.experiments import plan as plans
 from workbench.experiments.files import WRITERS, markdown
-from workbench.experiments.journal import Journal, Progress
-from workbench.experiments.plan import Part, Plan, Request, pair_name
+from workbench.experiments.journal import ExperimentProgress, Journal
+from workbench.experiments.plan import ExperimentRequest, Plan, Sweep, pair_name
 from workbench.experiments.report import Report, notices, report
 from workbench.experiments.workers import Cluster, Crew, InProcess, Pool, gpus
 from workbench.measuring.device import Device
@@ -39,7 +39,7 @@ def described(plan: Plan) -> str:
     return "\n".join([*lines, *(f"note: {note}" for note in plan.notes)])
 
 
-def _part(part: Part) -> str:
+def _part(part: Sweep) -> str:
     methods = ", ".join(dict.fromkeys(m.name for m in part.methods))
     return (
         f"{part.name}: {counted(len(part.methods), 'setting')} of {methods}; "
@@ -48,7 +48,7 @@ def _part(part: Part) -> str:
     )
 
 
-def watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Progress:
+def watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> ExperimentProgress:
     """Run an experiment with a bar; returns how far it came, at its end or at an interrupt."""
     with (
         study.interruptible() as stop,
@@ -182,7 +182,7 @@ def plan(name: str) -> Plan:
     return plans.read(name) if Path(name).suffix == ".toml" else plans.find(name)
 
 
-def request_of(name: str, args: argparse.Namespace) -> Request:
+def request_of(name: str, args: argparse.Namespace) -> ExperimentRequest:
     """The request for a plan, by its name or file, with the options."""
     if args.limit is not None and not (args.limit.isdecimal() and int(args.limit) > 0):
         raise InputError(f"--limit takes a whole number of at least 1, not {quoted(args.limit)}.")
@@ -198,7 +198,7 @@ def request_of(name: str, args: argparse.Namespace) -> Request:
             "and --quantization."
         )
     folder = args.data or (Path(name).parent if name.endswith(".toml") else None)
-    return Request(
+    return ExperimentRequest(
         of.source, f"{of.name}.toml", choice if named else None,
         args.limit and int(args.limit), str(folder.resolve()) if folder else None,
     )  # fmt: skip
@@ -215,7 +215,7 @@ def pool(args: argparse.Namespace) -> Pool:
 
 
 def follow(
-    request: Request,
+    request: ExperimentRequest,
     journal: Journal,
     args: argparse.Namespace,
     console: Console,

@@ -9,8 +9,8 @@ import gradio as gr
 from decoders import InputError
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
 from workbench.experiments.files import WRITERS, orderings_html, shipped
-from workbench.experiments.journal import Journal, Progress
-from workbench.experiments.plan import Request
+from workbench.experiments.journal import ExperimentProgress, Journal
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import report
 from workbench.kinds.advice.form import AdviceCard
 from workbench.kinds.experiment.parts import ExperimentView, Opener, PlanFields
@@ -142,7 +142,7 @@ class ExperimentsTab:
             found = self.plan.read(plan, file)
             most, choice = None if limit is None else int(limit), pair if here else None
             self.background.start(
-                Request(found.source, f"{found.name}.toml", choice, most, paths=False),
+                ExperimentRequest(found.source, f"{found.name}.toml", choice, most, paths=False),
                 visit.session_hash,
             )
         except InputError as error:
@@ -218,7 +218,7 @@ class ExperimentsTab:
         ]
 
 
-def _named(past: Progress) -> str:
+def _named(past: ExperimentProgress) -> str:
     """A line of the list; the progress of the chosen one stands below it."""
     state = "running" if past.running else "unfinished" if past.done < past.total else ""
     return " · ".join(filter(None, (past.title, words.when(past.created), state, past.id)))

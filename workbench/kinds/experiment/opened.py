@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from decoders import InputError, catalog
-from workbench.experiments.journal import CellRows, Journal, Row
+from workbench.experiments.journal import CellRows, ItemRow, Journal
 from workbench.experiments.plan import GRID, pair_name
 from workbench.kinds.comparison.study import Comparison
 from workbench.runs.record import Run
@@ -69,7 +69,7 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
     )  # fmt: skip
 
 
-def _traced(cell: CellRows) -> dict[int, Row]:
+def _traced(cell: CellRows) -> dict[int, ItemRow]:
     """The rows of a cell that can be opened, by the number of their prompt."""
     return {
         row.outputs[0].prompt: row

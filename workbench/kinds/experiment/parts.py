@@ -9,7 +9,7 @@ import gradio as gr
 from decoders import InputError
 from workbench.experiments import plan as plans
 from workbench.experiments.driver import Background
-from workbench.experiments.journal import CellRows, Journal, Progress
+from workbench.experiments.journal import CellRows, ExperimentProgress, Journal
 from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.experiment.opened import as_run, prompts
 from workbench.page.host import Host
@@ -97,7 +97,7 @@ class ExperimentView:
 
     def draw(
         self, id: str | None, shown: tuple[str, int, float] | None
-    ) -> tuple[Progress | None, list[Any]]:
+    ) -> tuple[ExperimentProgress | None, list[Any]]:
         """The experiment's progress, and the values of `outputs`.
 
         Args:
@@ -127,7 +127,7 @@ class ExperimentView:
             (now.id, now.done, time.monotonic()),
         ]
 
-    def _says(self, now: Progress | None) -> str:
+    def _says(self, now: ExperimentProgress | None) -> str:
         work = self.background.work
         fault, left = "", ""
         # The fault of an experiment that never began is shown with any other.

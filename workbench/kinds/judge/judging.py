@@ -27,7 +27,7 @@ CHOSEN = (
 
 
 @dataclass(frozen=True)
-class At:
+class RoundPlace:
     """A round of a run.
 
     Attributes:
@@ -95,7 +95,7 @@ def checked(settings: Any) -> dict[str, Any]:
     return dict(settings or {})
 
 
-def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
+def of_round(pair: ModelPair, run: Run, where: RoundPlace) -> dict[str, Any]:
     """Judge the draft of a round, each place with the random number that the round drew there.
 
     Returns:
@@ -110,7 +110,7 @@ def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
     own, certain, note = _source(method)
     before = next(r for r in run.results if (r.decoder, r.repeat) == (where.decoder, where.repeat))
     at = sum(len(each.nodes) for each in before.alone.rounds[: entry.index])
-    ids, _ = branching.prefix(pair, run, branching.At(where.decoder, at, where.repeat))
+    ids, _ = branching.prefix(pair, run, branching.TextPlace(where.decoder, at, where.repeat))
     places = decoders.read(
         pair, ids, [t.token for t in drafted], penalties=settings.penalties, drafted=True,
         draft="head" if method.uses_head else True, **asdict(method.warping(Warping.of(settings))),
@@ -133,9 +133,9 @@ def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
     return plain([*mine, *rest], [t.text for t in drafted], note, len(mine), headed)
 
 
-def _draft(run: Run, where: At) -> tuple[RoundRecord, list[TrialRecord]]:
+def _draft(run: Run, where: RoundPlace) -> tuple[RoundRecord, list[TrialRecord]]:
     """A round and its draft, which must be one chain."""
-    rounds = branching.sample(run, branching.At(where.decoder, 0, where.repeat)).rounds
+    rounds = branching.sample(run, branching.TextPlace(where.decoder, 0, where.repeat)).rounds
     if type(where.round) is not int or not 0 <= where.round < len(rounds):
         raise InputError(f"This text has rounds 0 to {len(rounds) - 1}, not {quoted(where.round)}.")
     entry = rounds[where.round]

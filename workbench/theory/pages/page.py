@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from workbench.show.figure import GREY
 from workbench.show.looks import COLOURS
-from workbench.theory.estimates import Measured
+from workbench.theory.estimates import Measurements
 
 UNIT = [i / 100 for i in range(101)]
 NOW, HERE = COLOURS[1], COLOURS[2]  # the sliders' curve and point; measurements
@@ -69,7 +69,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Card:
+class FigureCard:
     """One figure.
 
     Attributes:
@@ -82,7 +82,7 @@ class Card:
     title: str
     formula: str
     says: str
-    figure: Callable[[Values, Measured], go.Figure]
+    figure: Callable[[Values, Measurements], go.Figure]
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ class Page:
     title: str
     source: str
     sliders: tuple[Slider, ...]
-    cards: tuple[Card, ...]
+    cards: tuple[FigureCard, ...]
     now: Callable[[Values], str]
-    of_run: Callable[[Measured], str]
-    tables: Callable[[Measured], str] | None = None
+    of_run: Callable[[Measurements], str]
+    tables: Callable[[Measurements], str] | None = None
     choices: tuple[Choice, ...] = ()
 
     @property

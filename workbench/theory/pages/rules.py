@@ -22,12 +22,12 @@ from decoders.testing.situations import Path
 from decoders.testing.tables import Everywhere, Row, Table, likely, most_accepted
 from workbench.show.figure import canvas
 from workbench.show.looks import COLOURS
-from workbench.theory.estimates import Measured
-from workbench.theory.pages.page import NOW, Card, Choice, Page, Slider, Values
+from workbench.theory.estimates import Measurements
+from workbench.theory.pages.page import NOW, Choice, FigureCard, Page, Slider, Values
 
 
 @dataclass(frozen=True)
-class Tree:
+class SmallTree:
     """A decoder of small trees.
 
     Attributes:
@@ -52,37 +52,37 @@ def _spelled(shape: tuple[int, ...]) -> str:
 
 INDEPENDENT, DIFFERENT = "a tree, children drawn independently", "a tree, children that differ"
 TREES = {
-    "specinfer": Tree(
+    "specinfer": SmallTree(
         f"SpecInfer: {INDEPENDENT}", lambda shape: catalog["specinfer"](expansion=shape)
     ),
-    "mcss": Tree(
+    "mcss": SmallTree(
         f"MCSS: {DIFFERENT}", lambda shape: catalog["mcss"](expansion=shape), distinct=True
     ),
-    "traversal_tree": Tree(
+    "traversal_tree": SmallTree(
         f"Traversal verification: {INDEPENDENT}",
         lambda shape: catalog["traversal"](expansion=shape),
     ),
-    "traversal_distinct": Tree(
+    "traversal_distinct": SmallTree(
         f"Traversal verification: {DIFFERENT}",
         lambda shape: catalog["traversal"](expansion=shape, draft="distinct"),
         distinct=True,
     ),
-    "match_tree": Tree(
+    "match_tree": SmallTree(
         f"Match: {INDEPENDENT}",
         lambda shape: catalog["match"](draft=f"tree(expansion={_spelled(shape)})"),
     ),
-    "match_distinct": Tree(
+    "match_distinct": SmallTree(
         f"Match: {DIFFERENT}",
         lambda shape: catalog["match"](draft=f"distinct(expansion={_spelled(shape)})"),
         distinct=True,
     ),
-    "kseq_tree": Tree(
+    "kseq_tree": SmallTree(
         f"K-SEQ, SpecTr’s rule: {INDEPENDENT}",
         lambda shape: catalog["speculative"](
             rule="kseq", draft=f"tree(expansion={_spelled(shape)})"
         ),
     ),
-    "multipath": Tree(
+    "multipath": SmallTree(
         "Multi-path block: two chains, drawn independently",
         lambda shape: catalog["multipath"](drafts=2, draft_length=len(shape)),
         last=1,
@@ -241,7 +241,7 @@ def now(v: Values) -> str:
     return words
 
 
-def of_run(m: Measured) -> str:
+def of_run(m: Measurements) -> str:
     run = m.speculative
     if run is None:
         return "This run has no rounds of speculative decoding."
@@ -269,7 +269,7 @@ RULES = Page(
         ),
     ),
     (
-        Card(
+        FigureCard(
             "The law that comes out",
             r"TV = \tfrac12 \sum_x |P(x) - P_{\text{target}}(x)|",
             "Every text that the rule can write, with its probability. All random choices are "
@@ -277,7 +277,7 @@ RULES = Page(
             "total variation is that of the whole text.",
             lambda v, m: law_figure(enumerated(v)),
         ),
-        Card(
+        FigureCard(
             "Draft tokens kept",
             r"w_i = \min\Bigl(1,\, w_{i-1}\frac{p(x_i)}{q(x_i)}\Bigr),\quad"
             r" \Pr(\text{keep } i) \le \mathrm{E}_q\, w_i",

@@ -16,11 +16,11 @@ from workbench.show.quantities import times, two_decimals
 from workbench.show.spread import marked
 from workbench.show.sums import enough, gives
 from workbench.show.tables import Table, markdown
-from workbench.theory.estimates import Measured, MeasuredSpeculative
+from workbench.theory.estimates import MeasuredSpeculative, Measurements
 from workbench.theory.pages.page import (
     FAMILY,
     UNIT,
-    Card,
+    FigureCard,
     Page,
     Slider,
     Values,
@@ -187,7 +187,7 @@ def now(v: Values) -> str:
     )
 
 
-def of_run(m: Measured) -> str:
+def of_run(m: Measurements) -> str:
     run = m.speculative
     if run is None:
         return "This run has no rounds of speculative decoding."
@@ -234,7 +234,7 @@ def _formulas(alpha: float, gamma: float, *costs: float) -> list[float]:
     return [tokens, theory.walltime_factor(alpha, gamma, c), tokens / (gamma * c + verify)]
 
 
-def tables(m: Measured) -> str:
+def tables(m: Measurements) -> str:
     first = [
         [f"{r.alpha}", f"{r.gamma}", f"{r.operations:.2f}×",
          f"{theory.operations_factor(r.alpha, r.gamma, 0):.2f}×",
@@ -278,33 +278,33 @@ SPECULATIVE = Page(
         Slider("c_hat", "operations ĉ", "of the draft over the target, per token", 0.0, 1.0, 0.0),
     ),
     (
-        Card(
+        FigureCard(
             "Tokens per round",
             r"E(\text{tokens}) = \frac{1-\alpha^{\gamma+1}}{1-\alpha}",
             "Each target pass yields the drafts kept and one token more. Equation 1, figure 2.",
             lambda v, m: tokens_figure(v.alpha, v.gamma, m.speculative),
         ),
-        Card(
+        FigureCard(
             "Speed-up",
             r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
             "Drafting costs time too; below 1 it does not pay. Assumes that verifying takes as "
             "long as one pass. Theorem 3.8, figure 4.",
             lambda v, m: speedup_figure(v.alpha, v.gamma, v.c, m.speculative),
         ),
-        Card(
+        FigureCard(
             "Best draft length",
             r"\gamma^* = \arg\max_\gamma \frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
             "The better and the cheaper the draft model, the longer it should write. Searched up "
             "to 32. Figure 3.",
             lambda v, m: best_gamma_figure(v.alpha, v.c, m.speculative),
         ),
-        Card(
+        FigureCard(
             "Operations",
             r"\frac{(1-\alpha)(\gamma \hat c+\gamma+1)}{1-\alpha^{\gamma+1}}",
             "The price: refused drafts are wasted arithmetic. Theorem 3.11, figure 4.",
             lambda v, m: operations_figure(v.alpha, v.gamma, v.c_hat),
         ),
-        Card(
+        FigureCard(
             "Expected against measured",
             r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)} \;\text{ against the clock}",
             "The paper’s twelve runs, and the one chosen above. On the dotted line theory and "
