@@ -168,7 +168,7 @@ class Bench:
         parts = [each.parts for each in encoded]
         work = Work(pair, ids, cell.settings, *tools, lambda: False, parts=parts)
         key = (unit.choice, cell.method, cell.batch_size, cell.scheme)
-        measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, drawn=False))
+        measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, shows=False))
         self._warm.add(key)
         samples = [_sample(pair, measured, ids, *each) for each in _first(unit.prompts)]
         return ItemRow(unit.ids[i], unit.item, replace(measured.result, samples=samples), host)

@@ -107,9 +107,9 @@ def _answer(cell: CellRows, row: ItemRow) -> dict | None:
 
 
 WRITERS: dict[str, Callable[[Report], Files]] = {
-    "html": lambda found: {f"{found.name}.html": to_html(found)},
-    "md": lambda found: {f"{found.name}.md": markdown(found)},
-    "csv": lambda found: {f"{found.name}.csv": to_csv(found)},
+    "html": lambda report: {f"{report.name}.html": to_html(report)},
+    "md": lambda report: {f"{report.name}.md": markdown(report)},
+    "csv": lambda report: {f"{report.name}.csv": to_csv(report)},
     "spec-bench": spec_bench,
 }
 

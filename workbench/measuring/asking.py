@@ -105,7 +105,7 @@ class Asking:
         self.served: tuple[Server, bool] | None = None
         self.stopped = False
 
-    def updates(self, drawn: bool) -> Generator[Update, None, Answered]:
+    def updates(self, shows: bool) -> Generator[Update, None, Answered]:
         """Yield what has come so far, at most ten times a second, and return the answer.
 
         Raises:
@@ -124,7 +124,7 @@ class Asking:
                     self.stopped, patience = True, patience - (LISTEN_SECONDS if not item else 0)
                     if patience < 0:
                         return self._cut_off()
-                if drawn and self.pieces and time.monotonic() >= due:
+                if shows and self.pieces and time.monotonic() >= due:
                     yield self._update()
                     due = time.monotonic() + UPDATE_SECONDS
         finally:
@@ -222,7 +222,7 @@ def measure(
     job: Job,
     *,
     cold: bool = False,
-    drawn: bool = True,
+    shows: bool = True,
     greedy: Sequence[int] | None = None,
 ) -> Generator[Update, None, Measured]:
     """Ask for the job's only text once, on the clock.
@@ -233,13 +233,13 @@ def measure(
         work: the pair, the prompts and the engines
         job: the job, whose method is an engine
         cold: whether the engine was not asked before; it is then asked for a few tokens first
-        drawn: whether to yield updates on the way
+        shows: whether to yield updates on the way
         greedy: the tokens of greedy decoding here, if it ran
     """
     (number,) = job.chosen(len(work.ids))
     prompt, engine = work.ids[number], engine_of(work.engines, job.method)
     try:
-        answered = yield from Asking(work, job, engine, cold).updates(drawn)
+        answered = yield from Asking(work, job, engine, cold).updates(shows)
     except Exception as failure:
         if not isinstance(failure, InputError):
             log.exception("%s failed", job.method.name)
@@ -251,7 +251,7 @@ def measure(
     elif record.note:
         sample = replace(sample, error=hidden(record.note, engine))
     result = served.result(job, record, sample, answered.server, remarks(answered))
-    if drawn and answered.ours and not sample.error and not work.settings.temperature:
+    if shows and answered.ours and not sample.error and not work.settings.temperature:
         result = served.given(work, result, record, greedy, engine.dtype)
     return Measured(result, {number: sample.ids}, [(sample.gained, sample.drafted)])
 

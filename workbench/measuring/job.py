@@ -183,7 +183,7 @@ log = logging.getLogger(__name__)
 
 
 def measure(
-    work: Work, job: Job, *, cold: bool = False, drawn: bool = True
+    work: Work, job: Job, *, cold: bool = False, shows: bool = True
 ) -> Generator[Update, None, Measured]:
     """Decode all prompts as the job says, once, on the clock.
 
@@ -195,9 +195,9 @@ def measure(
     Args:
         work: the pair, the prompts and the instruments
         cold: whether this decoder has not run before; it is then warmed up first
-        drawn: whether to yield updates on the way
+        shows: whether to yield updates on the way
     """
-    lap = _Running(work, job, drawn)
+    lap = _Running(work, job, shows)
     window, error = Window(), None
     try:
         if cold:
@@ -229,7 +229,7 @@ def thorough_energy(work: Work, job: Job) -> Energy | None:
     try:
         with work.meter.window() as window:
             while count == 0 or time.monotonic() - began < THOROUGH_SECONDS:
-                for _ in _Running(work, quiet, drawn=False).run():
+                for _ in _Running(work, quiet, shows=False).run():
                     pass
                 if work.cancelled():
                     return None
@@ -253,7 +253,7 @@ def sentence(failure: Exception) -> str:
 
 
 class _Running:
-    def __init__(self, work: Work, job: Job, drawn: bool):
+    def __init__(self, work: Work, job: Job, shows: bool):
         self.work, self.job = work, job
         self.prompts = job.chosen(len(work.ids))
         self.requests: list[PromptState] = []
@@ -268,7 +268,7 @@ class _Running:
         # The clocks of the wall and of this thread.
         self.clock, self.computed = StopClock(), StopClock(time.thread_time)
         self.load = Load()
-        self.due = time.monotonic() + UPDATE_SECONDS if drawn else math.inf
+        self.due = time.monotonic() + UPDATE_SECONDS if shows else math.inf
         self.updated = False
 
     def run(self) -> Iterator[Update]:

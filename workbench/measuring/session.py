@@ -290,7 +290,7 @@ def run(
 
 
 def timed(
-    work: Work, job: Job, references: References, *, cold: bool = False, drawn: bool = True
+    work: Work, job: Job, references: References, *, cold: bool = False, shows: bool = True
 ) -> Generator[Update, None, Measured]:
     """One timing of a job: here, or on the server that it names; see `measure` of both.
 
@@ -298,9 +298,9 @@ def timed(
         references: the outputs so far, of which a greedy one may be compared with the server's
     """
     if not is_engine(job.method.name):
-        return measure(work, job, cold=cold, drawn=drawn)
+        return measure(work, job, cold=cold, shows=shows)
     greedy = references.greedy(job.prompt or 0)
-    return asking.measure(work, job, cold=cold, drawn=drawn, greedy=greedy)
+    return asking.measure(work, job, cold=cold, shows=shows, greedy=greedy)
 
 
 class _Session:
@@ -408,7 +408,7 @@ class _Session:
                 self.over.add(at.job)
         else:
             # These laps exist to be timed without drawing.
-            again = timed(self.work, replace(job, keep="lengths"), self.references, drawn=False)
+            again = timed(self.work, replace(job, keep="lengths"), self.references, shows=False)
             measured = yield from self._shown(at, again)
             if self._is_half(job, measured.result):
                 return

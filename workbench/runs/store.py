@@ -56,7 +56,7 @@ ADD_KIND = "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'comparison'"
 # Columns that the list of runs shows beside the title, so that it need not read the runs; "" if
 # there is nothing to show. Version 3 has the figures, version 4 the settings too.
 DERIVED: dict[str, Callable[[Run], str]] = {
-    "fastest": lambda run: json.dumps(found) if (found := fastest(run)) else "",
+    "fastest": lambda run: json.dumps(first) if (first := fastest(run)) else "",
     "asked": lambda run: with_seed(run.settings),
 }
 JSON = "CAST(ifnull(json, '') AS TEXT)"

@@ -210,7 +210,7 @@ def test_a_timing_that_draws_nothing_yields_nothing_and_gives_the_same(
     study = comparison("speculative")
     place, job = work(pair, study, unmetered), study.jobs()[0]
     shown, first, outputs = run(measure(place, job))
-    quiet, second, again = run(measure(place, job, drawn=False))
+    quiet, second, again = run(measure(place, job, shows=False))
     assert len(shown) > 0
     assert quiet == []
     assert (second.alone.tokens, again) == (first.alone.tokens, outputs)
