@@ -3,7 +3,7 @@
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -144,10 +144,16 @@ class PairKeeper:
     Args:
         custom_allowed: whether pairs outside the presets may be loaded
         public: whether strangers share the device: they read what everybody may read
+        loader: loads a choice, by default `load`
     """
 
-    def __init__(self, custom_allowed: bool = True, public: bool = False) -> None:
-        self._custom_allowed, self._public = custom_allowed, public
+    def __init__(
+        self,
+        custom_allowed: bool = True,
+        public: bool = False,
+        loader: Callable[[PairChoice, bool, bool], ModelPair] | None = None,
+    ) -> None:
+        self._custom_allowed, self._public, self._loader = custom_allowed, public, loader
         self._loading = threading.Lock()
         self._loaded: tuple[PairChoice, ModelPair] | None = None
 
@@ -169,7 +175,8 @@ class PairKeeper:
 
     def _load(self, choice: PairChoice) -> ModelPair:
         try:
-            return load(choice, self._custom_allowed, self._public)
+            loader = load if self._loader is None else self._loader
+            return loader(choice, self._custom_allowed, self._public)
         except InputError as error:
             raise PairError(str(error)) from error
 

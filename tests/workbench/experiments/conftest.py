@@ -10,7 +10,6 @@ from workbench.experiments.journal import Journal
 from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
-from workbench.models import keeper
 from workbench.models.keeper import PairKeeper
 
 PLAN = """
@@ -39,9 +38,8 @@ def tiny_device(pair) -> Iterator[Device]:
     """A device with the tiny pair, whatever is asked for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_THREADS", "1")
-        patch.setattr(keeper, "load", lambda choice, *_: pair)
         patch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
-        yield Device(PairKeeper())
+        yield Device(PairKeeper(loader=lambda *_: pair))
 
 
 @pytest.fixture

@@ -12,17 +12,13 @@ from workbench.experiments import plan as plans
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
 from workbench.experiments.plan import ExperimentRequest
 from workbench.measuring.device import Device
-from workbench.models import keeper
 from workbench.models.keeper import PairKeeper
 from workbench.studies.limits import Limits
 
 
 @pytest.fixture
-def make(pair, monkeypatch, journal):
-    monkeypatch.setenv("WORKBENCH_THREADS", "1")
-    monkeypatch.setattr(keeper, "load", lambda choice, *_: pair)
-    monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
-    return lambda **limits: Background(Device(PairKeeper()), journal, Limits(**limits))
+def make(device, journal):
+    return lambda **limits: Background(device, journal, Limits(**limits))
 
 
 REQUEST = ExperimentRequest(PLAN, "small.toml")
@@ -58,13 +54,11 @@ def test_it_waits_while_something_else_has_the_device_and_stops_when_asked(make,
     assert journal.progress(background.work.id).done == 5
 
 
-def test_what_breaks_down_is_a_sentence(make, monkeypatch):
-    background = make()
-
-    def fail(choice, *_):
+def test_what_breaks_down_is_a_sentence(journal):
+    def fail(*_):
         raise InputError("The models are missing.")
 
-    monkeypatch.setattr(keeper, "load", fail)
+    background = Background(Device(PairKeeper(loader=fail)), journal, Limits())
     background.start(REQUEST)
     background.join()
     assert background.work.fault == "The models are missing."

@@ -12,7 +12,6 @@ from decoders import InputError
 from tests.workbench.measuring.conftest import batch, comparison, results
 from workbench.measuring import session
 from workbench.measuring.device import MOST_SECONDS, Device
-from workbench.models import keeper as keeper_module
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.events import Ended, Progress, Started
@@ -23,8 +22,6 @@ CHOICE = PairChoice()
 @pytest.fixture
 def keeper(pair, monkeypatch, unmetered) -> PairKeeper:
     """Keeps the tiny pair in place of any other, and notes the threads that loaded it."""
-    found = PairKeeper()
-    found.threads = []
 
     def load(choice, *_):
         found.threads.append(threading.get_ident())
@@ -32,7 +29,8 @@ def keeper(pair, monkeypatch, unmetered) -> PairKeeper:
             raise InputError("broken could not be loaded")
         return pair
 
-    monkeypatch.setattr(keeper_module, "load", load)
+    found = PairKeeper(loader=load)
+    found.threads = []
     monkeypatch.setattr(session, "open_meter", lambda device: unmetered)
     monkeypatch.setenv("WORKBENCH_THREADS", "1")  # else they are measured
     return found
