@@ -70,12 +70,9 @@ def of_card(found: Report) -> str:
     )
 
 
-def part(found: Report) -> str:
-    """A report as a part of a page: its headings are one level lower."""
-    lines = [
-        f"#{line}" if line.startswith("#") else line
-        for line in markdown(found, charts=True).splitlines()
-    ]
+def part(found: Report, text: str) -> str:
+    """A report as a part of a page, of its own text: its headings are one level lower."""
+    lines = [f"#{line}" if line.startswith("#") else line for line in text.splitlines()]
     made = f"Made of {_command(found)} by `python -m tools.experiment`."
     return "\n".join(["", *lines, "", made, ""])
 
@@ -109,7 +106,8 @@ def main() -> None:
     args = parser.parse_args()
     reports = [report(Journal(), id) for id in args.ids or [measured()]]
     if [found.plan.name for found in reports] != [PLAN]:
-        (args.page or RULES).write_text(HEAD + "".join(map(part, reports)), encoding="utf-8")
+        parts = [part(found, markdown(found, charts=True)) for found in reports]
+        (args.page or RULES).write_text(HEAD + "".join(parts), encoding="utf-8")
         return
     (found,) = reports
     where = dict(facts(found))["pair"]
