@@ -125,7 +125,7 @@ MEANS = {
 
 
 @dataclass(frozen=True)
-class TestedOrdering:
+class OrderingHere:
     """An ordering of a paper, and what became of it here.
 
     Attributes:
@@ -157,13 +157,13 @@ class Orderings:
     experiment: str
     created: str
     pair: str
-    found: Sequence[TestedOrdering]
+    found: Sequence[OrderingHere]
 
     @staticmethod
     def of(report: Report, pair: str) -> "Orderings":
         """Those of a finished experiment; `pair` names its pair and its machine."""
         each = [
-            TestedOrdering(one.verdict, one.ordering.says, one.ordering.source, one.words)
+            OrderingHere(one.verdict, one.ordering.says, one.ordering.source, one.words)
             for one in judged(report)
         ]
         return Orderings(
@@ -176,9 +176,7 @@ class Orderings:
     @staticmethod
     def from_json(text: str) -> "Orderings":
         data: dict[str, Any] = json.loads(text)
-        return Orderings(
-            **{**data, "found": tuple(TestedOrdering(**each) for each in data["found"])}
-        )
+        return Orderings(**{**data, "found": tuple(OrderingHere(**each) for each in data["found"])})
 
 
 @cache
