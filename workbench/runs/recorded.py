@@ -108,8 +108,6 @@ def _line(data: dict[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def shipped() -> BatchRecording | None:
+def shipped(file: Path = SHIPPED) -> BatchRecording | None:
     """The measurements of this project; None if there are none."""
-    return (
-        BatchRecording.from_json(SHIPPED.read_text(encoding="utf-8")) if SHIPPED.exists() else None
-    )
+    return BatchRecording.from_json(file.read_text(encoding="utf-8")) if file.exists() else None

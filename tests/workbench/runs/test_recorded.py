@@ -38,12 +38,12 @@ def test_an_imported_run_never_takes_the_place_of_a_recorded_one(tmp_path, run):
     assert store.get(kept.id) == kept
 
 
-def test_batches_that_were_written_come_back(batch_run, tmp_path, monkeypatch):
+def test_batches_that_were_written_come_back(batch_run, tmp_path):
     found = BatchRecording("python -m tools.batch --sizes 1 2", (0.5, 0.25, 0.1), (batch_run,))
-    monkeypatch.setattr("workbench.runs.recorded.SHIPPED", tmp_path / "measured.json")
-    assert shipped() is None
-    (tmp_path / "measured.json").write_text(found.to_json(), encoding="utf-8")
-    assert shipped() == found
+    file = tmp_path / "measured.json"
+    assert shipped(file) is None
+    file.write_text(found.to_json(), encoding="utf-8")
+    assert shipped(file) == found
     hostile = replace(found, command="é 🦊\n")
     assert BatchRecording.from_json(hostile.to_json()) == hostile
 

@@ -9,13 +9,16 @@ from workbench.runs.record import LARGEST_FILE, Run
 from workbench.runs.recorded import recorded
 
 
-def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
+def again(
+    run: Run, draws: int | None = None, most: int | None = None, largest: int = LARGEST_FILE
+) -> Draw:
     """The study that draws with the seeds after those of a run, and is otherwise the same.
 
     Args:
         draws: texts that each decoder draws; by default as many as it has, which doubles their
             number
         most: the most draws that this place allows at once
+        largest: bytes of the run with all of them
 
     Raises:
         InputError: if nothing can be added
@@ -43,9 +46,9 @@ def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
         draws=draws,
         settings=replace(study.settings, seed=max(each.stop for each in seeds(run.results))),
     )
-    if len(run.dumps()) * (1 + study.draws / count) > LARGEST_FILE:
+    if len(run.dumps()) * (1 + study.draws / count) > largest:
         raise InputError(
-            f"With {draws:,} more draws this run would exceed {LARGEST_FILE // 2**20} MB; "
+            f"With {draws:,} more draws this run would exceed {largest // 2**20} MB; "
             "draw fewer, or begin a new run."
         )
     return study
