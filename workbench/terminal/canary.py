@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from decoders.divergence import DTYPES
-from decoders.errors import InputError, quoted
+from decoders.errors import quoted
 from workbench.engines.addresses import FILE, LISTED, named
 from workbench.engines.canary import LEVEL, SOUGHT, CanaryReport, Probe, watch
 from workbench.engines.client import Client, connect, version
@@ -99,12 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
 def watch_of(args: argparse.Namespace) -> Probe:
     """What the flags ask for; raises InputError for what is no number."""
-    numbers = {}
-    for name in NUMBERS:
-        text = getattr(args, name.replace("-", "_"))
-        if not (text.isascii() and text.isdecimal() and len(text) < 20):
-            raise InputError(f"--{name} takes a whole number, not {quoted(text)}.")
-        numbers[name.replace("-", "_")] = int(text)
+    places = {name: name.replace("-", "_") for name in NUMBERS}
+    numbers = {place: flags.number(name, getattr(args, place)) for name, place in places.items()}
     prefixes = tuple(args.prefix or USUAL.prefixes)
     return Probe(prefixes, dtype=args.served_in, **numbers)
 

@@ -83,6 +83,17 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
     )
 
 
+def number(flag: str, text: str) -> int:
+    """The whole number of a flag; raises InputError for anything else."""
+    refuse(
+        (
+            not (text.isascii() and text.isdecimal() and len(text) < 20),
+            f"--{flag} takes a whole number, not {quoted(text)}.",
+        )
+    )
+    return int(text)
+
+
 def add_prompt(command: argparse.ArgumentParser, **options: Any) -> None:
     """The operand that `prompt` reads."""
     command.add_argument(

@@ -6,8 +6,6 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from decoders import InputError
-from decoders.errors import quoted
 from workbench.kinds.advice.findings import sentences, unread
 from workbench.kinds.advice.study import MOST_PROMPTS, Advice
 from workbench.runs.record import Run
@@ -42,9 +40,7 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if not args.count.isdecimal():
-        raise InputError(f"--count takes a whole number, not {quoted(args.count)}.")
-    chosen = prompts.find(args.prompts).first(int(args.count))
+    chosen = prompts.find(args.prompts).first(flags.number("count", args.count))
     settings, own = flags.settings(args, Advice.usual), flags.own(args, Advice)
     advice = Advice(chosen, settings, args.measure_all, **own)
     return study.run(advice, args)
