@@ -292,7 +292,7 @@ def test_settings_that_no_label_says_are_printed_as_they_were_measured(two_sets)
     ]
     assert "speculative draft_length=3 confidence=0.1." in markdown(replace(two_sets, cells=cells))
     later = {"draft_length": 4, "of a later version": 1}
-    cells = [replace(c, asked={**c.spec, "settings": later}) for c in two_sets.cells]
+    cells = [replace(c, spec={**c.spec, "settings": later}) for c in two_sets.cells]
     assert "of a later version=1" in markdown(replace(two_sets, cells=cells))
 
 

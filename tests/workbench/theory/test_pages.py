@@ -32,7 +32,7 @@ def test_every_page_speaks_of_every_kind_of_run(page, run, batch_run):
 
 def test_a_decoder_without_rounds_is_not_said_to_have_not_run(batch_run):
     """In a batch speculative decoding runs, though no round of it is kept."""
-    assert PAGES[0].found(measured(batch_run)) == "This run has no rounds of speculative decoding."
+    assert PAGES[0].of_run(measured(batch_run)) == "This run has no rounds of speculative decoding."
 
 
 @given(
@@ -48,7 +48,7 @@ def test_what_the_formulas_give_follows_from_what_was_measured_as_it_is_shown(
     """alpha = 0.83 and gamma = 4.1 stood beside an expectation of unrounded ones."""
     costs = (c, verify, 1.4) if timed else (None, None, None)
     found = Measurements(MeasuredSpeculative(accepted, 99, gamma, 2.3, *costs))
-    words = PAGES[0].found(found)
+    words = PAGES[0].of_run(found)
     alpha, shown, tokens = re.search(
         r"α = (\S+), .* γ = (\S+) on average \(expected (\S+)\)", words
     ).groups()
@@ -67,20 +67,20 @@ def test_what_the_formulas_give_follows_from_what_was_measured_as_it_is_shown(
 def test_what_disturbed_timings_gave_is_marked():
     """Expected and measured values of a disturbed run stood there as if they were certain."""
     run = MeasuredSpeculative(60, 100, 4.0, 2.3, 0.1, 1.2, 1.4, sure=False)
-    words = PAGES[0].found(Measurements(run))
+    words = PAGES[0].of_run(Measurements(run))
     for part in ("c = ≈0.1", "expects ≈", "measured ≈1.40×", "took ≈1.2", "expectation is ≈"):
         assert part in words
     assert words.count("≈") == 5  # counts of tokens need no clock
     assert PAGES[0].tables(Measurements(run)).strip().splitlines()[-1].count("≈") == 3
-    assert "≈" not in PAGES[0].found(Measurements(replace(run, sure=True)))
+    assert "≈" not in PAGES[0].of_run(Measurements(replace(run, sure=True)))
 
 
 def test_without_a_draft_model_there_is_no_c_but_a_speed():
     """Drafts of look-up beside greedy: "greedy did not run", it said."""
     copied = MeasuredSpeculative(60, 100, 4.0, 2.3, None, 1.2, 0.67)
-    words = PAGES[0].found(Measurements(copied))
+    words = PAGES[0].of_run(Measurements(copied))
     assert "Its speed was 0.67× greedy’s; no draft model ran, so there is no c." in words
-    alone = PAGES[0].found(Measurements(replace(copied, verify_cost=None, speedup=None)))
+    alone = PAGES[0].of_run(Measurements(replace(copied, verify_cost=None, speedup=None)))
     assert "greedy did not run" in alone
 
 
