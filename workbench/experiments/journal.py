@@ -214,8 +214,50 @@ def alive(owner: str, beat: float, now: float) -> bool:
     return now - beat <= STALE_SECONDS and (not here or started_at(int(pid)) == started)
 
 
-class Claims(Database):
-    """The part of the journal that drivers write.
+# An experiment's rows, without rows of the same cells that belong to a higher limit or to more
+# timings.
+_ASKED = (
+    f"WHERE r.item / {NEXT_TIMING} < c.timings AND r.item % {NEXT_TIMING} < c.items / c.timings"
+)
+_CELLS = "FROM (SELECT {} FROM cells WHERE experiment = ?) AS c JOIN rows AS r ON "
+ASKED = f"{_CELLS.format('*')}r.cell = c.cell {_ASKED}"
+# The rows whose item is done. SQLite needs only the index of rows for this.
+DONE = f"{_CELLS.format('DISTINCT block, items, timings')}r.block = c.block {_ASKED}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentProgress:
+    """The progress of an experiment.
+
+    Attributes:
+        id: the experiment's id
+        title: the plan's title, cut at SHOWN characters
+        created: UTC, ISO 8601
+        done: items that are finished
+        total: all items
+        failed: rows with an error
+        running: whether a driver is alive
+        stopping: whether it has been asked to stop
+        eta: seconds left, None if not known
+        doing: one line about the item that is decoded now
+        miscounted: whether an earlier version took rows of other prompts for some of its items
+    """
+
+    id: str
+    title: str
+    created: str
+    done: int
+    total: int
+    failed: int
+    running: bool
+    stopping: bool
+    eta: float | None
+    doing: str
+    miscounted: bool = False
+
+
+class Journal(Database):
+    """The experiments of one file.
 
     Args:
         path: as of `Database`
@@ -304,67 +346,6 @@ class Claims(Database):
         with self._open() as db:
             for table in ("claims", "drivers"):
                 db.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))
-
-    def _unusable(self, error: Exception) -> InputError:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            fix = "another program holds it; close that program, then resume"
-        elif "full" in text or getattr(error, "errno", None) == 28:
-            fix = "the disk is full; free some space, then resume"
-        elif "damaged" in text or "malformed" in text or "not a database" in text:
-            fix = "move it away, and run the plans again"
-        else:
-            fix = "set WORKBENCH_DATA to another folder"
-        return InputError(
-            f"Experiments cannot be kept in {self.path} ({text}): {fix}. Everything committed "
-            "before is kept."
-        )
-
-
-# An experiment's rows, without rows of the same cells that belong to a higher limit or to more
-# timings.
-_ASKED = (
-    f"WHERE r.item / {NEXT_TIMING} < c.timings AND r.item % {NEXT_TIMING} < c.items / c.timings"
-)
-_CELLS = "FROM (SELECT {} FROM cells WHERE experiment = ?) AS c JOIN rows AS r ON "
-ASKED = f"{_CELLS.format('*')}r.cell = c.cell {_ASKED}"
-# The rows whose item is done. SQLite needs only the index of rows for this.
-DONE = f"{_CELLS.format('DISTINCT block, items, timings')}r.block = c.block {_ASKED}"
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentProgress:
-    """The progress of an experiment.
-
-    Attributes:
-        id: the experiment's id
-        title: the plan's title, cut at SHOWN characters
-        created: UTC, ISO 8601
-        done: items that are finished
-        total: all items
-        failed: rows with an error
-        running: whether a driver is alive
-        stopping: whether it has been asked to stop
-        eta: seconds left, None if not known
-        doing: one line about the item that is decoded now
-        miscounted: whether an earlier version took rows of other prompts for some of its items
-    """
-
-    id: str
-    title: str
-    created: str
-    done: int
-    total: int
-    failed: int
-    running: bool
-    stopping: bool
-    eta: float | None
-    doing: str
-    miscounted: bool = False
-
-
-class Journal(Claims):
-    """The experiments of one file; its arguments and the methods that keep rows are of `Claims`."""
 
     def begin(
         self,
@@ -496,3 +477,18 @@ class Journal(Claims):
                 one = of[part, cell]
                 one.rows[item] = ItemRow.loads(cell, item, text, one.spec)
         return cells
+
+    def _unusable(self, error: Exception) -> InputError:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            fix = "another program holds it; close that program, then resume"
+        elif "full" in text or getattr(error, "errno", None) == 28:
+            fix = "the disk is full; free some space, then resume"
+        elif "damaged" in text or "malformed" in text or "not a database" in text:
+            fix = "move it away, and run the plans again"
+        else:
+            fix = "set WORKBENCH_DATA to another folder"
+        return InputError(
+            f"Experiments cannot be kept in {self.path} ({text}): {fix}. Everything committed "
+            "before is kept."
+        )
