@@ -20,7 +20,7 @@ def test_the_rows_are_those_of_the_library():
     assert {rule for row in rows for rule in row["rules"]} == set(found)
     for row in rows:
         for rule in row["rules"]:
-            assert row["kept"] == found[rule].chances
+            assert row["kept"] == found[rule].kept
             assert row["mean"] == pytest.approx(found[rule].expected)
     figure = kept_figure(rows)
     assert [sum(bar.x[0] for bar in figure.data)] == pytest.approx([rows[0]["mean"]])
