@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import (
     AfterValidator,
@@ -186,11 +186,12 @@ class Sweep:
                 raise InputError(f"`{name}` are about speed; keep `timed` true, or omit `{name}`.")
         if not self.prompts or not self.schemes:
             raise InputError("`prompts` and `schemes` need at least one name each.")
-        grids = (self.pairs, self.prompts, self.batch_sizes, self.schemes)
-        count = math.prod(map(len, (*grids, self.methods, *self.sampled)))
+        sampled: tuple[Any, ...] = (self.methods, *self.sampled)
+        grids = (self.pairs, self.prompts, self.batch_sizes, self.schemes, *sampled)
+        count = math.prod(map(len, grids))
         if count > MOST_CELLS:
             raise InputError(f"its grids make {count:,} cells; a part has at most {MOST_CELLS:,}.")
-        for values in itertools.product(self.methods, *self.sampled):
+        for values in itertools.product(*sampled):
             settings(self, *values)
 
     @property
@@ -515,8 +516,14 @@ def _of_part(each: Any, place: str, names: list[str]) -> Any:
 def _sentence(file: str, data: Any, error: ValidationError) -> str:
     """The first fault of a plan, with its place in the file."""
     first = error.errors(include_url=False)[0]
-    place, shape, rest = file, Plan, list(first["loc"])
-    shapes = {"part": Sweep, "draw": Drawing, "ordering": Ordering, "printed": Printed}
+    place, shape = file, cast(Any, Plan)
+    rest: list[Any] = list(first["loc"])
+    shapes: dict[str, Any] = {
+        "part": Sweep,
+        "draw": Drawing,
+        "ordering": Ordering,
+        "printed": Printed,
+    }
     if len(rest) > 1 and rest[0] in shapes and isinstance(rest[1], int):
         table, number, *rest = rest
         shape, here = shapes[table], data[table][number]
