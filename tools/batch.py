@@ -27,12 +27,11 @@ from workbench.kinds.batch.study import SIZES, Batch
 from workbench.kinds.batch.view import findings, paper_table
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
-from workbench.models.presets import PairChoice
-from workbench.models.tuned import tuned
-from workbench.runs.estimates import BatchFigures, speed
+from workbench.models.presets import PairChoice, tuned
 from workbench.runs.events import Event, Finished
+from workbench.runs.figures import BatchFigures, speed
 from workbench.runs.record import Run
-from workbench.runs.recorded import SHIPPED, Measured
+from workbench.runs.recorded import SHIPPED, BatchRecording
 from workbench.show.tables import markdown
 from workbench.studies.prompts import PromptSet, built_in
 from workbench.studies.schemes import SCHEMES
@@ -167,7 +166,7 @@ def main() -> None:
     load = os.getloadavg()
     runs = Bench.of(args).tables(name for name in METHODS if name in args.only)
     command = shlex.join(["python", "-m", "tools.batch", *sys.argv[1:]])
-    args.file.write_text(Measured(command, load, tuple(runs)).to_json(), encoding="utf-8")
+    args.file.write_text(BatchRecording(command, load, tuple(runs)).to_json(), encoding="utf-8")
 
 
 if __name__ == "__main__":

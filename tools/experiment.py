@@ -16,8 +16,9 @@ from pathlib import Path
 from training import ROOT, SHIPPED, card
 from workbench.experiments import driver
 from workbench.experiments import plan as plans
-from workbench.experiments.files import markdown
+from workbench.experiments.files import FILE, Orderings, markdown
 from workbench.experiments.journal import Journal
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import (
     INTERVALS,
     Report,
@@ -27,8 +28,6 @@ from workbench.experiments.report import (
     report,
     table,
 )
-from workbench.experiments.request import Request
-from workbench.experiments.shipped import FILE, Orderings
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
@@ -71,12 +70,9 @@ def of_card(found: Report) -> str:
     )
 
 
-def part(found: Report) -> str:
-    """A report as a part of a page: its headings are one level lower."""
-    lines = [
-        f"#{line}" if line.startswith("#") else line
-        for line in markdown(found, charts=True).splitlines()
-    ]
+def part(found: Report, text: str) -> str:
+    """A report as a part of a page, of its own text: its headings are one level lower."""
+    lines = [f"#{line}" if line.startswith("#") else line for line in text.splitlines()]
     made = f"Made of {_command(found)} by `python -m tools.experiment`."
     return "\n".join(["", *lines, "", made, ""])
 
@@ -88,7 +84,7 @@ def _command(found: Report) -> str:
 def measured() -> str:
     """The id of an experiment of the plan that is finished, with the shipped pair and this code."""
     plan = plans.find(PLAN)
-    request = Request(plan.source, f"{plan.name}.toml", None, None, None)
+    request = ExperimentRequest(plan.source, f"{plan.name}.toml", None, None, None)
     with Crew(InProcess(Device(PairKeeper()))) as crew:
         experiment = driver.prepare(request, crew)
         with closing(driver.run(experiment, Journal(), crew)) as happening:
@@ -110,7 +106,8 @@ def main() -> None:
     args = parser.parse_args()
     reports = [report(Journal(), id) for id in args.ids or [measured()]]
     if [found.plan.name for found in reports] != [PLAN]:
-        (args.page or RULES).write_text(HEAD + "".join(map(part, reports)), encoding="utf-8")
+        parts = [part(found, markdown(found, charts=True)) for found in reports]
+        (args.page or RULES).write_text(HEAD + "".join(parts), encoding="utf-8")
         return
     (found,) = reports
     where = dict(facts(found))["pair"]

@@ -29,15 +29,13 @@ from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.draw.study import START, Draw
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
-from workbench.models.presets import PairChoice
-from workbench.models.tuned import tuned
-from workbench.runs.estimates import rows, unsteady
+from workbench.models.presets import PairChoice, tuned
+from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.recorded import FOLDER, Recording, checksum, drafters, id_of
-from workbench.show.headline import headline
-from workbench.studies.presets import OPENING, PROMPTS, SETTINGS, SHOWN, placed
+from workbench.show.headline import verdict
 from workbench.studies.prompts import built_in
-from workbench.studies.settings import Settings
+from workbench.studies.settings import OPENING, PROMPTS, SETTINGS, SHOWN, Settings, placed
 from workbench.studies.study import Study
 
 STORY = PROMPTS["A story"]
@@ -211,7 +209,7 @@ def main() -> None:
         found = steadiest(device, entry, {"timings": args.timings}, max(1, args.attempts))
         (args.folder / f"{number}-{entry.name}.json").write_text(found.to_json(), encoding="utf-8")
         print(
-            f"{entry.name}: {time.monotonic() - began:.0f} s. {' '.join(headline(found.run))}",
+            f"{entry.name}: {time.monotonic() - began:.0f} s. {verdict(found.run)}",
             file=sys.stderr,
         )
         for doubt in doubts(found.run):

@@ -19,7 +19,7 @@ import itertools
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,15 @@ from tests.speed.claims import WARPINGS, over
 from tests.speed.dsbd import perplexity
 from tests.speed.engine import Seconds, interleaved, times_as_fast
 from tests.speed.lookup import prompts
-from workbench.models.presets import PairChoice
-from workbench.models.tuned import file, kept
+from workbench.models.presets import PairChoice, file, pair_settings
 from workbench.studies.settings import changed
 
 COLD, WARM = WARPINGS
 BASES = {COLD: "greedy", WARM: "multinomial"}
 SEEN = 48  # openings that others measure
 TREES = ((2, 1), (2, 1, 1), (3, 1, 1), (2, 1, 1, 1), (2, 2, 1), (3, 2, 1), (3, 2, 1, 1))
-GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
+Grids = Mapping[str, Mapping[str, tuple[Any, ...]]]
+GRIDS: Grids = {
     "speculative": {"draft_length": (2, 3, 4, 5, 6), "confidence": (0.0, 0.4)},
     "block": {"draft_length": (2, 3, 4, 5, 6)},
     "mtad": {"draft_length": (4, 5, 6, 8), "beams": (2, 4, 8)},
@@ -75,6 +75,9 @@ class Bench:
         tokens: tokens of each text
         rounds: interleaved rounds of the finalists
         finalists: how many settings of a decoder are timed again
+        run: makes a decoder's run over some texts
+        clock: times such runs in turn
+        likely: the perplexity of what a run wrote
     """
 
     pair: decoders.ModelPair
@@ -82,6 +85,9 @@ class Bench:
     tokens: int
     rounds: int
     finalists: int
+    run: Callable[..., Any] = over
+    clock: Callable[..., Seconds] = interleaved
+    likely: Callable[..., float] = perplexity
 
     def timed(
         self, methods: Mapping[str, Method], warping: str, rounds: int
@@ -90,9 +96,9 @@ class Bench:
         copy = any(method.name in COPYING for method in methods.values())
         texts = self.texts["refrains" if copy else "openings"]
         options = {**WARPINGS[warping], "max_new_tokens": self.tokens}
-        runs = {name: over(self.pair, each, texts, options) for name, each in methods.items()}
-        took = interleaved(runs, rounds)
-        return took, {name: perplexity(run.found) for name, run in runs.items()}
+        runs = {name: self.run(self.pair, each, texts, options) for name, each in methods.items()}
+        took = self.clock(runs, rounds)
+        return took, {name: self.likely(run.found) for name, run in runs.items()}
 
     def best(self, methods: Sequence[Method], width: int | None = None) -> Method | None:
         """The best of these settings of one decoder; prints the finalists.
@@ -144,11 +150,11 @@ def together(took: Sequence[Seconds], name: str) -> float:
     )
 
 
-def grid(name: str) -> list[Method]:
+def grid(name: str, grids: Grids = GRIDS) -> list[Method]:
     """A decoder with every combination of the settings of its grid."""
     every = (
-        dict(zip(GRIDS[name], values, strict=True))
-        for values in itertools.product(*GRIDS[name].values())
+        dict(zip(grids[name], values, strict=True))
+        for values in itertools.product(*grids[name].values())
     )
     return [
         catalog[name](**own)
@@ -157,40 +163,44 @@ def grid(name: str) -> list[Method]:
     ]
 
 
-def tuned(bench: Bench, name: str) -> list[dict[str, Any]]:
+def tuned(bench: Bench, name: str, grids: Grids) -> list[dict[str, Any]]:
     """The best settings of a decoder, without the library's defaults; DSBD's for each width."""
     if name != "dsbd":
-        found = [bench.best(grid(name))]
+        best = [bench.best(grid(name, grids))]
     else:
-        found = [
-            bench.best([m for m in grid(name) if width <= m.draft_beams <= width + 2], width)
+        best = [
+            bench.best([m for m in grid(name, grids) if width <= m.draft_beams <= width + 2], width)
             for width in WIDTHS
         ]
-    return [changed(method) if method else {} for method in found]
+    return [changed(method) if method else {} for method in best]
 
 
-def main() -> None:
+def main(
+    arguments: Sequence[str] | None = None,
+    load: Callable[[str | None], decoders.ModelPair] = decoders.load_pair,
+    grids: Grids = GRIDS,
+) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "--pair", help="a folder with target/ and draft/; default: the embedded one"
     )
-    parser.add_argument("--only", nargs="+", choices=GRIDS, default=GRIDS, metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=grids, default=grids, metavar="NAME")
     for option, value in (("tokens", 64), ("prompts", 4), ("rounds", 3), ("finalists", 3)):
         parser.add_argument(f"--{option}", type=int, default=value)
     parser.add_argument("--file", type=Path, help="default: settings.json of the pair")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     choice, every = PairChoice(args.pair), prompts()
     texts = {
         "openings": every["openings"][SEEN : SEEN + args.prompts],
         "refrains": every["refrains"][-args.prompts :],
     }
-    bench = Bench(decoders.load_pair(args.pair), texts, args.tokens, args.rounds, args.finalists)
-    path, settings = args.file or file(choice), kept(choice)
+    bench = Bench(load(args.pair), texts, args.tokens, args.rounds, args.finalists)
+    path, settings = args.file or file(choice), pair_settings(choice)
     for name in args.only:
-        own = tuned(bench, name)
+        own = tuned(bench, name, grids)
         settings = {**settings, name: own} if any(own) else {
             other: sets for other, sets in settings.items() if other != name
         }  # fmt: skip

@@ -13,7 +13,7 @@ from tests.browser.actions import finished
 from tests.browser.readable import faults_of_screens
 from workbench.kinds.draw.form import DrawTab
 from workbench.kinds.draw.study import START
-from workbench.models.tuned import tuned
+from workbench.models.presets import tuned
 from workbench.studies.settings import Settings, changed
 
 HOSTILE = "<b>é</b><img src=x onerror=window.hacked=1> ${window.hacked=1} {{{window.hacked}}}"

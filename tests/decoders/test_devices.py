@@ -16,7 +16,7 @@ KIND = re.compile(
 # These ask: of tensors that have no data, of the board itself, and of graphs, which only CUDA has.
 ASKED = {
     "decoders/devices.py",
-    "workbench/measuring/gauges.py",
+    "workbench/measuring/meter.py",
     "decoders/selftest.py",
 }
 

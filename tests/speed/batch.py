@@ -19,7 +19,7 @@ from decoders.engine.attention import interface
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.weights.linear import PassLinear
 from tools.batch import METHODS, Bench, options
-from workbench.runs.estimates import BatchFigures
+from workbench.runs.figures import BatchFigures
 from workbench.runs.record import Run
 from workbench.show.spread import MISSING
 from workbench.show.tables import Table, markdown

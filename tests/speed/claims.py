@@ -26,7 +26,7 @@ from decoders.theory import expected_tokens
 from tests.speed.dsbd import perplexity
 from tests.speed.engine import interleaved, times_as_fast
 from tests.speed.lookup import EXACTLY_4, prompts, theirs
-from workbench.models.tuned import kept, tuned
+from workbench.models.presets import pair_settings, tuned
 
 WARPINGS = {
     "T=0": {"temperature": 0.0},
@@ -94,7 +94,8 @@ def main() -> None:
     openings, refrains = (texts[kind][: args.prompts] for kind in ("openings", "refrains"))
     print(
         f"{args.tokens} tokens, {args.prompts} prompts, {args.rounds} rounds, {args.threads} "
-        f"threads; load average {os.getloadavg()[0]:.1f} before; settings {json.dumps(kept())}"
+        f"threads; load average {os.getloadavg()[0]:.1f} before; "
+        f"settings {json.dumps(pair_settings())}"
     )
     for title, warping in WARPINGS.items():
         options = {**warping, "max_new_tokens": args.tokens}
@@ -125,7 +126,7 @@ def main() -> None:
         }
         if not cold:
             runs["sampling"] = ours("multinomial")
-            for width, settings in zip(WIDTHS, kept().get("dsbd", []), strict=False):
+            for width, settings in zip(WIDTHS, pair_settings().get("dsbd", []), strict=False):
                 runs[f"beam sampling of {width}"] = ours("beam_sampling", beams=width)
                 runs[f"dsbd beside {width}"] = ours("dsbd", **settings)
                 bases[f"dsbd beside {width}"] = f"beam sampling of {width}"

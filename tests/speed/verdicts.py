@@ -10,7 +10,7 @@ each law in several directions. Prints Markdown."""
 import argparse
 
 from tests.workbench.runs.simulated import directions, ever_unlike, found_share, laws
-from workbench.runs.verdicts import needed
+from workbench.runs.draws import needed
 
 CELLS = (2, 10, 20)
 

@@ -1,12 +1,11 @@
 """Tuning keeps the quickest of each decoder's settings, and of DSBD's only those as likely."""
 
+import dataclasses
 import json
-import sys
 
 import pytest
 import torch
 
-import decoders
 from decoders import catalog
 from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
 from tools import tune
@@ -15,7 +14,7 @@ SECONDS = {2: 3.0, 3: 1.0, 4: 2.0}  # of a draft length
 
 
 @pytest.fixture
-def bench(pair, monkeypatch):  # noqa: F811
+def bench(pair):  # noqa: F811
     """A bench whose clock is made up: a base takes 4 seconds, a draft as long as its length."""
 
     def interleaved(runs, rounds):
@@ -24,9 +23,8 @@ def bench(pair, monkeypatch):  # noqa: F811
         lengths = {name: "base" if name == "base" else int(name.split()[1][0]) for name in runs}
         return {name: [SECONDS.get(length, 4.0)] * rounds for name, length in lengths.items()}
 
-    monkeypatch.setattr(tune, "interleaved", interleaved)
     texts = {"openings": ["Once"], "refrains": ["la la la la"]}
-    return tune.Bench(pair, texts, tokens=4, rounds=2, finalists=2)
+    return tune.Bench(pair, texts, tokens=4, rounds=2, finalists=2, clock=interleaved)
 
 
 def test_the_best_setting_is_the_quickest_at_both_temperatures_together(bench, capsys):
@@ -40,15 +38,14 @@ def test_the_best_setting_is_the_quickest_at_both_temperatures_together(bench, c
 
 
 @pytest.mark.parametrize(("most", "wanted"), [(3, 3), (2, 2), (1, None)])
-def test_dsbd_must_write_texts_as_likely_as_beam_samplings(bench, monkeypatch, most, wanted):
+def test_dsbd_must_write_texts_as_likely_as_beam_samplings(bench, most, wanted):
     """Its perplexity is made up, too: the draft length, beside that of the base."""
 
     def perplexity(results):
         method = results[0].method
         return most if method.name == "beam_sampling" else method.draft_length
 
-    monkeypatch.setattr(tune, "over", over)
-    monkeypatch.setattr(tune, "perplexity", perplexity)
+    bench = dataclasses.replace(bench, run=over, likely=perplexity)
     best = bench.best([catalog["dsbd"](draft_length=n) for n in SECONDS], width=2)
     assert (best and best.draft_length) == wanted
 
@@ -65,18 +62,14 @@ class Found:
         self.method = method
 
 
-def test_the_file_keeps_what_was_tuned_before(pair, monkeypatch, tmp_path):  # noqa: F811
+def test_the_file_keeps_what_was_tuned_before(pair, tmp_path):  # noqa: F811
     """It is read by whoever asks for the pair's settings; the clock is real here."""
     file, threads = tmp_path / "settings.json", torch.get_num_threads()
     (tmp_path / "target").mkdir()
     file.write_text('{"mtad": {"beams": 2}, "block": {"draft_length": 9}}')
-    monkeypatch.setattr(decoders, "load_pair", lambda folder: pair)
-    monkeypatch.setattr(
-        tune, "GRIDS", {"block": {"draft_length": (3,)}, "dsbd": tune.GRIDS["dsbd"]}
-    )
-    asked = ["--only", "block", "--tokens", "3", "--prompts", "1", "--rounds", "1"]
-    monkeypatch.setattr(sys, "argv", ["tune", "--pair", str(tmp_path), *asked])
-    tune.main()
+    grids = {"block": {"draft_length": (3,)}, "dsbd": tune.GRIDS["dsbd"]}
+    flags = ["--only", "block", "--tokens", "3", "--prompts", "1", "--rounds", "1"]
+    tune.main(["--pair", str(tmp_path), *flags], lambda folder: pair, grids)
     torch.set_num_threads(threads)
     assert json.loads(file.read_text()) == {"mtad": {"beams": 2}, "block": {"draft_length": 3}}
 

@@ -10,15 +10,13 @@ from transformers import PreTrainedTokenizerFast
 import decoders as library
 from tests.models import build_pair
 from workbench.kinds.batch.study import Batch
-from workbench.kinds.branch.branching import At, branch
+from workbench.kinds.branch.branching import TextPlace, branch
 from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.draw.study import Draw
 from workbench.measuring import session
-from workbench.measuring.gauges import NoGauge
-from workbench.measuring.meter import Meter
+from workbench.measuring.meter import Meter, NoGauge
 from workbench.runs.events import Ended
-from workbench.runs.record import Run
-from workbench.runs.trace import Energy
+from workbench.runs.record import Energy, Run
 from workbench.studies.settings import Settings
 from workbench.studies.study import Study
 
@@ -110,4 +108,6 @@ def draw_run(pair, unmetered) -> Run:
 @pytest.fixture(scope="session")
 def branch_run(pair, run, unmetered) -> Run:
     """A branch of the second decoder's text, by two decoders."""
-    return finished(pair, branch(pair, run, At("beam_search", 3), 5, ["greedy", "mtad"]), unmetered)
+    return finished(
+        pair, branch(pair, run, TextPlace("beam_search", 3), 5, ["greedy", "mtad"]), unmetered
+    )

@@ -3,9 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from workbench.runs.agreement import Agreement
-from workbench.runs.record import Result, Run, Sample
-from workbench.runs.trace import Energy, Lap
+from workbench.runs.record import Agreement, Energy, Lap, Result, Run, Sample
 from workbench.studies.schemes import SCHEMES
 
 SPEEDS = {

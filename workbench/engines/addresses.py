@@ -54,21 +54,21 @@ class Engine:
         """
         if self.key is None:
             return None
-        found = environ.get(self.key, "") if VARIABLE.fullmatch(self.key) else ""
+        value = environ.get(self.key, "") if VARIABLE.fullmatch(self.key) else ""
         # Neither the value nor the name is shown: somebody may have put the key in its place.
         refuse(
             (
-                not found,
+                not value,
                 f"Engine {self.name}: `key` must name an environment variable that is set; it "
                 "does not take the key itself.",
             ),
             (
-                not all(33 <= ord(character) <= 126 for character in found),
+                not all(33 <= ord(character) <= 126 for character in value),
                 f"Engine {self.name}: the variable that `key` names holds a line break, a space or "
                 "another character that no key has; set it again.",
             ),
         )
-        return found
+        return value
 
 
 def engines(environ: Mapping[str, str] = os.environ) -> dict[str, Engine]:
@@ -82,11 +82,11 @@ def engines(environ: Mapping[str, str] = os.environ) -> dict[str, Engine]:
     Raises:
         InputError: for an entry that cannot be used
     """
-    found: dict[str, Engine] = {}
+    known: dict[str, Engine] = {}
     for where, name, fields in (*_listed(environ), *_of_file(environ)):
-        refuse((name in found, f"{where} names the engine {quoted(name)} a second time."))
-        found[name] = _entry(where, name, fields)
-    return found
+        refuse((name in known, f"{where} names the engine {quoted(name)} a second time."))
+        known[name] = _entry(where, name, fields)
+    return known
 
 
 def named(name: str, environ: Mapping[str, str] = os.environ) -> Engine:

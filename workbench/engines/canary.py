@@ -234,11 +234,13 @@ def controls(draws: Draws, seed: int, times: int = 100) -> list[WrongRule]:
         share = min(1.0, SOUGHT / off) if off else 0.0
         mixed = (1 - share) * draws.chances + share * other
         chances = np.where(later[:, None], mixed, draws.chances)
-        made = (
+        samples = (
             Draws(draws.position, cells, draws.chances)
             for cells in _sampled(chances, times, source)
         )
-        rules.append(WrongRule(name, share * off, sum(int(unlike(d).sum()) for d in made), times))
+        rules.append(
+            WrongRule(name, share * off, sum(int(unlike(d).sum()) for d in samples), times)
+        )
     return rules
 
 
@@ -313,18 +315,18 @@ def tokens_of(record: Record, pair: ModelPair, spelling: Spelling | None) -> Ids
 
 def read(
     pair: ModelPair,
-    drawn: Sequence[tuple[Ids, Ids]],
+    draws: Sequence[tuple[Ids, Ids]],
     spelling: Spelling | None = None,
     doing: Callable[[int], None] = lambda texts: None,
 ) -> Draws:
     """The draws, with the chances that the target gives them at temperature 1.
 
-    If the pair has a draft, this makes the cells finer. `drawn` has prefixes and the texts that
+    If the pair has a draft, this makes the cells finer. `draws` has prefixes and the texts that
     followed them; `doing` hears how many of these have been read.
     """
     pieces, done, merged = list[Draws](), 0, spelling.merged if spelling else lambda law: law
-    for prefix in dict.fromkeys(prefix for prefix, _ in drawn):
-        times = Counter(text for start, text in drawn if start == prefix)
+    for prefix in dict.fromkeys(prefix for prefix, _ in draws):
+        times = Counter(text for start, text in draws if start == prefix)
         texts = sorted(times)  # those in order share their beginnings, which are read once
         for begin in range(0, len(texts), TEXTS_AT_ONCE):
             some = texts[begin : begin + TEXTS_AT_ONCE]
@@ -371,7 +373,7 @@ def _draws(
 
 
 @dataclass(frozen=True)
-class Watch:
+class Probe:
     """What a canary asks: texts of a few tokens after each prefix, seeds counting up.
 
     Two tokens more than the server's draft length reach the token after a whole draft. `dtype` is
@@ -410,15 +412,15 @@ class GreedyText:
 class CanaryReport:
     """What a canary found of an engine, its dialect and the model that it serves.
 
-    Of the draws `asked` for some may be missing: `note` says why. `by_text`: the server tells no
-    token ids, so only first tokens were tested, by their texts.
+    Of the `wanted` draws some may be missing: `note` says why. `by_text`: the server tells no token
+    ids, so only first tokens were tested, by their texts.
     """
 
     engine: str
     kind: str
     model: str | None
     draws: int
-    asked: int
+    wanted: int
     checks: tuple[Check, ...]
     controls: tuple[WrongRule, ...]
     greedy: tuple[GreedyText, ...]
@@ -444,7 +446,7 @@ class CanaryReport:
 def watch(
     client: Client,
     pair: ModelPair,
-    what: Watch,
+    what: Probe,
     doing: Doing = lambda words, done, total: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> CanaryReport:
@@ -484,7 +486,7 @@ def _parts(pair: ModelPair, words: str, ids: Ids, record: Record, dtype: str) ->
 
 
 def _drawn(
-    client: Client, pair: ModelPair, prompts: Sequence[tuple[Ids, Prompt]], what: Watch,
+    client: Client, pair: ModelPair, prompts: Sequence[tuple[Ids, Prompt]], what: Probe,
     spelling: Spelling | None, doing: Doing, stopped: Callable[[], bool],
 ) -> tuple[list[tuple[Ids, Ids]], list[Speculation], str]:  # fmt: skip
     """The draws, what they tell of draft tokens, and why some are missing."""

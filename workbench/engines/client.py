@@ -1,18 +1,251 @@
-"""Asks a server, and records what it answers (Client); finds out which engine it is (connect)."""
+"""Asks a server within limits (Wire), and records what it answers (Client), once connected."""
 
+import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from typing import Any
 
-from decoders.errors import InputError, quoted, refuse
+import httpx
+
+from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.settings import nearest
 from workbench.engines.addresses import Engine
+from workbench.engines.dialects import DIALECTS
 from workbench.engines.dialects.dialect import Dialect
-from workbench.engines.dialects.table import DIALECTS
-from workbench.engines.record import Chunk, Query, Record, Shape, Speculation, shaped
-from workbench.engines.wire import USUAL, Bounds, Wire
+from workbench.engines.record import (
+    Chunk,
+    Event,
+    Query,
+    Record,
+    Shape,
+    Speculation,
+    message,
+    shaped,
+)
+
+STREAM = "text/event-stream"
+SAID = 65_536  # bytes of an error that are read
+SECRET = 8  # characters of the shortest key that is one
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one answer may take.
+
+    Attributes:
+        connect: seconds to connect
+        silence: seconds between two pieces of an answer
+        total: seconds of an answer; a piece that is awaited may add `silence`
+        bytes: of an answer
+        tokens: the most that may be asked for
+    """
+
+    connect: float = 5.0
+    silence: float = 60.0
+    total: float = 600.0
+    bytes: int = 64 * 2**20
+    tokens: int = 100_000
+
+
+USUAL = Bounds()
+
+
+class Wire:
+    """The connection to an engine. Threads may share it.
+
+    Args:
+        environ: where the engine's key is
+    """
+
+    def __init__(
+        self, engine: Engine, limits: Bounds = USUAL, environ: Mapping[str, str] = os.environ
+    ):
+        self.engine, self.limits = engine, limits
+        self._secret = engine.secret(environ)
+        key = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
+        self._http = httpx.Client(
+            base_url=engine.url,
+            # Compressed, a small answer could become a huge one.
+            headers={"Accept-Encoding": "identity", **key},
+            timeout=httpx.Timeout(limits.silence, connect=limits.connect),
+            # As many connections as there are threads that ask.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            follow_redirects=False,
+            # Proxies and .netrc of the environment are not for these addresses.
+            trust_env=False,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def hidden(self, text: str) -> str:
+        """A text without the key, which a server may send back.
+
+        One shorter than SECRET stays: EMPTY, say, where none is needed, may be a word of a text.
+        """
+        secret = self._secret or ""
+        return text.replace(secret, "[key]") if len(secret) >= SECRET else text
+
+    def get(self, path: str) -> Any:
+        """The JSON at a path.
+
+        Raises:
+            InputError: if there is none
+        """
+        return self._json(self._body(path))
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Iterator[Event]:
+        """The chunks of an answer, or the whole answer as one, as they arrive.
+
+        Raises:
+            InputError: if the answer fails, also after some chunks
+        """
+        with self._asked("POST", path, body) as pieces:
+            if not pieces.streams:
+                yield self._object(b"".join(pieces))
+                return
+            for data in _data(_lines(pieces)):
+                if data == b"[DONE]":
+                    return
+                yield self._object(data)
+
+    def fault(self, words: str) -> InputError:
+        """An error whose sentence begins with the engine."""
+        return InputError(self.hidden(f"Engine {self.engine.name} {words}."))
+
+    def _body(self, path: str) -> bytes:
+        with self._asked("GET", path) as pieces:
+            return b"".join(pieces)
+
+    def _object(self, data: bytes) -> Event:
+        event = self._json(data)
+        if not isinstance(event, dict):
+            raise self.fault("sent JSON that is no object; is this its API?")
+        return event
+
+    def _json(self, data: bytes) -> Any:
+        text = self._decoded(data)
+        try:
+            value = json.loads(text)
+            # Half a character, escaped, passes for JSON, but nothing can print or keep it.
+            if "\\ud" in text.lower():
+                json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise self.fault("sent an answer that is not UTF-8") from None
+        except (ValueError, RecursionError):
+            raise self.fault("sent an answer that is no JSON; is this its API?") from None
+        return value
+
+    def _decoded(self, data: bytes) -> str:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise self.fault("sent an answer that is not UTF-8") from None
+
+    @contextmanager
+    def _asked(self, method: str, path: str, body: Any = None) -> Iterator["_Pieces"]:
+        limits = self.limits
+        try:
+            with closing(self._sent(self._http.build_request(method, path, json=body))) as response:
+                pieces = _Pieces(self, response, time.monotonic() + limits.total)
+                self._refused(response, pieces, path)
+                yield pieces
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            why = self.hidden(first_line(error)) or "no answer"
+            raise self.fault(
+                f"cannot be reached ({why}); start it, or correct its address"
+            ) from None
+        except httpx.TimeoutException:
+            raise self.fault(f"was silent for {limits.silence:g} s") from None
+        except httpx.TransportError:
+            raise self.fault("broke off the answer") from None
+
+    def _sent(self, request: httpx.Request) -> httpx.Response:
+        """The response, before its body. Some servers close a connection that they have kept open,
+        just as it is used again: then another one is made."""
+        try:
+            return self._http.send(request, stream=True)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            return self._http.send(request, stream=True)
+
+    def _refused(self, response: httpx.Response, pieces: "_Pieces", path: str) -> None:
+        """Raise the sentence for an answer that is none."""
+        status = response.status_code
+        if 300 <= status < 400:
+            raise self.fault(
+                f"redirects (HTTP {status}), which is not followed; give its final address"
+            )
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise self.fault("compresses its answers though it was asked not to")
+        if status == 200:
+            return
+        said = _said(pieces)
+        words = f"; it says: {said}" if said else ""
+        if status in (401, 403):
+            raise self.fault(
+                f"refuses the key (HTTP {status}); name the variable with the key as `key`{words}"
+            )
+        if status == 404:
+            raise self.fault(f"has no {path} (HTTP 404){words or '; correct its address'}")
+        raise self.fault(f"failed (HTTP {status}){words}")
+
+
+class _Pieces:
+    """The bytes of an answer, within the limits.
+
+    Attributes:
+        streams: whether it is a stream of events
+    """
+
+    def __init__(self, wire: Wire, response: httpx.Response, deadline: float):
+        self._wire, self._response, self._deadline = wire, response, deadline
+        self.streams = response.headers.get("content-type", "").startswith(STREAM)
+
+    def __iter__(self) -> Iterator[bytes]:
+        size, limits = 0, self._wire.limits
+        for piece in self._response.iter_raw():
+            size += len(piece)
+            if size > limits.bytes:
+                raise self._wire.fault(f"sent more than {limits.bytes:,} bytes and was cut off")
+            if time.monotonic() > self._deadline:
+                raise self._wire.fault(f"had not finished after {limits.total:g} s and was cut off")
+            yield piece
+
+
+def _said(pieces: Iterable[bytes]) -> str:
+    """The server's words about an error, on one line; "" if they cannot be read."""
+    body = b""
+    try:
+        for piece in pieces:
+            body += piece
+            if len(body) >= SAID:
+                break
+        return message(json.loads(body)).rstrip(".")
+    # An error may break off, last too long, or be a page for people.
+    except (httpx.HTTPError, ValueError, RecursionError):
+        return ""
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a stream without their ends; the last one need not have any."""
+    held: list[bytes] = []
+    for piece in pieces:
+        *ended, rest = piece.split(b"\n")
+        for line in ended:
+            yield b"".join([*held, line])
+            held = []
+        held.append(rest)
+    yield b"".join(held)
+
+
+def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The data of server-sent events; comments and other fields are left out."""
+    for line in lines:
+        if line.startswith(b"data:"):
+            yield line[5:].strip()
 
 
 @dataclass
@@ -49,8 +282,6 @@ class Client:
     """Asks one server. Threads may share it.
 
     Args:
-        wire: the connection
-        dialect: how it is asked
         model: the model's name in the server's words; None lets it choose
     """
 
@@ -70,7 +301,6 @@ class Client:
         """The record of one request.
 
         Args:
-            query: what is asked
             heard: called with each piece and the seconds since it was asked; it may raise an
                 InputError to end the answer
 
@@ -96,7 +326,7 @@ class Client:
         if (why := self.dialect.unsaid(query)) is not None:
             raise self.wire.fault(why)
         answer, note = _Answer(), ""
-        began, start = datetime.now(UTC), time.monotonic()
+        start = time.monotonic()
         try:
             for chunk in self._chunks(query, answer):
                 answer.add(chunk, at := time.monotonic() - start)
@@ -107,8 +337,7 @@ class Client:
             if not answer.arrivals:
                 raise InputError(self._sentence(error)) from None
             note = self._sentence(error)
-        seconds = time.monotonic() - start
-        return self._record(answer, began.isoformat(timespec="milliseconds"), seconds, note)
+        return self._record(answer, time.monotonic() - start, note)
 
     def _chunks(self, query: Query, answer: _Answer) -> Iterator[Chunk]:
         body = self.dialect.body(query, self.model)
@@ -129,16 +358,15 @@ class Client:
         name, words = f"Engine {self.wire.engine.name}", self.wire.hidden(str(error))
         return words if words.startswith(name) else f"{name}: {words[0].lower()}{words[1:]}"
 
-    def _record(self, answer: _Answer, asked: str, seconds: float, note: str) -> Record:
+    def _record(self, answer: _Answer, seconds: float, note: str) -> Record:
         missing = answer.count is not None and answer.count != len(answer.ids)
-        told = bool(answer.ids) and not answer.untold and not missing
+        all_ids = bool(answer.ids) and not answer.untold and not missing
         return Record(
             engine=self.wire.engine.name,
             kind=self.dialect.kind,
             model=None if answer.model is None else self.wire.hidden(answer.model),
-            asked=asked,
             text=self.wire.hidden("".join(answer.texts)),
-            tokens=tuple(answer.ids) if told else None,
+            tokens=tuple(answer.ids) if all_ids else None,
             count=answer.count if answer.count is not None else len(answer.ids) or None,
             arrivals=tuple(answer.arrivals),
             seconds=seconds,
@@ -148,24 +376,19 @@ class Client:
         )
 
 
-class Served(Shape):
+class ServedModel(Shape):
     id: str
     owned_by: str | None = None
 
 
 class Models(Shape):
-    data: list[Served]
+    data: list[ServedModel]
 
 
 def connect(
     engine: Engine, limits: Bounds = USUAL, environ: Mapping[str, str] = os.environ
 ) -> Client:
     """A client that speaks the engine's dialect and has checked its model.
-
-    Args:
-        engine: the server
-        limits: of each answer
-        environ: where its key is
 
     Raises:
         InputError: if it does not answer, or serves another model than the entry says
@@ -186,7 +409,7 @@ def connect(
     return client
 
 
-def _dialect(wire: Wire, models: list[Served]) -> Dialect:
+def _dialect(wire: Wire, models: list[ServedModel]) -> Dialect:
     if wire.engine.kind is not None:
         return DIALECTS[wire.engine.kind]
     owners = {model.owned_by for model in models}
@@ -209,7 +432,7 @@ def _has(wire: Wire, path: str) -> bool:
     return isinstance(paths, dict) and path in paths
 
 
-def _model(wire: Wire, models: list[Served]) -> str | None:
+def _model(wire: Wire, models: list[ServedModel]) -> str | None:
     names, wanted = [model.id for model in models], wire.engine.model
     if wanted is None:
         return names[0] if names else None
@@ -225,8 +448,8 @@ def version(client: Client) -> str | None:
         return None
     path, field = client.dialect.version
     try:
-        told = client.wire.get(path)
+        answer = client.wire.get(path)
     except InputError:
         return None
-    found = told.get(field) if isinstance(told, dict) else None
-    return client.wire.hidden(found)[:80] if isinstance(found, str) else None
+    release = answer.get(field) if isinstance(answer, dict) else None
+    return client.wire.hidden(release)[:80] if isinstance(release, str) else None

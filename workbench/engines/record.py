@@ -52,10 +52,10 @@ class Query:
         """The fields that change the distribution, besides the temperature."""
         usual = Query("", 1)
         names = {"top_k", "top_p", "min_p", "top_n_sigma"}
-        found = {name for name in names if getattr(self, name) != getattr(usual, name)}
-        if self.temperature_last and self.temperature != 1 and found & {"top_p", "min_p"}:
-            found.add("temperature_last")
-        return frozenset(found)
+        changes = {name for name in names if getattr(self, name) != getattr(usual, name)}
+        if self.temperature_last and self.temperature != 1 and changes & {"top_p", "min_p"}:
+            changes.add("temperature_last")
+        return frozenset(changes)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,6 @@ class Speculation:
         drafted: draft tokens
         accepted: those of them that were kept
         steps: verifications, each of one draft; None if the engine does not count them
-        histogram: number of the steps that accepted 0, 1, 2, … tokens; empty if it is not known
         per_step: drafted and accepted tokens of each step in order; empty if they are not known
 
     Raises:
@@ -80,15 +79,12 @@ class Speculation:
     drafted: int
     accepted: int
     steps: int | None = None
-    histogram: tuple[int, ...] = ()
     per_step: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        kept, counted = sum(i * n for i, n in enumerate(self.histogram)), sum(self.histogram)
         wrong = (
             not 0 <= self.accepted <= self.drafted
             or (self.steps is not None and self.steps < bool(self.drafted))
-            or (self.histogram and (kept, counted) != (self.accepted, self.steps))
             or any(not 0 <= accepted <= drafted for drafted, accepted in self.per_step)
             or (self.per_step and sum(x for _, x in self.per_step) != self.accepted)
         )
@@ -130,7 +126,6 @@ class Record:
         engine: the engine's name, as whoever runs the workbench has named it
         kind: the dialect that it speaks
         model: the model that answered, in its own words
-        asked: when it was asked, UTC, ISO 8601
         text: the new text
         tokens: the ids of the new tokens; None if not every one was told
         count: number of new tokens; None if it is not known
@@ -145,7 +140,6 @@ class Record:
     engine: str
     kind: str
     model: str | None
-    asked: str
     text: str
     tokens: tuple[int, ...] | None
     count: int | None
@@ -159,13 +153,6 @@ class Record:
     def first(self) -> float | None:
         """Seconds to the first token; None if none came."""
         return self.arrivals[0][0] if self.arrivals else None
-
-    @property
-    def times(self) -> list[float] | None:
-        """The seconds at which each token arrived; None if the tokens of a piece are not known."""
-        if any(tokens is None for _, tokens in self.arrivals):
-            return None
-        return [at for at, tokens in self.arrivals for _ in range(tokens or 0)]
 
 
 def plain(value: Any) -> Any:
@@ -237,11 +224,11 @@ def refused(event: Event) -> None:
 
 def message(event: Any) -> str:
     """The words of an error, on one line; "" if there are none."""
-    found = event
+    value = event
     for name in ("error", "detail", "message"):
-        if isinstance(found, dict) and name in found:
-            found = found[name]
-    words = found if isinstance(found, str) else ""
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+    words = value if isinstance(value, str) else ""
     return " ".join("".join(c if c.isprintable() else " " for c in words[:300]).split())
 
 
@@ -256,7 +243,6 @@ def completions(
     """The chunks of an answer of the completions API, whole or in chunks.
 
     Args:
-        events: the answer, or its chunks
         speculation: reads an engine's own fields
     """
     for event in events:

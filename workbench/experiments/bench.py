@@ -20,17 +20,18 @@ from decoders import Head, InputError, ModelPair, check
 from decoders.inputs import decoded
 from decoders.process import light_heap
 from workbench.experiments.cells import Cell
-from workbench.experiments.journal import NEXT_TIMING, Row, failed
+from workbench.experiments.journal import NEXT_TIMING, ItemRow, failed
+from workbench.measuring.device import chosen
 from workbench.measuring.disturbance import Watch, watch
 from workbench.measuring.job import measure
 from workbench.measuring.meter import Meter, open_meter
-from workbench.measuring.threads import chosen
 from workbench.measuring.work import Measured, Work, encode_prompt
 from workbench.models.environment import environment
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.record import Sample
-from workbench.studies.chats import Words
+from workbench.studies.prompts import Words
+from workbench.studies.schemes import in_turn
 
 IDLE_SECONDS = 2.0
 # The first prompts of a set whose whole trace is kept, so that they can be opened as a run.
@@ -41,46 +42,45 @@ TRACED = 3
 def code() -> str:
     """A hash of the sources of `decoders`."""
     root = Path(decoders.__file__).parent
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         if "integrations" not in file.parts:
-            found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return found.hexdigest()[:16]
+            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def identity(pair: ModelPair, quantization: str | None = None) -> dict[str, Any]:
     """Models, dtype and kind of device, which a cell's id contains.
 
     Args:
-        pair: the pair
         quantization: the form in which its weights were loaded, which no revision tells
     """
     where = environment(pair)
-    found = {"dtype": where["dtype"], "device": pair.target.device.type}
+    facts = {"dtype": where["dtype"], "device": pair.target.device.type}
     if quantization is not None:  # left out of others, so that their cells keep their ids
-        found["quantization"] = quantization
+        facts["quantization"] = quantization
     for role in ("target", "draft", "head"):
         if known := where.get(role):  # the hub's revision; of other models a hash of their weights
-            found[role] = (
+            facts[role] = (
                 f"{known['name']}@{known['revision']}"
                 if known["revision"]
                 else f"{known['type']} {weights(getattr(pair, role))}"
             )
-    return found
+    return facts
 
 
 def weights(model: torch.nn.Module | Head) -> str:
     """A hash of a model's weights."""
-    found, left = hashlib.sha256(), [*model.state_dict().items()]
+    digest, left = hashlib.sha256(), [*model.state_dict().items()]
     while left:
         name, weight = left.pop(0)
         if hasattr(weight, "__tensor_flatten__"):  # quantised: its bytes are those of its parts
             parts, _ = weight.__tensor_flatten__()
             left += [(f"{name}.{part}", getattr(weight, part)) for part in parts]
             continue
-        found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
-        found.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()[:16]
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        digest.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,6 @@ class Bench:
         """The pair's "identity", which cells' ids contain, and its "environment", for reports.
 
         Args:
-            choice: the pair
             idle: also measure idle power
         """
         pair = self._ready(choice)
@@ -138,18 +137,16 @@ class Bench:
             )
         return {"identity": identity(pair, choice.quantization), "environment": where}
 
-    def run(self, unit: Unit) -> list[Row]:
+    def run(self, unit: Unit) -> list[ItemRow]:
         """A row for each cell; a failure becomes a row with its error."""
         pair = self._ready(unit.choice)
         tools = self._with(pair)
-        # In turns forward and backward, so that a machine that gets slower or faster favours no
-        # decoder.
-        step = -1 if sum(divmod(unit.item, NEXT_TIMING)) % 2 else 1
+        turn, cells = sum(divmod(unit.item, NEXT_TIMING)), range(len(unit.cells))
         with light_heap():
-            rows = [self._row(pair, tools, unit, i) for i in range(len(unit.cells))[::step]]
-        return rows[::step]
+            rows = [self._row(pair, tools, unit, i) for i in in_turn(cells, turn)]
+        return list(in_turn(rows, turn))
 
-    def _row(self, pair: ModelPair, tools: tuple[Meter, Watch], unit: Unit, i: int) -> Row:
+    def _row(self, pair: ModelPair, tools: tuple[Meter, Watch], unit: Unit, i: int) -> ItemRow:
         cell, host = unit.cells[i], platform.node()
         try:
             chat = cell.settings.chat_template, cell.settings.system
@@ -171,10 +168,10 @@ class Bench:
         parts = [each.parts for each in encoded]
         work = Work(pair, ids, cell.settings, *tools, lambda: False, parts=parts)
         key = (unit.choice, cell.method, cell.batch_size, cell.scheme)
-        measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, drawn=False))
+        measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, shows=False))
         self._warm.add(key)
         samples = [_sample(pair, measured, ids, *each) for each in _first(unit.prompts)]
-        return Row(unit.ids[i], unit.item, replace(measured.result, samples=samples), host)
+        return ItemRow(unit.ids[i], unit.item, replace(measured.result, samples=samples), host)
 
     def _with(self, pair: ModelPair) -> tuple[Meter, Watch]:
         if self._tools is None or self._tools[0] is not pair:

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from decoders import Method, catalog
-from workbench.experiments.plan import GRID, Part, Plan, pair_name, settings
+from workbench.experiments.plan import GRID, Plan, Sweep, pair_name, settings
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
-from workbench.runs.database import NEXT_TIMING
+from workbench.runs.store import NEXT_TIMING
 from workbench.studies import schemes
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
@@ -72,7 +72,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Block:
+class CellBlock:
     """Cells that take turns on each item.
 
     Timed cells share a block with greedy; each other cell has its own.
@@ -100,65 +100,47 @@ class Block:
         return self.cells[0].prompts
 
 
-def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan:
-    """The same plan on one pair, or with fewer prompts.
-
-    Args:
-        plan: the plan
-        choice: the pair to use, or None for the plan's own pairs
-        limit: the most prompts of each set, or None for the plan's own limits
-    """
-    parts = plan.parts
-    if choice is not None:
-        parts = tuple(replace(part, pairs=(choice,)) for part in parts)
-    if limit is not None:
-        parts = tuple(replace(part, limit=min(limit, part.limit or limit)) for part in parts)
-    return replace(plan, parts=parts)
-
-
 def blocks(
     plan: Plan,
     sets: Mapping[str, ScoredSet],
     facts: Mapping[PairChoice, Mapping[str, Any]],
     code: str,
-) -> list[Block]:
+) -> list[CellBlock]:
     """The plan's blocks in the order in which they run.
 
     Args:
-        plan: the plan
-        sets: its sets of prompts by name
         facts: for each pair its models, dtype and kind of device, see `identity`
         code: a hash of the sources of `decoders`
     """
-    found: dict[tuple[str, str], Block] = {}
+    known: dict[tuple[str, str], CellBlock] = {}
     for part in plan.parts:
         for cells in _groups(part):
             scored = sets[cells[0].prompts]
             items = _items(part, cells[0], len(scored.items))
             identity = {"code": code, "revision": scored.revision, **facts[cells[0].choice]}
             block = _block(part, cells, items, identity)
-            found.setdefault((block.part, block.id), block)
-    return list(found.values())
+            known.setdefault((block.part, block.id), block)
+    return list(known.values())
 
 
-def merged(found: Iterable[Block]) -> list[Block]:
+def merged(every: Iterable[CellBlock]) -> list[CellBlock]:
     """Each block once, with the items of all parts that share it.
 
     Parts may differ in their limits and timings.
     """
-    whole: dict[str, Block] = {}
-    for block in found:
+    whole: dict[str, CellBlock] = {}
+    for block in every:
         one = whole.setdefault(block.id, block)
         whole[block.id] = replace(one, items=dict(sorted({**one.items, **block.items}.items())))
     return list(whole.values())
 
 
 def _block(
-    part: Part,
+    part: Sweep,
     cells: Sequence[Cell],
     items: Mapping[int, tuple[int, ...]],
     identity: Mapping[str, Any],
-) -> Block:
+) -> CellBlock:
     # another head changes what it drafts, and nothing else
     facts = [
         {k: v for k, v in identity.items() if k != "head" or c.method.uses_head} for c in cells
@@ -172,10 +154,10 @@ def _block(
     else:
         whole = each[0]
     labels = tuple(label(cell, part) for cell in cells)
-    return Block(part.name, whole, tuple(each), labels, tuple(cells), items)
+    return CellBlock(part.name, whole, tuple(each), labels, tuple(cells), items)
 
 
-def _groups(part: Part) -> Iterator[list[Cell]]:
+def _groups(part: Sweep) -> Iterator[list[Cell]]:
     grid: Iterable[Any] = itertools.product(part.pairs, part.prompts, *part.sampled)
     for choice, prompts, *sampled in grid:
         cell = partial(_cell, part, choice, prompts, sampled)
@@ -193,14 +175,14 @@ def _groups(part: Part) -> Iterator[list[Cell]]:
 
 
 def _cell(
-    part: Part, choice: PairChoice, prompts: str, sampled: Sequence[Any], method: Method,
+    part: Sweep, choice: PairChoice, prompts: str, sampled: Sequence[Any], method: Method,
     size: int, scheme: str,
 ) -> Cell:  # fmt: skip
-    asked = settings(part, method, *sampled)
-    return Cell(choice, prompts, asked, size, scheme, part.ignore_eos, part.timed)
+    own = settings(part, method, *sampled)
+    return Cell(choice, prompts, own, size, scheme, part.ignore_eos, part.timed)
 
 
-def _items(part: Part, cell: Cell, count: int) -> dict[int, tuple[int, ...]]:
+def _items(part: Sweep, cell: Cell, count: int) -> dict[int, tuple[int, ...]]:
     """Batches, the last one filled up, and all of them again for each further timing.
 
     Dynamic batches are one item, because a finished request's place goes to the next one.
@@ -214,7 +196,7 @@ def _items(part: Part, cell: Cell, count: int) -> dict[int, tuple[int, ...]]:
     }
 
 
-def label(cell: Cell, part: Part) -> str:
+def label(cell: Cell, part: Sweep) -> str:
     """The decoder, with the settings, sampling and batch size in which cells of its part differ."""
     same = [dataclasses.asdict(m) for m in part.methods if m.name == cell.method.name]
     own = [cell.method.name]
@@ -242,6 +224,6 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def experiment_id(found: Iterable[Block]) -> str:
+def experiment_id(every: Iterable[CellBlock]) -> str:
     """An id that is the same for the same plan, pair, prompts and code."""
-    return digest([[b.part, b.id, len(b.items)] for b in found])[:12]
+    return digest([[b.part, b.id, len(b.items)] for b in every])[:12]

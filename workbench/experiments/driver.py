@@ -1,25 +1,39 @@
-"""Makes a request an experiment, and runs it: hands items to workers and commits their rows."""
+"""Makes a request an experiment, and runs it: hands items to workers and commits their rows.
+
+One experiment at a time runs in the background of the page; everyone who looks sees the same state.
+"""
 
 import contextlib
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from decoders import InputError
 from workbench.experiments import bench
+from workbench.experiments import plan as plans
 from workbench.experiments.bench import Unit
-from workbench.experiments.cells import Block, blocks, experiment_id, merged
-from workbench.experiments.journal import NEXT_TIMING, Journal, Progress, Row, failed, new_owner
-from workbench.experiments.plan import Plan
-from workbench.experiments.request import Request
+from workbench.experiments.cells import CellBlock, blocks, experiment_id, merged
+from workbench.experiments.journal import (
+    NEXT_TIMING,
+    ExperimentProgress,
+    ItemRow,
+    Journal,
+    failed,
+    new_owner,
+)
+from workbench.experiments.plan import ExperimentRequest, Plan
 from workbench.experiments.scores import score
 from workbench.experiments.sets import ScoredSet
-from workbench.experiments.workers import Crew
+from workbench.experiments.workers import Crew, InProcess, answer
+from workbench.measuring.device import Device, zero_gpu
+from workbench.models.presets import EMBEDDED
+from workbench.studies.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -36,25 +50,21 @@ class Experiment:
     """
 
     id: str
-    request: Request
+    request: ExperimentRequest
     plan: Plan
     sets: Mapping[str, ScoredSet]
-    blocks: Sequence[Block]
+    blocks: Sequence[CellBlock]
     environment: Mapping[str, Any]
 
-    def unit(self, block: Block, item: int) -> Unit:
+    def unit(self, block: CellBlock, item: int) -> Unit:
         """An item of a block, as a bench runs it."""
         prompts = block.items[item]
         texts = tuple(self.sets[block.prompts].text(i) for i in prompts)
         return Unit(block.cells[0].choice, block.ids, block.cells, item, prompts, texts)
 
 
-def prepare(request: Request, crew: Crew) -> Experiment:
+def prepare(request: ExperimentRequest, crew: Crew) -> Experiment:
     """Read the plan, load its pairs once on a worker, and spell the plan out.
-
-    Args:
-        request: the request
-        crew: the workers
 
     Raises:
         InputError: if the plan, its sets or its models cannot be used
@@ -64,16 +74,16 @@ def prepare(request: Request, crew: Crew) -> Experiment:
     environment: dict[str, Any] = {"workers": crew.pool.says, "pairs": []}
     timed = any(part.timed for part in plan.parts)
     for choice in dict.fromkeys(choice for part in plan.parts for choice in part.pairs):
-        found = crew.worker(0).submit("facts", choice, timed).result()
-        facts[choice] = found["identity"]
-        environment["pairs"].append(found["environment"])
+        known = answer(crew.worker(0).submit("facts", choice, timed))
+        facts[choice] = known["identity"]
+        environment["pairs"].append(known["environment"])
     code = bench.code()
     spelled = blocks(plan, sets, facts, code)
     environment |= {"code": code, "sets": {name: s.revision for name, s in sets.items()}}
     return Experiment(experiment_id(spelled), request, plan, sets, spelled, environment)
 
 
-def doing(block: Block, item: int) -> str:
+def doing(block: CellBlock, item: int) -> str:
     """One line about an item that is decoded now."""
     prompts, (again, place) = block.items[item], divmod(item, NEXT_TIMING)
     timings = 1 + max(block.items) // NEXT_TIMING
@@ -91,15 +101,12 @@ log = logging.getLogger(__name__)
 
 def run(
     experiment: Experiment, journal: Journal, crew: Crew, stopped: threading.Event | None = None
-) -> Generator[Progress, None, None]:
+) -> Generator[ExperimentProgress, None, None]:
     """Run the items that are not done yet.
 
     Closing the iterator gives the items at work back.
 
     Args:
-        experiment: the experiment
-        journal: the file that keeps it
-        crew: the workers
         stopped: set to end it after the items at work; `Journal.ask_to_stop` does the same
 
     Yields:
@@ -136,13 +143,13 @@ class _Driver:
         self.owner, self.over = new_owner(), threading.Event()
         self.fault: InputError | None = None
         # For each future its worker's number, the block and the item.
-        self.at_work: dict[Future, tuple[int, Block, int]] = {}
+        self.at_work: dict[Future, tuple[int, CellBlock, int]] = {}
         self.began, self.cost = time.monotonic(), 0.0
         self.open = merged(experiment.blocks)
         self.doing = ""
         self.deaths: Counter[tuple[str, int]] = Counter()
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[ExperimentProgress]:
         while True:
             if self.fault:
                 raise self.fault
@@ -177,14 +184,14 @@ class _Driver:
             else:
                 return
 
-    def _hand_out(self, number: int, block: Block, item: int) -> None:
+    def _hand_out(self, number: int, block: CellBlock, item: int) -> None:
         self.doing, unit = doing(block, item), self.experiment.unit(block, item)
         self.at_work[self.crew.worker(number).submit("run", unit)] = number, block, item
 
     def _finished(self, future: Future) -> None:
         number, block, item = self.at_work.pop(future)
         try:
-            rows = future.result()
+            rows = answer(future)
         except self.crew.pool.deaths as death:
             log.warning("worker %d died (%s) and is replaced", number, type(death).__name__)
             self.crew.lose(number)
@@ -203,7 +210,7 @@ class _Driver:
         if self.journal.commit(block, item, self.owner, rows):
             self.cost += _cost(block)
 
-    def _scored(self, block: Block, row: Row) -> Row:
+    def _scored(self, block: CellBlock, row: ItemRow) -> ItemRow:
         of, samples = self.experiment.sets[block.prompts], []
         for o in row.outputs:
             scores = None if row.result.error or o.error else score(of, o.prompt, o.text)
@@ -229,13 +236,158 @@ class _Driver:
             self.over.wait(BEAT_SECONDS)
 
 
-def _cost(block: Block) -> float:
+def _cost(block: CellBlock) -> float:
     """The relative time that an item of the block takes."""
     return sum(len(block.items[0]) * cell.to_json()["max_new_tokens"] for cell in block.cells)
 
 
-def _failed(block: Block, item: int, why: str) -> list[Row]:
+def _failed(block: CellBlock, item: int, why: str) -> list[ItemRow]:
     return [
         failed(id, item, cell.to_json(), dict.fromkeys(block.items[item]), why)
         for id, cell in zip(block.ids, block.cells, strict=True)
     ]
+
+
+PUBLIC_PROMPTS = 3  # of each set, on a shared machine
+
+
+@dataclass(frozen=True)
+class BackgroundWork:
+    """An experiment that was started here.
+
+    Attributes:
+        title: the plan's title
+        starter: the visitor who may stop it on a shared machine
+        stop: set to stop it after the item at work
+        id: the experiment's id, None until its models are loaded
+        fault: one sentence if it broke down
+    """
+
+    title: str
+    starter: Hashable
+    stop: threading.Event
+    id: str | None = None
+    fault: str = ""
+
+
+class Background:
+    """Starts and stops experiments on this process's device.
+
+    Args:
+        journal: the file that keeps experiments; their state is read from it
+        limits: limits for visitors of a shared machine
+    """
+
+    def __init__(self, device: Device, journal: Journal, limits: Limits):
+        self.device, self.journal, self.limits = device, journal, limits
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._pool: InProcess | None = None
+        self.work: BackgroundWork | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for the device because something else runs there."""
+        return self.running and self._pool is not None and self._pool.waiting
+
+    def allowed(self, request: ExperimentRequest) -> ExperimentRequest:
+        """The request, reduced to the limits of a shared machine.
+
+        Raises:
+            InputError: if this machine does not allow it
+        """
+        if zero_gpu():
+            raise InputError(
+                "Experiments do not run on borrowed GPUs; run this workbench on your own machine."
+            )
+        if not self.limits.public:
+            return request
+        if request.plan not in {plans.find(name).source for name in plans.shipped()}:
+            raise InputError(
+                "A shared machine runs only the plans that come with the project; run your own "
+                "plan on your own machine."
+            )
+        most = min(PUBLIC_PROMPTS, request.limit or PUBLIC_PROMPTS)
+        return replace(request, limit=most, choice=EMBEDDED.choice(), data=None, paths=False)
+
+    def start(self, request: ExperimentRequest, starter: Hashable = None) -> None:
+        """Start the experiment in a thread.
+
+        Args:
+            starter: the visitor, who may also stop it
+
+        Raises:
+            InputError: if the request cannot be used or is not allowed here, or if an experiment is
+                running
+        """
+        request = self.allowed(request)
+        plan, _ = request.read()
+        with self._lock:
+            if self.running:
+                raise InputError(
+                    "An experiment is running here already; stop it, or wait until it ends."
+                )
+            self.work = BackgroundWork(plan.title, starter, threading.Event())
+            self._thread = threading.Thread(
+                target=self._run, args=(request, self.work), daemon=True
+            )
+            self._thread.start()
+
+    def stop(self, starter: Hashable = None) -> None:
+        """Stop after the item at work.
+
+        Raises:
+            InputError: on a shared machine, if somebody else started the experiment
+        """
+        if self.work is None or not self.running:
+            return
+        if self.limits.public and starter != self.work.starter:
+            raise InputError("Somebody else started this experiment; only they can stop it.")
+        self.work.stop.set()
+
+    def join(self) -> None:
+        """Wait until the experiment ends."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, request: ExperimentRequest, work: BackgroundWork) -> None:
+        try:
+            self._pool = InProcess(self.device)
+            with Crew(self._pool) as crew:
+                experiment = prepare(request, crew)
+                self.work = work = replace(work, id=experiment.id)
+                with closing(run(experiment, self.journal, crew, work.stop)) as happening:
+                    for _ in happening:
+                        pass
+        except InputError as error:
+            self.work = replace(work, fault=str(error))
+        except Exception as error:
+            log.exception("an experiment broke down")
+            why = f"The experiment broke down ({type(error).__name__}); the server's log says more."
+            self.work = replace(work, fault=why)
+
+    def says(self, now: ExperimentProgress | None) -> str:
+        """One line about the state of the experiment."""
+        work = self.work if self.running else None
+        if now is None or (work is not None and work.id is None):
+            return f"{work.title}: loading the models." if work is not None else ""
+        words = [f"{now.title}: {now.done} of {now.total} items done"]
+        if now.failed:
+            words.append(f"{now.failed} rows failed")
+        if now.running:
+            here = work is not None and work.id == now.id
+            stopping = now.stopping or (work is not None and here and work.stop.is_set())
+            words.append(
+                "stopping after this item"
+                if stopping
+                else "waiting for its turn on the device"
+                if here and self.waiting
+                else now.doing
+            )
+        elif now.done < now.total:
+            words.append("stopped; press Resume to finish it")
+        return " · ".join(w for w in words if w)

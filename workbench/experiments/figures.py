@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from workbench.experiments.journal import Kept, Row
+from workbench.experiments.journal import CellRows, ItemRow
 from workbench.show.quantities import FIGURES
 from workbench.studies.schemes import BASELINE, baseline_scheme
 
@@ -33,54 +33,53 @@ class Interval:
 TIMES_GREEDY = "x greedy"
 
 
-def good(kept: Kept) -> dict[int, Row]:
+def good(cell: CellRows) -> dict[int, ItemRow]:
     """The rows without an error, by item."""
     return {
         item: row
-        for item, row in kept.rows.items()
+        for item, row in cell.rows.items()
         if not row.errors and row.metrics.get("new_tokens") is not None
     }
 
 
 def figure(
-    name: str, kept: Kept, greedy: Kept | None = None, items: Sequence[int] | None = None
+    name: str, cell: CellRows, greedy: CellRows | None = None, items: Sequence[int] | None = None
 ) -> Interval | None:
     """A figure of a cell.
 
     Args:
         name: a name of `FIGURES`
-        kept: the cell
         greedy: the greedy cell that it is compared with, for TIMES_GREEDY
         items: use only these items; by default all that both cells have
 
     Returns:
         the figure, None if the cell does not have it
     """
-    if FIGURES[name].timed and not kept.asked["timed"]:
+    if FIGURES[name].timed and not cell.spec["timed"]:
         return None
-    found = resampled(
+    values = resampled(
         name,
-        kept,
+        cell,
         greedy,
-        common(kept, *([greedy] if name == TIMES_GREEDY and greedy else []), among=items),
+        common(cell, *([greedy] if name == TIMES_GREEDY and greedy else []), among=items),
     )
-    return None if found is None else interval(found)
+    return None if values is None else interval(values)
 
 
-def interval(found: np.ndarray) -> Interval:
+def interval(values: np.ndarray) -> Interval:
     """The first of some values, with the percentiles of the others."""
-    low, high = np.percentile(found[1:], COVERED)
-    return Interval(float(found[0]), float(low), float(high))
+    low, high = np.percentile(values[1:], COVERED)
+    return Interval(float(values[0]), float(low), float(high))
 
 
-def common(*cells: Kept, among: Sequence[int] | None = None) -> list[int]:
+def common(*cells: CellRows, among: Sequence[int] | None = None) -> list[int]:
     """The items that all of the cells have."""
     shared = set.intersection(*(set(good(cell)) for cell in cells))
     return sorted(shared if among is None else shared & set(among))
 
 
 def resampled(
-    name: str, kept: Kept, greedy: Kept | None, items: Sequence[int]
+    name: str, cell: CellRows, greedy: CellRows | None, items: Sequence[int]
 ) -> np.ndarray | None:
     """A figure, then that of each resample of the items, (RESAMPLES + 1,).
 
@@ -88,7 +87,6 @@ def resampled(
 
     Args:
         name: a name of `FIGURES`
-        kept: the cell
         greedy: the greedy cell that it is compared with, for TIMES_GREEDY
         items: the items, all of which the cells have
 
@@ -98,29 +96,29 @@ def resampled(
     if not items or (name == TIMES_GREEDY and greedy is None):
         return None
     if greedy is not None and name == TIMES_GREEDY:
-        mine, other = (resampled("tokens/s", cell, None, items) for cell in (kept, greedy))
+        mine, other = (resampled("tokens/s", each, None, items) for each in (cell, greedy))
         return mine / other if mine is not None and other is not None else None
     ratio = FIGURES[name].ratio
     assert ratio is not None  # all others have one
-    groups = [[row.result for row in group] for group in _groups(good(kept), items)]
+    groups = [[row.result for row in group] for group in _groups(good(cell), items)]
     sums = np.array([[sum(map(ratio.above, g)), sum(map(ratio.below, g))] for g in groups])
     if not sums[:, 1].sum() or not (name == "score" or sums[:, 0].sum()):
         return None
-    drawn = resamples(len(groups)) @ sums
-    drawn = drawn[drawn[:, 1] > 0] if (drawn[:, 1] <= 0).any() else drawn
-    return ratio.made(drawn[:, 0] / drawn[:, 1])
+    totals = resamples(len(groups)) @ sums
+    totals = totals[totals[:, 1] > 0] if (totals[:, 1] <= 0).any() else totals
+    return ratio.made(totals[:, 0] / totals[:, 1])
 
 
-def _groups(rows: Mapping[int, Row], items: Sequence[int]) -> list[list[Row]]:
+def _groups(rows: Mapping[int, ItemRow], items: Sequence[int]) -> list[list[ItemRow]]:
     """The rows that are resampled together: all timings of the same prompts.
 
     Repeated timings are no further prompts. If there are too few prompts for an interval, each
     timing is resampled alone.
     """
-    found: dict[tuple[int, ...], list[Row]] = {}
+    groups: dict[tuple[int, ...], list[ItemRow]] = {}
     for i in items:
-        found.setdefault(tuple(o.prompt for o in rows[i].outputs), []).append(rows[i])
-    return list(found.values()) if len(found) >= LEAST_ITEMS else [[rows[i]] for i in items]
+        groups.setdefault(tuple(o.prompt for o in rows[i].outputs), []).append(rows[i])
+    return list(groups.values()) if len(groups) >= LEAST_ITEMS else [[rows[i]] for i in items]
 
 
 # A report asks for all items and those of each category; a running experiment has more in the next.
@@ -131,25 +129,27 @@ def resamples(count: int) -> np.ndarray:
     return np.vstack([np.ones((1, count)), source.multinomial(count, each, RESAMPLES)])
 
 
-def greedy_of(kept: Kept, cells: Sequence[Kept]) -> Kept | None:
+def greedy_of(cell: CellRows, cells: Sequence[CellRows]) -> CellRows | None:
     """The greedy cell that took turns with this one."""
-    if not kept.asked["timed"]:
+    if not cell.spec["timed"]:
         return None
-    same = {"decoder": BASELINE, "scheme": baseline_scheme(kept.asked["scheme"])}
+    same = {"decoder": BASELINE, "scheme": baseline_scheme(cell.spec["scheme"])}
     return next(
-        (c for c in cells if c.block == kept.block and same.items() <= c.asked.items()), None
+        (c for c in cells if c.block == cell.block and same.items() <= c.spec.items()), None
     )
 
 
 def below(
-    name: str, less: Kept, than: Kept, cells: Sequence[Kept], among: Sequence[int] | None = None
+    name: str,
+    less: CellRows,
+    than: CellRows,
+    cells: Sequence[CellRows],
+    among: Sequence[int] | None = None,
 ) -> Interval | None:
     """The figure of `than` minus that of `less`, on the items of both; None if not known.
 
     Args:
-        name: name of the figure
         less: the cell that is expected to have the smaller figure
-        than: the other cell
         cells: all cells, among which are the greedy ones
         among: use only these items
     """
@@ -160,14 +160,14 @@ def below(
     return interval(other - one)
 
 
-def accepted_by_position(kept: Kept) -> list[float]:
+def accepted_by_position(cell: CellRows) -> list[float]:
     """For each place of the draft, the share of rounds in which the output grew beyond it.
 
     Only rounds that drafted as far as this place count.
     """
     pairs = [
         (g, d)
-        for row in good(kept).values()
+        for row in good(cell).values()
         for o in row.outputs
         for g, d in zip(o.gained, o.drafted, strict=False)
     ]
@@ -182,31 +182,28 @@ def accepted_by_position(kept: Kept) -> list[float]:
     return shares
 
 
-def mean_gained(kept: Kept) -> float | None:
+def mean_gained(cell: CellRows) -> float | None:
     """Mean tokens per round."""
-    gained = [g for row in good(kept).values() for o in row.outputs for g in o.gained]
+    gained = [g for row in good(cell).values() for o in row.outputs for g in o.gained]
     return sum(gained) / len(gained) if gained else None
 
 
-def categories(kept: Kept) -> dict[str, list[int]]:
+def categories(cell: CellRows) -> dict[str, list[int]]:
     """The items of each category, if items are single prompts."""
-    found: dict[str, list[int]] = {}
-    for item, row in kept.rows.items():
+    items: dict[str, list[int]] = {}
+    for item, row in cell.rows.items():
         if len(row.outputs) == 1 and row.outputs[0].category:
-            found.setdefault(row.outputs[0].category, []).append(item)
-    return found
+            items.setdefault(row.outputs[0].category, []).append(item)
+    return items
 
 
 def by_category(
-    name: str, kept: Kept, cells: Sequence[Kept], names: Sequence[str]
+    name: str, cell: CellRows, cells: Sequence[CellRows], names: Sequence[str]
 ) -> list[Interval | None]:
     """A figure of a cell for each of some categories.
 
     Args:
-        name: name of the figure
-        kept: the cell
         cells: all cells, among which is the greedy one
-        names: the categories
     """
-    greedy, items = greedy_of(kept, cells), categories(kept)
-    return [figure(name, kept, greedy, items.get(category, [])) for category in names]
+    greedy, items = greedy_of(cell, cells), categories(cell)
+    return [figure(name, cell, greedy, items.get(category, [])) for category in names]

@@ -1,40 +1,42 @@
-"""Reports as files: Markdown, HTML that loads nothing, CSV of all rows, Spec-Bench's answers."""
+"""Reports as files: Markdown, HTML, CSV of all rows, Spec-Bench's answers; and those that ship."""
 
 import html
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
+from decoders.process import assets
 from workbench.experiments import figures
-from workbench.experiments.journal import NEXT_TIMING, Kept, Row
+from workbench.experiments.journal import NEXT_TIMING, CellRows, ItemRow
 from workbench.experiments.plan import GRID
-from workbench.experiments.report import Report, as_html, as_markdown, sections
+from workbench.experiments.report import Report, as_html, as_markdown, judged, sections
 from workbench.show.files import as_csv
 from workbench.show.view import frame
 
 Files = dict[str, str]
 
 
-def markdown(found: Report, charts: bool = False) -> str:
+def markdown(report: Report, charts: bool = False) -> str:
     """The report as Markdown.
 
     Args:
-        found: the report
         charts: include the charts, as HTML for pages that have their style sheet
     """
-    parts = [f"# {found.plan.title}", found.plan.about.strip()]
-    for section in sections(found):
+    parts = [f"# {report.plan.title}", report.plan.about.strip()]
+    for section in sections(report):
         parts += [f"## {section.title}", as_markdown(section.content, charts)]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
-def to_html(found: Report) -> str:
+def to_html(report: Report) -> str:
     """The report with its charts as one HTML file that loads nothing."""
-    parts = [as_html([found.plan.about.strip()])]
-    for section in sections(found):
+    parts = [as_html([report.plan.about.strip()])]
+    for section in sections(report):
         parts += [f"<h2>{html.escape(section.title)}</h2>", as_html(section.content)]
-    return frame(found.name, found.plan.title, "\n".join(parts))
+    return frame(report.name, report.plan.title, "\n".join(parts))
 
 
 METRICS = (
@@ -48,46 +50,46 @@ HEADS = (
 )  # fmt: skip
 
 
-def to_csv(found: Report) -> str:
+def to_csv(report: Report) -> str:
     """A line for each row of each cell."""
-    lines = (_line(c, item, row) for c in found.cells for item, row in c.rows.items())
+    lines = (_line(c, item, row) for c in report.cells for item, row in c.rows.items())
     return as_csv(HEADS, lines, quoted=True)
 
 
-def _line(cell: Kept, item: int, row: Row) -> dict[str, Any]:
-    asked, (again, place) = cell.asked, divmod(item, NEXT_TIMING)
-    told = [o.scores for o in row.outputs if o.scores]
-    scores = [each.get("score") for each in told]
+def _line(cell: CellRows, item: int, row: ItemRow) -> dict[str, Any]:
+    spec, (again, place) = cell.spec, divmod(item, NEXT_TIMING)
+    scored = [o.scores for o in row.outputs if o.scores]
+    scores = [each.get("score") for each in scored]
     return {
         "part": cell.part,
         "cell": cell.cell,
         "label": cell.label,
         # Rows of earlier versions lack settings that were off.
-        **{name: asked.get(name, "") for name in ("pair", "prompts", "decoder", *ASKED)},
-        "settings": json.dumps(asked["settings"]),
+        **{name: spec.get(name, "") for name in ("pair", "prompts", "decoder", *ASKED)},
+        "settings": json.dumps(spec["settings"]),
         "item": place,
         **{name: row.metrics.get(name) for name in METRICS},
         "score": scores[0] if len(scores) == 1 else json.dumps(scores) if scores else "",
         "error": "; ".join(row.errors),
         "text": "\n".join(o.text for o in row.outputs),
         "timing": again + 1,
-        "why": "; ".join(str(each["why"]) for each in told if "why" in each),
+        "why": "; ".join(str(each["why"]) for each in scored if "why" in each),
     }
 
 
-def spec_bench(found: Report) -> Files:
+def spec_bench(report: Report) -> Files:
     """An answer file for each cell of single prompts, as Spec-Bench's own `speed.py` reads it."""
     files: Files = {}
-    for cell in found.cells:
+    for cell in report.cells:
         lines = [line for row in figures.good(cell).values() if (line := _answer(cell, row))]
         if lines:
-            name = f"{found.name}-{cell.part}-{cell.label}-{cell.cell[:6]}"
+            name = f"{report.name}-{cell.part}-{cell.label}-{cell.cell[:6]}"
             file = f"{re.sub(r'[^A-Za-z0-9.=-]+', '_', name)}.jsonl"
             files[file] = "".join(f"{json.dumps(line)}\n" for line in lines)
     return files
 
 
-def _answer(cell: Kept, row: Row) -> dict | None:
+def _answer(cell: CellRows, row: ItemRow) -> dict | None:
     if len(row.outputs) != 1 or not row.metrics.get("seconds"):
         return None
     output = row.outputs[0]
@@ -105,8 +107,105 @@ def _answer(cell: Kept, row: Row) -> dict | None:
 
 
 WRITERS: dict[str, Callable[[Report], Files]] = {
-    "html": lambda found: {f"{found.name}.html": to_html(found)},
-    "md": lambda found: {f"{found.name}.md": markdown(found)},
-    "csv": lambda found: {f"{found.name}.csv": to_csv(found)},
+    "html": lambda report: {f"{report.name}.html": to_html(report)},
+    "md": lambda report: {f"{report.name}.md": markdown(report)},
+    "csv": lambda report: {f"{report.name}.csv": to_csv(report)},
     "spec-bench": spec_bench,
 }
+
+
+FILE = assets() / "stories" / "orderings.json"
+SIGNS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?", "not measured": "–"}
+MEANS = {
+    "reproduced": "as in the paper",
+    "not reproduced": "the other way round",
+    "undecided": "undecided: the interval of the difference includes 0",
+    "not measured": "not measured",
+}
+
+
+@dataclass(frozen=True)
+class OrderingHere:
+    """An ordering of a paper, and what became of it here.
+
+    Attributes:
+        verdict: "reproduced", "not reproduced", "undecided" or "not measured"
+        says: the claim in words
+        source: the paper, with its table or section
+        words: the figures here, and their difference
+    """
+
+    verdict: str
+    says: str
+    source: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Orderings:
+    """All orderings of an experiment.
+
+    Attributes:
+        plan: name of its plan
+        experiment: its id
+        created: when it began (UTC, ISO 8601)
+        pair: the pair and the machine
+        found: the orderings
+    """
+
+    plan: str
+    experiment: str
+    created: str
+    pair: str
+    found: Sequence[OrderingHere]
+
+    @staticmethod
+    def of(report: Report, pair: str) -> "Orderings":
+        """Those of a finished experiment; `pair` names its pair and its machine."""
+        each = [
+            OrderingHere(one.verdict, one.ordering.says, one.ordering.source, one.words)
+            for one in judged(report)
+        ]
+        return Orderings(
+            report.plan.name, report.progress.id, report.progress.created, pair, tuple(each)
+        )
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> "Orderings":
+        data: dict[str, Any] = json.loads(text)
+        return Orderings(**{**data, "found": tuple(OrderingHere(**each) for each in data["found"])})
+
+
+@cache
+def shipped() -> Orderings | None:
+    """The orderings that ship with the embedded pair; None if there are none."""
+    return Orderings.from_json(FILE.read_text(encoding="utf-8")) if FILE.exists() else None
+
+
+def orderings_html(all: Orderings) -> str:
+    """The orderings with a sign each, their counts, and where they come from."""
+    counts = {
+        verdict: n for verdict in SIGNS if (n := sum(f.verdict == verdict for f in all.found))
+    }
+    summary = ", ".join(
+        f"<b>{n} {SIGNS[verdict]}</b> {MEANS[verdict]}" for verdict, n in counts.items()
+    )
+    items = "".join(
+        f'<li class="{each.verdict.replace(" ", "-")}"><b class="sign" role="img" '
+        f'aria-label="{each.verdict}">{SIGNS[each.verdict]}</b> {html.escape(each.says)} '
+        f"<small>{html.escape(each.source)}. Here {html.escape(each.words)}.</small></li>"
+        for verdict in counts
+        for each in all.found
+        if each.verdict == verdict
+    )
+    return (
+        f'<section class="wb wb-orderings"><h3>What the papers found, measured here</h3>'
+        f"<p>{summary}.</p>"
+        f'<p class="source">Recorded on {html.escape(all.created[:10])} with the plan '
+        f"<code>{html.escape(all.plan)}</code> (experiment {html.escape(all.experiment)}; "
+        f"{html.escape(all.pair)}). Brackets are 95% intervals. Press <b>Run the plan</b> to "
+        f"measure it here.</p><ul>{items}</ul></section>"
+    )

@@ -18,17 +18,15 @@ from pydantic import TypeAdapter
 
 from decoders import InputError, catalog
 from decoders.errors import quoted
-from workbench.experiments.cells import Block, merged
-from workbench.experiments.request import Request
-from workbench.runs.database import NEXT_TIMING, Database
-from workbench.runs.record import Result, Sample
-from workbench.runs.store import SHOWN
-from workbench.runs.values import date
+from workbench.experiments.cells import CellBlock, merged
+from workbench.experiments.plan import ExperimentRequest
+from workbench.runs.record import Result, Sample, date
+from workbench.runs.store import NEXT_TIMING, SHOWN, Database
 from workbench.studies.settings import changed
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ItemRow:
     """The result of a cell on an item.
 
     Attributes:
@@ -55,7 +53,7 @@ class Row:
     def errors(self) -> list[str]:
         return self.result.errors
 
-    def with_outputs(self, outputs: list[Sample]) -> "Row":
+    def with_outputs(self, outputs: list[Sample]) -> "ItemRow":
         """The same row with other samples."""
         return replace(self, result=replace(self.result, samples=outputs))
 
@@ -65,44 +63,42 @@ class Row:
         return json.dumps({"host": self.host, "result": result}, separators=(",", ":"))
 
     @staticmethod
-    def loads(cell: str, item: int, text: str, asked: Mapping[str, Any]) -> "Row":
+    def loads(cell: str, item: int, text: str, spec: Mapping[str, Any]) -> "ItemRow":
         """The row from the journal's text, of this version or of one that kept outputs.
 
         Args:
             cell: the cell's id
             item: the item's number
             text: the row as `dumps` returns it
-            asked: the cell's settings, as `Cell.to_json` has them
+            spec: the cell's settings, as `Cell.to_json` has them
         """
         data = json.loads(text)
-        result = _RESULT.validate_python(data.get("result") or _of_outputs(data, asked, item))
-        return Row(cell, item, result, data.get("host", ""))
+        result = _RESULT.validate_python(data.get("result") or _of_outputs(data, spec, item))
+        return ItemRow(cell, item, result, data.get("host", ""))
 
 
 def failed(
     cell: str,
     item: int,
-    asked: Mapping[str, Any],
+    spec: Mapping[str, Any],
     prompts: Iterable[int],
     error: str,
     host: str = "",
-) -> Row:
+) -> ItemRow:
     """The row of an item that could not be decoded.
 
     Args:
         cell: the cell's id
         item: the item's number
-        asked: the cell's settings, as `Cell.to_json` has them
+        spec: the cell's settings, as `Cell.to_json` has them
         prompts: numbers of the item's prompts
-        error: one sentence
-        host: the machine
     """
     outputs = [{"prompt": prompt, "prompt_length": 0} for prompt in prompts]
-    result = _of_outputs({"error": error, "outputs": outputs}, asked, item)
-    return Row(cell, item, _RESULT.validate_python(result), host)
+    result = _of_outputs({"error": error, "outputs": outputs}, spec, item)
+    return ItemRow(cell, item, _RESULT.validate_python(result), host)
 
 
-def _of_outputs(data: Mapping[str, Any], asked: Mapping[str, Any], item: int) -> dict[str, Any]:
+def _of_outputs(data: Mapping[str, Any], spec: Mapping[str, Any], item: int) -> dict[str, Any]:
     """The result of a row that an older version kept as outputs with metrics."""
     named = {"tokens": "ids", "prompt_tokens": "prompt_length"}
     samples = [
@@ -115,11 +111,11 @@ def _of_outputs(data: Mapping[str, Any], asked: Mapping[str, Any], item: int) ->
     if metrics.get("seconds") is not None:
         laps = [{"seconds": metrics["seconds"], "rounds": [], "energy": energy,
                  "load": data.get("load") or {}}]  # fmt: skip
-    first = item % NEXT_TIMING * asked["batch_size"]
+    first = item % NEXT_TIMING * spec["batch_size"]
     return {
-        "decoder": asked["decoder"], "repeat": 0, "seed": asked["seed"] + first, "metrics": metrics,
-        "energy": energy, "samples": samples, "laps": laps, "batch_size": asked["batch_size"],
-        "scheme": asked["scheme"], "error": data.get("error"),
+        "decoder": spec["decoder"], "repeat": 0, "seed": spec["seed"] + first, "metrics": metrics,
+        "energy": energy, "samples": samples, "laps": laps, "batch_size": spec["batch_size"],
+        "scheme": spec["scheme"], "error": data.get("error"),
     }  # fmt: skip
 
 
@@ -128,7 +124,7 @@ _RESULT = TypeAdapter(Result)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CellRows:
     """A cell of an experiment with its rows.
 
     Attributes:
@@ -137,7 +133,7 @@ class Kept:
         label: its label
         block: id of its block
         items: how many items it has, all timings together
-        asked: its settings, as `Cell.to_json` has them
+        spec: its settings, as `Cell.to_json` has them
         rows: its rows by the number of their item
     """
 
@@ -146,15 +142,15 @@ class Kept:
     label: str
     block: str
     items: int
-    asked: dict[str, Any]
-    rows: dict[int, Row]
+    spec: dict[str, Any]
+    rows: dict[int, ItemRow]
 
     @property
     def unsaid(self) -> str:
         """Its settings other than the library's defaults that its label does not say, or ""."""
-        settings = self.asked["settings"]
+        settings = self.spec["settings"]
         try:
-            own = changed(catalog[self.asked["decoder"]](**settings))
+            own = changed(catalog[self.spec["decoder"]](**settings))
         except (InputError, TypeError):  # of another version
             own = settings
         name, said = self.label.split(", ")[0], self.label.replace(", ", " ").split()
@@ -176,7 +172,7 @@ class Entry:
     """
 
     created: str
-    request: Request
+    request: ExperimentRequest
     environment: dict[str, Any]
 
 
@@ -218,120 +214,6 @@ def alive(owner: str, beat: float, now: float) -> bool:
     return now - beat <= STALE_SECONDS and (not here or started_at(int(pid)) == started)
 
 
-class Claims(Database):
-    """The part of the journal that drivers write.
-
-    Args:
-        path: as of `Database`
-        patience: as of `Database`
-        now: returns the present time in seconds
-    """
-
-    FILE = "experiments.sqlite"
-
-    def __init__(
-        self,
-        path: str | Path | None = None,
-        patience: float = 30.0,
-        now: Callable[[], float] = time.time,
-    ):
-        super().__init__(path, patience)
-        self._now = now
-
-    def claim(self, block: Block, owner: str) -> int | None:
-        """Claim an item of the block that is neither done nor claimed by a living driver.
-
-        Args:
-            block: the block
-            owner: name of the driver
-
-        Returns:
-            the item's number, None if there is none
-        """
-        with self._open() as db:
-            db.execute("BEGIN IMMEDIATE")
-            done = db.execute("SELECT DISTINCT item FROM rows WHERE block = ?", (block.id,))
-            gone = {item for (item,) in done} | self._claimed(db, block.id)
-            item = next((item for item in block.items if item not in gone), None)
-            if item is not None:
-                claim = (block.id, item, owner, self._now())
-                db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
-        return item
-
-    def _claimed(self, db: Connection, block: str) -> set[int]:
-        """The items of a block that living drivers have claimed."""
-        claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block,))
-        return {item for item, owner, beat in claims if alive(owner, beat, self._now())}
-
-    def left(self, blocks: Iterable[Block]) -> dict[str, int]:
-        """For each block's id the number of items without rows, claimed or not."""
-        query = "SELECT DISTINCT item FROM rows WHERE block = ?"
-        with self._open() as db:
-            return {
-                b.id: len(b.items.keys() - {i for (i,) in db.execute(query, (b.id,))})
-                for b in blocks
-            }
-
-    def commit(self, block: Block, item: int, owner: str, rows: Sequence[Row]) -> bool:
-        """Keep all of an item's rows, or none.
-
-        Args:
-            block: the block
-            item: the item's number
-            owner: name of the driver
-            rows: one for each cell of the block
-
-        Returns:
-            False if another process took the claim meanwhile; then none is kept
-        """
-        values = [(row.cell, item, block.id, date(), row.dumps()) for row in rows]
-        with self._open() as db:
-            claimed = db.execute(RELEASE, (block.id, item, owner)).rowcount > 0
-            if claimed:
-                db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", values)
-            return claimed
-
-    def release(self, block: Block, item: int, owner: str) -> None:
-        """Give one item back."""
-        with self._open() as db:
-            db.execute(RELEASE, (block.id, item, owner))
-
-    def beat(self, id: str, owner: str, eta: float | None, doing: str) -> None:
-        """Record that a driver is alive.
-
-        Args:
-            id: the experiment's id
-            owner: name of the driver
-            eta: seconds left, None if not known
-            doing: one line about the item at work
-        """
-        with self._open() as db:
-            db.execute("UPDATE claims SET beat = ? WHERE owner = ?", (self._now(), owner))
-            values = (id, owner, self._now(), eta, doing)
-            db.execute("INSERT OR REPLACE INTO drivers VALUES (?, ?, ?, ?, ?)", values)
-
-    def leave(self, owner: str) -> None:
-        """Give back everything that a driver has claimed."""
-        with self._open() as db:
-            for table in ("claims", "drivers"):
-                db.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))
-
-    def _unusable(self, error: Exception) -> InputError:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            fix = "another program holds it; close that program, then resume"
-        elif "full" in text or getattr(error, "errno", None) == 28:
-            fix = "the disk is full; free some space, then resume"
-        elif "damaged" in text or "malformed" in text or "not a database" in text:
-            fix = "move it away, and run the plans again"
-        else:
-            fix = "set WORKBENCH_DATA to another folder"
-        return InputError(
-            f"Experiments cannot be kept in {self.path} ({text}): {fix}. Everything committed "
-            "before is kept."
-        )
-
-
 # An experiment's rows, without rows of the same cells that belong to a higher limit or to more
 # timings.
 _ASKED = (
@@ -344,7 +226,7 @@ DONE = f"{_CELLS.format('DISTINCT block, items, timings')}r.block = c.block {_AS
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ExperimentProgress:
     """The progress of an experiment.
 
     Attributes:
@@ -374,8 +256,96 @@ class Progress:
     miscounted: bool = False
 
 
-class Journal(Claims):
-    """The experiments of one file; its arguments and the methods that keep rows are of `Claims`."""
+class Journal(Database):
+    """The experiments of one file.
+
+    Args:
+        path: as of `Database`
+        patience: as of `Database`
+        now: returns the present time in seconds
+    """
+
+    FILE = "experiments.sqlite"
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        patience: float = 30.0,
+        now: Callable[[], float] = time.time,
+    ):
+        super().__init__(path, patience)
+        self._now = now
+
+    def claim(self, block: CellBlock, owner: str) -> int | None:
+        """Claim an item of the block that is neither done nor claimed by a living driver.
+
+        Returns:
+            the item's number, None if there is none
+        """
+        with self._open() as db:
+            db.execute("BEGIN IMMEDIATE")
+            done = db.execute("SELECT DISTINCT item FROM rows WHERE block = ?", (block.id,))
+            gone = {item for (item,) in done} | self._claimed(db, block.id)
+            item = next((item for item in block.items if item not in gone), None)
+            if item is not None:
+                claim = (block.id, item, owner, self._now())
+                db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
+        return item
+
+    def _claimed(self, db: Connection, block: str) -> set[int]:
+        """The items of a block that living drivers have claimed."""
+        claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block,))
+        return {item for item, owner, beat in claims if alive(owner, beat, self._now())}
+
+    def left(self, blocks: Iterable[CellBlock]) -> dict[str, int]:
+        """For each block's id the number of items without rows, claimed or not."""
+        query = "SELECT DISTINCT item FROM rows WHERE block = ?"
+        with self._open() as db:
+            return {
+                b.id: len(b.items.keys() - {i for (i,) in db.execute(query, (b.id,))})
+                for b in blocks
+            }
+
+    def commit(self, block: CellBlock, item: int, owner: str, rows: Sequence[ItemRow]) -> bool:
+        """Keep all of an item's rows, or none.
+
+        Args:
+            item: the item's number
+            rows: one for each cell of the block
+
+        Returns:
+            False if another process took the claim meanwhile; then none is kept
+        """
+        values = [(row.cell, item, block.id, date(), row.dumps()) for row in rows]
+        with self._open() as db:
+            claimed = db.execute(RELEASE, (block.id, item, owner)).rowcount > 0
+            if claimed:
+                db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", values)
+            return claimed
+
+    def release(self, block: CellBlock, item: int, owner: str) -> None:
+        """Give one item back."""
+        with self._open() as db:
+            db.execute(RELEASE, (block.id, item, owner))
+
+    def beat(self, id: str, owner: str, eta: float | None, doing: str) -> None:
+        """Record that a driver is alive.
+
+        Args:
+            id: the experiment's id
+            eta: seconds left, None if not known
+            doing: one line about the item at work
+        """
+        with self._open() as db:
+            db.execute("UPDATE claims SET beat = ? WHERE owner = ?", (self._now(), owner))
+            values = (id, owner, self._now(), eta, doing)
+            db.execute("INSERT OR REPLACE INTO drivers VALUES (?, ?, ?, ?, ?)", values)
+
+    def leave(self, owner: str) -> None:
+        """Give back everything that a driver has claimed."""
+        with self._open() as db:
+            for table in ("claims", "drivers"):
+                db.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))
 
     def begin(
         self,
@@ -383,7 +353,7 @@ class Journal(Claims):
         title: str,
         request: dict[str, Any],
         environment: dict[str, Any],
-        blocks: Sequence[Block],
+        blocks: Sequence[CellBlock],
     ) -> None:
         """Add an experiment, or continue it: its report then follows the present plan.
 
@@ -407,10 +377,10 @@ class Journal(Claims):
             )
             db.execute("DELETE FROM cells WHERE experiment = ?", (id,))
             cells = [
-                (block.part, cell, label, block.id, len(block.items), json.dumps(asked.to_json()),
+                (block.part, cell, label, block.id, len(block.items), json.dumps(spec.to_json()),
                  1 + max(block.items) // NEXT_TIMING)
                 for block in blocks
-                for cell, label, asked in zip(block.ids, block.labels, block.cells, strict=True)
+                for cell, label, spec in zip(block.ids, block.labels, block.cells, strict=True)
             ]  # fmt: skip
             db.executemany(
                 "INSERT OR IGNORE INTO cells (experiment, place, part, cell, label, block, items, "
@@ -418,7 +388,7 @@ class Journal(Claims):
                 ((id, place, *cell) for place, cell in enumerate(cells)),
             )
 
-    def experiments(self, limit: int = 50) -> list[Progress]:
+    def experiments(self, limit: int = 50) -> list[ExperimentProgress]:
         """The progress of the newest experiments.
 
         Args:
@@ -437,8 +407,8 @@ class Journal(Claims):
         """
         created, request, environment = self._read(id, "created", "request", "environment")
         with self._reading():
-            asked = Request.from_json(json.loads(request))
-            return Entry(created, asked, json.loads(environment))
+            parsed = ExperimentRequest.from_json(json.loads(request))
+            return Entry(created, parsed, json.loads(environment))
 
     def _read(self, id: str, *columns: str) -> Sequence[Any]:
         """These columns of an experiment. Raises InputError if there is none."""
@@ -456,7 +426,7 @@ class Journal(Claims):
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise self._unusable(ValueError("it is damaged")) from None
 
-    def progress(self, id: str) -> Progress:
+    def progress(self, id: str) -> ExperimentProgress:
         """The progress of an experiment.
 
         Raises:
@@ -476,7 +446,7 @@ class Journal(Claims):
         at_work = [
             (eta, doing) for owner, beat, eta, doing in drivers if alive(owner, beat, self._now())
         ]
-        return Progress(
+        return ExperimentProgress(
             id, title[:SHOWN], created, done, total, failed, bool(at_work),
             bool(stop), min((eta for eta, _ in at_work if eta is not None), default=None),
             at_work[0][1] if at_work else "", bool(miscounted),
@@ -490,20 +460,35 @@ class Journal(Claims):
         """Whether the drivers of an experiment have been asked to stop."""
         return any(stop for (stop,) in self._rows("SELECT stop FROM experiments WHERE id = ?", id))
 
-    def kept(self, id: str) -> list[Kept]:
+    def cells(self, id: str) -> list[CellRows]:
         """The experiment's cells in order, each with its finished rows."""
         with self._open() as db, self._reading():
             query = (
                 "SELECT part, cell, label, block, items, asked FROM cells WHERE experiment = ? "
                 "ORDER BY place"
             )
-            kept = [
-                Kept(part, cell, label, block, items, json.loads(asked), {})
-                for part, cell, label, block, items, asked in db.execute(query, (id,))
+            cells = [
+                CellRows(part, cell, label, block, items, json.loads(spec), {})
+                for part, cell, label, block, items, spec in db.execute(query, (id,))
             ]
-            of = {(one.part, one.cell): one for one in kept}
+            of = {(one.part, one.cell): one for one in cells}
             query = f"SELECT c.part, r.cell, r.item, r.json {ASKED} ORDER BY r.item"
             for part, cell, item, text in db.execute(query, (id,)):
                 one = of[part, cell]
-                one.rows[item] = Row.loads(cell, item, text, one.asked)
-        return kept
+                one.rows[item] = ItemRow.loads(cell, item, text, one.spec)
+        return cells
+
+    def _unusable(self, error: Exception) -> InputError:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            fix = "another program holds it; close that program, then resume"
+        elif "full" in text or getattr(error, "errno", None) == 28:
+            fix = "the disk is full; free some space, then resume"
+        elif "damaged" in text or "malformed" in text or "not a database" in text:
+            fix = "move it away, and run the plans again"
+        else:
+            fix = "set WORKBENCH_DATA to another folder"
+        return InputError(
+            f"Experiments cannot be kept in {self.path} ({text}): {fix}. Everything committed "
+            "before is kept."
+        )

@@ -1,4 +1,4 @@
-"""A plan: the measurements of an experiment, as a TOML file describes them.
+"""A plan: the measurements of an experiment, as a TOML file describes them; and a request for it.
 
 Every wrong key, type or value gives one sentence that names the file, the place and the key.
 """
@@ -7,27 +7,123 @@ import dataclasses
 import itertools
 import math
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, cast
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from decoders import InputError, Method, catalog
 from decoders.errors import quoted
 from decoders.settings import nearest
-from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
-from workbench.models.tuned import tuned
+from workbench.experiments import sets
+from workbench.models.presets import EMBEDDED, PAIRS, PairChoice, tuned
 from workbench.show.quantities import FIGURES
-from workbench.studies.gone import GONE
 from workbench.studies.schemes import LARGEST_BATCH, SCHEMES
 from workbench.studies.settings import Settings
+from workbench.studies.study import GONE
 
 EMBEDDED_NAME = "embedded"
 GRID = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")  # sampling that a part varies
+MOST_CELLS = 5000  # of one part
+DEFAULTS, TUNED = "defaults", "tuned"  # settings that a plan does not name
+KNOWN_KEYS = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+# Fields that have another name in a plan's file; those with a space are not of the file.
+KEYS = {
+    "methods": "decoders", "parts": "part", "drawings": "draw", "orderings": "ordering",
+    "file": "its file", "source": "its text",
+}  # fmt: skip
+
+
+# ---- The values that a plan's keys may have
+
+
+def fits(wanted: str, check: Callable[[Any], bool]) -> BeforeValidator:
+    """Says what the value of a key must be."""
+
+    def checked(value: Any) -> Any:
+        if not check(value):
+            raise ValueError(f"must be {wanted}, not {quoted(value)}")
+        return value
+
+    return BeforeValidator(checked)
+
+
+def one_of(what: str, known: Collection[str]) -> AfterValidator:
+    def checked(name: str) -> str:
+        if name not in known:
+            raise InputError(f"there is no {what} {quoted(name)}: {nearest(name, known)}")
+        return name
+
+    return AfterValidator(checked)
+
+
+def whole(low: int, high: int) -> BeforeValidator:
+    wanted = f"a whole number from {low} to {high}"
+    return fits(wanted, lambda v: type(v) is int and low <= v <= high)
+
+
+def grid(wanted: str, *kinds: type) -> BeforeValidator:
+    """A number, or a list of numbers, which is a grid."""
+
+    def listed(value: Any) -> Any:
+        several = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if not several or any(type(v) not in kinds for v in several):
+            raise ValueError(f"must be {wanted}, or a list of them, not {quoted(value)}")
+        return tuple(dict.fromkeys(several))
+
+    return BeforeValidator(listed)
+
+
+def _all(value: Any, kind: type) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, kind) for each in value)
+
+
+def _rows(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(
+            isinstance(row, list) and all(v == "" or type(v) in (int, float) for v in row)
+            for row in value.values()
+        )
+    )
+
+
+TEXTS = fits("a list of texts", lambda value: _all(value, str))
+Text = Annotated[str, fits("a text", lambda value: isinstance(value, str))]
+Texts = Annotated[tuple[str, ...], TEXTS]
+Flag = Annotated[bool, fits("true or false", lambda value: isinstance(value, bool))]
+Wholes = Annotated[tuple[int, ...], grid("a whole number", int)]
+Numbers = Annotated[tuple[int | float, ...], grid("a number", int, float)]
+Named = Annotated[str, one_of("figure", FIGURES)]
+CHARTS = ("curve", "front", "heat")
+PaperFigure = Annotated[int | float | None, BeforeValidator(lambda v: None if v == "" else v)]
+ROWS = 'a table of labels with their figures, "" where the paper prints none'
+
+
+def _pair(name: Any) -> PairChoice:
+    """A pair by a preset's name, or as [target, draft]."""
+    if name == EMBEDDED_NAME:
+        return EMBEDDED.choice()
+    if isinstance(name, str) and name in PAIRS:
+        return PAIRS[name].choice()
+    if isinstance(name, list) and len(name) in (1, 2) and all(isinstance(n, str) for n in name):
+        return PairChoice(*name)
+    known = nearest(str(name), [EMBEDDED_NAME, *PAIRS])
+    raise InputError(f"there is no pair {quoted(name)}: {known} Or write [target, draft].")
 
 
 @dataclass(frozen=True)
-class Part:
+class Sweep:
     """One sweep: every pair with every set, decoder, sampling, seed, batch size and scheme.
 
     Attributes:
@@ -55,27 +151,48 @@ class Part:
         system: likewise
     """
 
-    name: str
-    pairs: tuple[PairChoice, ...]
-    prompts: tuple[str, ...]
-    methods: tuple[Method, ...]
-    about: str = ""
-    limit: int | None = None
-    max_new_tokens: int = 64
-    temperature: tuple[float, ...] = (1.0,)
-    top_k: tuple[int, ...] = (0,)
-    top_p: tuple[float, ...] = (1.0,)
-    min_p: tuple[float, ...] = (0.0,)
-    top_n_sigma: tuple[float, ...] = (0.0,)
-    seeds: tuple[int, ...] = (0,)
-    batch_sizes: tuple[int, ...] = (1,)
-    schemes: tuple[str, ...] = ("unpadded",)
-    timed: bool = True
-    timings: int = 1
-    ignore_eos: bool = False
-    chat_template: bool = False
-    system: str = ""
-    temperature_last: bool = False
+    __pydantic_config__ = KNOWN_KEYS
+
+    name: Text
+    pairs: Annotated[
+        tuple[Annotated[PairChoice, BeforeValidator(_pair)], ...],
+        fits("a list of pairs", lambda value: isinstance(value, list) and bool(value)),
+    ]
+    prompts: Texts
+    methods: Annotated[tuple[Method, ...], Field(validation_alias="decoders")]
+    about: Text = ""
+    limit: Annotated[int | None, whole(1, 10**9)] = None
+    max_new_tokens: Annotated[int, whole(1, 100_000)] = 64
+    temperature: Numbers = (1.0,)
+    top_k: Wholes = (0,)
+    top_p: Numbers = (1.0,)
+    min_p: Numbers = (0.0,)
+    top_n_sigma: Numbers = (0.0,)
+    seeds: Wholes = (0,)
+    batch_sizes: Wholes = (1,)
+    schemes: Annotated[tuple[Annotated[str, one_of("scheme", SCHEMES)], ...], TEXTS] = ("unpadded",)
+    timed: Flag = True
+    timings: Annotated[int, whole(1, 100)] = 1
+    ignore_eos: Flag = False
+    chat_template: Flag = False
+    system: Text = ""
+    temperature_last: Flag = False
+
+    def __post_init__(self) -> None:
+        if not all(1 <= size <= LARGEST_BATCH for size in self.batch_sizes):
+            raise InputError(f"`batch_sizes` must be from 1 to {LARGEST_BATCH}.")
+        for name, speeds in (("batch_sizes", max(self.batch_sizes)), ("timings", self.timings)):
+            if speeds > 1 and not self.timed:
+                raise InputError(f"`{name}` are about speed; keep `timed` true, or omit `{name}`.")
+        if not self.prompts or not self.schemes:
+            raise InputError("`prompts` and `schemes` need at least one name each.")
+        sampled: tuple[Any, ...] = (self.methods, *self.sampled)
+        grids = (self.pairs, self.prompts, self.batch_sizes, self.schemes, *sampled)
+        count = math.prod(map(len, grids))
+        if count > MOST_CELLS:
+            raise InputError(f"its grids make {count:,} cells; a part has at most {MOST_CELLS:,}.")
+        for values in itertools.product(*sampled):
+            settings(self, *values)
 
     @property
     def sampled(self) -> tuple[tuple[float, ...], ...]:
@@ -96,11 +213,20 @@ class Drawing:
         title: title of the chart
     """
 
-    kind: str
-    part: str
-    x: str = ""
-    y: tuple[str, ...] = ()
-    title: str = ""
+    __pydantic_config__ = KNOWN_KEYS
+
+    kind: Annotated[str, fits(" or ".join(CHARTS), lambda value: value in CHARTS)]
+    part: Text = ""
+    x: Text = ""
+    y: Annotated[tuple[Named, ...], TEXTS] = ()
+    title: Text = ""
+
+    def __post_init__(self) -> None:
+        if (self.kind != "heat") != bool(self.x and self.y):
+            wants = "has neither `x` nor `y`" if self.kind == "heat" else "needs `x` and `y`"
+            raise InputError(f"a {self.kind} {wants}.")
+        if self.kind == "front" and self.x not in FIGURES:
+            raise InputError(f"there is no figure {quoted(self.x)}: {nearest(self.x, FIGURES)}")
 
 
 @dataclass(frozen=True)
@@ -117,13 +243,15 @@ class Ordering:
         category: of the prompts that count, "" for all
     """
 
-    says: str
-    source: str
-    part: str
-    figure: str
-    less: str
-    than: str
-    category: str = ""
+    __pydantic_config__ = KNOWN_KEYS
+
+    says: Text
+    source: Text
+    figure: Named
+    less: Text
+    than: Text
+    part: Text = ""
+    category: Text = ""
 
 
 @dataclass(frozen=True)
@@ -139,12 +267,86 @@ class Printed:
         rows: for each label the printed figures, None for those that the paper leaves out
     """
 
-    source: str
-    pair: str
-    prompts: str
-    device: str
-    columns: tuple[str, ...]
-    rows: Mapping[str, tuple[float | None, ...]]
+    __pydantic_config__ = KNOWN_KEYS
+
+    rows: Annotated[dict[str, tuple[PaperFigure, ...]], fits(ROWS, _rows)]
+    columns: Annotated[tuple[Named, ...], TEXTS] = ()
+    source: Text = ""
+    pair: Text = ""
+    prompts: Text = ""
+    device: Text = ""
+
+    def __post_init__(self) -> None:
+        for label, values in self.rows.items():
+            if len(values) != len(self.columns):
+                raise InputError(f"row {quoted(label)} must have {len(self.columns)} figures.")
+
+
+def _methods(value: Any, usual: Mapping[str, dict[str, Any]]) -> tuple[Method, ...]:
+    """The decoders of a part; each begins with its usual settings."""
+    if not isinstance(value, list) or not value:
+        raise InputError(
+            "`decoders` must be a list of names, or of tables with a name and settings."
+        )
+    methods = list[Method]()
+    for each in value:
+        name, grid = (each.get("name"), each) if isinstance(each, dict) else (each, {})
+        if name == "all" and grid == {}:
+            methods += [method(**usual.get(method.name, {})) for method in catalog.values()]
+            continue
+        if not isinstance(name, str) or name not in catalog:
+            near = nearest(str(name), catalog)
+            raise InputError(f"there is no decoder {quoted(name)}: {near}")
+        own = usual.get(name, {}) | {key: v for key, v in grid.items() if key != "name"}
+        methods += _grid(name, own)
+    return tuple(dict.fromkeys(methods))
+
+
+def _grid(name: str, grid: Mapping[str, Any]) -> list[Method]:
+    """A decoder with every combination of its settings.
+
+    A list is a grid; if the setting is itself a list, a list of lists is a grid.
+    """
+    lists = {f.name for f in dataclasses.fields(catalog[name]) if isinstance(f.default, tuple)}
+    choices = []
+    for key, value in grid.items():
+        is_grid = isinstance(value, list) and (
+            key not in lists or isinstance(next(iter(value), None), list)
+        )
+        each = value if is_grid else [value]
+        choices.append([(key, tuple(v) if isinstance(v, list) else v) for v in each])
+    count = math.prod(map(len, choices))
+    if not 1 <= count <= MOST_CELLS:
+        raise InputError(
+            f"the settings of {name} make {count:,} combinations; make 1 to {MOST_CELLS:,}."
+        )
+    return [catalog[name](**dict(values)) for values in itertools.product(*choices)]
+
+
+def _spelled(data: dict[str, Any]) -> dict[str, Any]:
+    """A part with its decoders spelled out and what it leaves out."""
+    kind, pairs = data.get("settings", DEFAULTS), data.get("pairs", [EMBEDDED_NAME])
+    if kind not in (DEFAULTS, TUNED):
+        near = nearest(str(kind), (DEFAULTS, TUNED))
+        raise InputError(f"there is no kind of settings {quoted(kind)}: {near}")
+    if kind == TUNED and pairs != [EMBEDDED_NAME]:
+        raise InputError(
+            f'only the pair "{EMBEDDED_NAME}" has tuned settings; omit `settings`, or `pairs`.'
+        )
+    methods = _methods(data.get("decoders"), tuned() if kind == TUNED else {})
+    rest = {key: value for key, value in data.items() if key != "settings"}
+    return {"prompts": ["stories"], **rest, "pairs": pairs, "decoders": methods}
+
+
+def _listed(key: str) -> BeforeValidator:
+    def listed(value: Any) -> Any:
+        if not _all(value, dict):
+            raise InputError(f"write `{key}` as [[{key}]].")
+        if key == "part":  # those without a name have their number
+            return [{"name": f"part {i}", **each} for i, each in enumerate(value, 1)]
+        return value
+
+    return BeforeValidator(listed)
 
 
 @dataclass(frozen=True)
@@ -163,15 +365,23 @@ class Plan:
         source: the TOML that it was read from
     """
 
-    name: str
-    title: str
-    parts: tuple[Part, ...]
-    about: str = ""
-    notes: tuple[str, ...] = ()
-    drawings: tuple[Drawing, ...] = ()
-    orderings: tuple[Ordering, ...] = ()
-    printed: tuple[Printed, ...] = ()
-    source: str = field(default="", repr=False)
+    __pydantic_config__ = KNOWN_KEYS
+
+    name: Annotated[str, Field(validation_alias="its file")]
+    title: Text
+    parts: Annotated[
+        tuple[Annotated[Sweep, BeforeValidator(_spelled)], ...],
+        Field(validation_alias="part"),
+        _listed("part"),
+    ]
+    about: Text = ""
+    notes: Texts = ()
+    drawings: Annotated[tuple[Drawing, ...], Field(validation_alias="draw"), _listed("draw")] = ()
+    orderings: Annotated[
+        tuple[Ordering, ...], Field(validation_alias="ordering"), _listed("ordering")
+    ] = ()
+    printed: Annotated[tuple[Printed, ...], _listed("printed")] = ()
+    source: Annotated[str, Field(validation_alias="its text")] = field(default="", repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -179,12 +389,10 @@ class Plan:
         return [part.name for part in self.parts]
 
 
-def settings(part: Part, method: Method, *sampled: Any) -> Settings:
+def settings(part: Sweep, method: Method, *sampled: Any) -> Settings:
     """The settings of one cell of a part.
 
     Args:
-        part: the part
-        method: the decoder with its settings
         sampled: a value for each setting in GRID, and the seed of the first prompt
 
     Raises:
@@ -204,227 +412,8 @@ def pair_name(choice: PairChoice) -> str:
     return EMBEDDED_NAME if choice.preset is EMBEDDED else choice.preset.name
 
 
-MOST_CELLS = 5000  # of one part
-DEFAULTS, TUNED = "defaults", "tuned"  # settings that a plan does not name
-
-
-@dataclass(frozen=True)
-class Keys:
-    """A table of a plan.
-
-    Attributes:
-        place: where the table is, in words
-        data: its keys and values
-    """
-
-    place: str
-    data: Mapping[str, Any]
-
-    def fault(self, key: str, wanted: str) -> InputError:
-        return InputError(f"{self.place}: `{key}` must be {wanted}, not {quoted(self.data[key])}.")
-
-    def refuse_others(self, *known: str) -> None:
-        for key in self.data:
-            self.one_of("key", key, known)
-
-    def one_of(self, what: str, name: Any, known: Collection[str]) -> str:
-        """The name, which must be a known one."""
-        if not isinstance(name, str) or name not in known:
-            near = nearest(str(name), known)
-            raise InputError(f"{self.place}: there is no {what} {quoted(name)}: {near}")
-        return name
-
-    def read(self, key: str, default: Any, fits: Callable[[Any], bool], wanted: str) -> Any:
-        """The value of a key, which must fit if it is there."""
-        if key in self.data and not fits(self.data[key]):
-            raise self.fault(key, wanted)
-        return self.data.get(key, default)
-
-    def text(self, key: str, default: str | None = None) -> str:
-        if default is None and key not in self.data:
-            raise InputError(f"{self.place}: the key `{key}` is missing.")
-        return self.read(key, default, lambda value: isinstance(value, str), "a text")
-
-    def texts(self, key: str, default: Sequence[str] = ()) -> tuple[str, ...]:
-        return tuple(self.read(key, default, lambda value: _all(value, str), "a list of texts"))
-
-    def flag(self, key: str, default: bool) -> bool:
-        return self.read(key, default, lambda value: isinstance(value, bool), "true or false")
-
-    def whole(self, key: str, default: Any, low: int = 1, high: int = 10**9) -> Any:
-        wanted = f"a whole number from {low} to {high}"
-        return self.read(key, default, lambda v: type(v) is int and low <= v <= high, wanted)
-
-    def numbers(self, key: str, default: Sequence[Any], whole: bool = False) -> tuple[Any, ...]:
-        """A number, or a list of numbers, which is a grid."""
-        value = self.data.get(key, list(default))
-        found = value if isinstance(value, list) else [value]
-        kinds = (int,) if whole else (int, float)
-        if not found or not all(type(v) in kinds for v in found):
-            raise self.fault(key, f"a {'whole ' if whole else ''}number, or a list of them")
-        return tuple(dict.fromkeys(found))
-
-    def tables(self, key: str) -> list["Keys"]:
-        value = self.data.get(key, [])
-        if not _all(value, dict):
-            raise InputError(f"{self.place}: write `{key}` as [[{key}]].")
-        return [Keys(f"{self.place}, {key} {i}", v) for i, v in enumerate(value, 1)]
-
-
-def _all(value: Any, kind: type) -> bool:
-    return isinstance(value, list) and all(isinstance(each, kind) for each in value)
-
-
-def part(keys: Keys, number: int) -> Part:
-    """Read a part.
-
-    Args:
-        keys: its table
-        number: its number in the plan, from 1
-
-    Raises:
-        InputError: if a key or a value is wrong
-    """
-    keys.refuse_others(
-        *(f.name for f in dataclasses.fields(Part) if f.name != "methods"), "decoders", "settings"
-    )
-    name = keys.text("name", f"part {number}")
-    keys = Keys(f"{keys.place} ({name})", keys.data)
-    found = Part(
-        name=name,
-        pairs=_pairs(keys),
-        prompts=keys.texts("prompts", ["stories"]),
-        methods=_methods(keys),
-        about=keys.text("about", ""),
-        limit=keys.whole("limit", None),
-        max_new_tokens=keys.whole("max_new_tokens", 64, high=100_000),
-        temperature=keys.numbers("temperature", [1.0]),
-        top_k=keys.numbers("top_k", [0], whole=True),
-        top_p=keys.numbers("top_p", [1.0]),
-        min_p=keys.numbers("min_p", [0.0]),
-        top_n_sigma=keys.numbers("top_n_sigma", [0.0]),
-        seeds=keys.numbers("seeds", [0], whole=True),
-        batch_sizes=keys.numbers("batch_sizes", [1], whole=True),
-        schemes=keys.texts("schemes", ["unpadded"]),
-        timed=keys.flag("timed", True),
-        timings=keys.whole("timings", 1, high=100),
-        ignore_eos=keys.flag("ignore_eos", False),
-        chat_template=keys.flag("chat_template", False),
-        system=keys.text("system", ""),
-        temperature_last=keys.flag("temperature_last", False),
-    )
-    _check(keys, found)
-    return found
-
-
-def _check(keys: Keys, of: Part) -> None:
-    for size in of.batch_sizes:
-        if not 1 <= size <= LARGEST_BATCH:
-            raise keys.fault("batch_sizes", f"from 1 to {LARGEST_BATCH}")
-    for scheme in of.schemes:
-        keys.one_of("scheme", scheme, SCHEMES)
-    if max(of.batch_sizes) > 1 and not of.timed:
-        raise InputError(
-            f"{keys.place}: `batch_sizes` are about speed; keep `timed` true, or omit the sizes."
-        )
-    if of.timings > 1 and not of.timed:
-        raise InputError(
-            f"{keys.place}: `timings` are about speed; keep `timed` true, or omit `timings`."
-        )
-    if not of.prompts or not of.schemes:
-        raise InputError(f"{keys.place}: `prompts` and `schemes` need at least one name each.")
-    sampled: tuple[Any, ...] = (of.methods, *of.sampled)
-    count = math.prod(map(len, (of.pairs, of.prompts, of.batch_sizes, of.schemes, *sampled)))
-    if count > MOST_CELLS:
-        raise InputError(
-            f"{keys.place}: its grids make {count:,} cells; a part has at most {MOST_CELLS:,}."
-        )
-    try:
-        for values in itertools.product(*sampled):
-            settings(of, *values)
-    except InputError as error:
-        raise InputError(f"{keys.place}: {error}") from None
-
-
-def _pairs(keys: Keys) -> tuple[PairChoice, ...]:
-    names = keys.data.get("pairs", [EMBEDDED_NAME])
-    if not isinstance(names, list) or not names:
-        raise keys.fault("pairs", "a list of pairs")
-    return tuple(_pair(name, keys.place) for name in names)
-
-
-def _pair(name: Any, place: str) -> PairChoice:
-    """A pair by a preset's name, or as [target, draft]."""
-    if name == EMBEDDED_NAME:
-        return EMBEDDED.choice()
-    if isinstance(name, str) and name in PAIRS:
-        return PAIRS[name].choice()
-    if _all(name, str) and 1 <= len(name) <= 2:
-        return PairChoice(*[*name, None][:2])
-    known = nearest(str(name), [EMBEDDED_NAME, *PAIRS])
-    raise InputError(f"{place}: there is no pair {quoted(name)}: {known} Or write [target, draft].")
-
-
-def _methods(keys: Keys) -> tuple[Method, ...]:
-    value = keys.data.get("decoders")
-    if not isinstance(value, list) or not value:
-        raise InputError(
-            f"{keys.place}: `decoders` must be a list of names, or of tables with a name and "
-            "settings."
-        )
-    usual, found = _usual(keys), list[Method]()
-    for each in value:
-        name, grid = (each.get("name"), each) if isinstance(each, dict) else (each, {})
-        if name == "all" and grid == {}:
-            found += [method(**usual.get(method.name, {})) for method in catalog.values()]
-            continue
-        name = keys.one_of("decoder", name, catalog)
-        own = usual.get(name, {}) | {key: v for key, v in grid.items() if key != "name"}
-        found += _grid(keys, name, own)
-    return tuple(dict.fromkeys(found))
-
-
-def _usual(keys: Keys) -> Mapping[str, dict[str, Any]]:
-    """The settings that the decoders of a part begin with: none, or those kept with its pair."""
-    kind = keys.one_of("kind of settings", keys.text("settings", DEFAULTS), (DEFAULTS, TUNED))
-    if kind == DEFAULTS:
-        return {}
-    if _pairs(keys) != (EMBEDDED.choice(),):
-        raise InputError(
-            f'{keys.place}: only the pair "{EMBEDDED_NAME}" has tuned settings; omit `settings`, '
-            "or `pairs`."
-        )
-    return tuned()
-
-
-def _grid(keys: Keys, name: str, grid: Mapping[str, Any]) -> list[Method]:
-    """A decoder with every combination of its settings.
-
-    A list is a grid; if the setting is itself a list, a list of lists is a grid.
-    """
-    tuples = {f.name for f in dataclasses.fields(catalog[name]) if isinstance(f.default, tuple)}
-    choices = []
-    for key, value in grid.items():
-        is_grid = isinstance(value, list) and (
-            key not in tuples or isinstance(next(iter(value), None), list)
-        )
-        each = value if is_grid else [value]
-        choices.append([(key, tuple(v) if isinstance(v, list) else v) for v in each])
-    count = math.prod(map(len, choices))
-    if not 1 <= count <= MOST_CELLS:
-        raise InputError(
-            f"{keys.place}: the settings of {name} make {count:,} combinations; make 1 to "
-            f"{MOST_CELLS:,}."
-        )
-    try:
-        return [catalog[name](**dict(values)) for values in itertools.product(*choices)]
-    except InputError as error:
-        raise InputError(f"{keys.place}: {error}") from None
-
-
 FOLDER = Path(__file__).with_name("plans")
 LARGEST_PLAN = 2**18  # bytes
-KINDS = ("curve", "front", "heat")
 
 
 def shipped() -> list[str]:
@@ -468,10 +457,6 @@ def read(path: str | Path) -> Plan:
 def decoded(name: str, data: bytes) -> Plan:
     """The plan in a file's bytes.
 
-    Args:
-        name: name of the file
-        data: its content
-
     Raises:
         InputError: if it is not a plan
     """
@@ -499,75 +484,117 @@ def parse(text: str, file: str) -> Plan:
         raise InputError(f"{file} is not TOML: {error}.") from None
     except RecursionError:
         raise InputError(f"{file} is not a plan: it is nested too deeply.") from None
-    top = Keys(file, data)
     if "engine" in data:
         raise InputError(f"{file}: {GONE['engine']}")
-    top.refuse_others("title", "about", "notes", "part", "draw", "ordering", "printed")
-    parts = tuple(part(keys, i) for i, keys in enumerate(top.tables("part"), 1))
-    if not parts:
+    own = {"its file": Path(file).stem, "its text": text}
+    try:
+        plan = _PLAN.validate_python({"title": Path(file).stem, "part": [], **data, **own})
+    except ValidationError as error:
+        raise InputError(_sentence(file, data, error)) from None
+    if not plan.parts:
         raise InputError(f"{file} has no [[part]]; a plan needs at least one.")
-    names = [p.name for p in parts]
-    if twice := sorted({n for n in names if names.count(n) > 1}):
+    if twice := sorted({n for n in plan.names if plan.names.count(n) > 1}):
         raise InputError(f"{file} has two parts named {quoted(twice[0])}; give each its own name.")
-    return Plan(
-        Path(file).stem,
-        top.text("title", Path(file).stem),
-        parts,
-        top.text("about", ""),
-        top.texts("notes"),
-        tuple(_drawing(keys, names) for keys in top.tables("draw")),
-        tuple(_ordering(keys, names) for keys in top.tables("ordering")),
-        tuple(_printed(keys) for keys in top.tables("printed")),
-        text,
+    charts, orderings = (
+        tuple(_of_part(each, f"{file}, {key} {i}", plan.names) for i, each in enumerate(some, 1))
+        for key, some in (("draw", plan.drawings), ("ordering", plan.orderings))
     )
+    return replace(plan, drawings=charts, orderings=orderings)
 
 
-def _of_part(keys: Keys, names: Sequence[str]) -> str:
-    return keys.one_of("part", keys.text("part", names[0]), names)
+_PLAN = TypeAdapter(Plan)
 
 
-def _drawing(keys: Keys, parts: Sequence[str]) -> Drawing:
-    keys.refuse_others("kind", "part", "x", "y", "title")
-    kind = keys.text("kind")
-    if kind not in KINDS:
-        raise keys.fault("kind", " or ".join(KINDS))
-    x, y = keys.text("x", ""), keys.texts("y")
-    if (kind != "heat") != bool(x and y):
-        raise InputError(
-            f"{keys.place}: a {kind} "
-            f"{'has neither `x` nor `y`' if kind == 'heat' else 'needs `x` and `y`'}."
+def _of_part(each: Any, place: str, names: list[str]) -> Any:
+    """A chart or an ordering with the part that it is of, by default the first."""
+    if each.part and each.part not in names:
+        near = nearest(each.part, names)
+        raise InputError(f"{place}: there is no part {quoted(each.part)}: {near}")
+    return replace(each, part=each.part or names[0])
+
+
+def _sentence(file: str, data: Any, error: ValidationError) -> str:
+    """The first fault of a plan, with its place in the file."""
+    first = error.errors(include_url=False)[0]
+    place, shape = file, cast(Any, Plan)
+    rest: list[Any] = list(first["loc"])
+    shapes: dict[str, Any] = {
+        "part": Sweep,
+        "draw": Drawing,
+        "ordering": Ordering,
+        "printed": Printed,
+    }
+    if len(rest) > 1 and rest[0] in shapes and isinstance(rest[1], int):
+        table, number, *rest = rest
+        shape, here = shapes[table], data[table][number]
+        name = f" ({here.get('name', f'part {number + 1}')})" if table == "part" else ""
+        place = f"{file}, {table} {number + 1}{name}"
+    fault, key = first.get("ctx", {}).get("error"), rest[0] if rest else ""
+    if isinstance(fault, InputError):
+        return f"{place}: {fault}"
+    if first["type"] == "unexpected_keyword_argument":
+        keys = {KEYS.get(f.name, f.name) for f in dataclasses.fields(shape)} | {"settings"}
+        return f"{place}: there is no key {quoted(key)}: {nearest(str(key), sorted(keys))}"
+    if first["type"] == "missing":
+        return f"{place}: the key `{key}` is missing."
+    return f"{place}: `{key}` {fault or 'cannot be used: ' + first['msg']}."
+
+
+def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan:
+    """The same plan on one pair, or with fewer prompts.
+
+    Args:
+        choice: the pair to use, or None for the plan's own pairs
+        limit: the most prompts of each set, or None for the plan's own limits
+    """
+    parts = plan.parts
+    if choice is not None:
+        parts = tuple(replace(part, pairs=(choice,)) for part in parts)
+    if limit is not None:
+        parts = tuple(replace(part, limit=min(limit, part.limit or limit)) for part in parts)
+    return replace(plan, parts=parts)
+
+
+@dataclass(frozen=True)
+class ExperimentRequest:
+    """A request.
+
+    Attributes:
+        plan: the plan's text
+        file: its name for messages
+        choice: a pair instead of the plan's, None for the plan's own
+        limit: the most prompts of each set
+        data: the folder of downloaded sets of prompts
+        paths: whether the plan may name files there
+    """
+
+    plan: str
+    file: str
+    choice: PairChoice | None = None
+    limit: int | None = None
+    data: str | None = None
+    paths: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as plain data."""
+        pair = self.choice
+        choice = pair and [pair.target, pair.draft, pair.device, pair.dtype, pair.quantization]
+        return {**vars(self), "choice": choice}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "ExperimentRequest":
+        """The request from plain data, of this version or of one that kept no quantization."""
+        return ExperimentRequest(
+            **{**data, "choice": data["choice"] and PairChoice(*data["choice"])}
         )
-    for name in (*y, *([x] if kind == "front" else [])):
-        keys.one_of("figure", name, FIGURES)
-    return Drawing(kind, _of_part(keys, parts), x, y, keys.text("title", ""))
 
+    def read(self) -> tuple[Plan, dict[str, sets.ScoredSet]]:
+        """The plan and its sets by name. No model is loaded.
 
-def _ordering(keys: Keys, names: Sequence[str]) -> Ordering:
-    keys.refuse_others("says", "source", "part", "figure", "less", "than", "category")
-    of = _of_part(keys, names)
-    figure = keys.one_of("figure", keys.text("figure"), FIGURES)
-    less, than = keys.text("less"), keys.text("than")
-    says, source, category = keys.text("says"), keys.text("source"), keys.text("category", "")
-    return Ordering(says, source, of, figure, less, than, category)
-
-
-def _printed(keys: Keys) -> Printed:
-    keys.refuse_others("source", "pair", "prompts", "device", "columns", "rows")
-    rows = keys.data.get("rows")
-    columns = tuple(keys.one_of("figure", name, FIGURES) for name in keys.texts("columns"))
-    if not isinstance(rows, dict) or not rows:
-        raise InputError(f"{keys.place}: `rows` must be a table of labels with their figures.")
-    found = {}
-    for label, values in rows.items():
-        if not isinstance(values, list) or len(values) != len(columns):
-            raise InputError(f"{keys.place}: row {quoted(label)} must have {len(columns)} figures.")
-        if not all(v == "" or type(v) in (int, float) for v in values):
-            raise InputError(
-                f'{keys.place}: row {quoted(label)} must have numbers, or "" where the paper '
-                "prints none."
-            )
-        found[label] = tuple(None if v == "" else v for v in values)
-    return Printed(
-        keys.text("source", ""), keys.text("pair", ""), keys.text("prompts", ""),
-        keys.text("device", ""), columns, found,
-    )  # fmt: skip
+        Raises:
+            InputError: if the plan or a set cannot be used
+        """
+        plan = restricted(parse(self.plan, self.file), self.choice, self.limit)
+        data = Path(self.data) if self.data else None
+        names = dict.fromkeys(itertools.chain.from_iterable(part.prompts for part in plan.parts))
+        return plan, {name: sets.find(name, data, self.paths) for name in names}

@@ -10,8 +10,8 @@ from typing import Any
 from workbench.experiments import figures
 from workbench.experiments import plan as plans
 from workbench.experiments.figures import Interval
-from workbench.experiments.journal import Journal, Kept, Progress
-from workbench.experiments.plan import Drawing, Ordering, Part, Plan, Printed
+from workbench.experiments.journal import CellRows, ExperimentProgress, Journal
+from workbench.experiments.plan import Drawing, Ordering, Plan, Printed, Sweep
 from workbench.experiments.scores import SCORE_NAMES
 from workbench.experiments.sets import FORMATS
 from workbench.show import plots, tables
@@ -54,18 +54,18 @@ class Report:
 
     name: str
     plan: Plan
-    progress: Progress
+    progress: ExperimentProgress
     environment: dict[str, Any]
-    cells: Sequence[Kept]
+    cells: Sequence[CellRows]
     _known: dict[tuple[str, str, str], Interval | None] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
 
-    def of_part(self, part: str) -> list[Kept]:
+    def of_part(self, part: str) -> list[CellRows]:
         """The cells of a part."""
         return [cell for cell in self.cells if cell.part == part]
 
-    def begun(self, part: str) -> list[Kept]:
+    def begun(self, part: str) -> list[CellRows]:
         """The cells of a part that have a row."""
         return [cell for cell in self.of_part(part) if cell.rows]
 
@@ -76,7 +76,7 @@ class Report:
     def varied(self, part: str) -> list[str]:
         """Those of pair, set and seed of which a part has several."""
         cells, keys = self.of_part(part), ("pair", "prompts", "seed")
-        return [key for key in keys if len({cell.asked[key] for cell in cells}) > 1]
+        return [key for key in keys if len({cell.spec[key] for cell in cells}) > 1]
 
     def names(self, part: str) -> dict[str, str]:
         """For each cell of a part its label, with the pair, set or seed if the part has several."""
@@ -86,7 +86,7 @@ class Report:
             for c in self.of_part(part)
         }
 
-    def figure(self, name: str, cell: Kept) -> Interval | None:
+    def figure(self, name: str, cell: CellRows) -> Interval | None:
         """A figure of a cell; None if the cell does not have it."""
         key = (name, cell.part, cell.cell)
         if key not in self._known:
@@ -94,8 +94,8 @@ class Report:
         return self._known[key]
 
 
-def _value(cell: Kept, key: str) -> str:
-    return f"seed {cell.asked[key]}" if key == "seed" else str(cell.asked[key])
+def _value(cell: CellRows, key: str) -> str:
+    return f"seed {cell.spec[key]}" if key == "seed" else str(cell.spec[key])
 
 
 def report(journal: Journal, id: str) -> Report:
@@ -104,23 +104,23 @@ def report(journal: Journal, id: str) -> Report:
     Raises:
         InputError: if there is no such experiment
     """
-    asked = journal.experiment(id)
-    plan, cells = plans.parse(asked.request.plan, asked.request.file), journal.kept(id)
-    return Report(f"{plan.name}-{id}", plan, journal.progress(id), asked.environment, cells)
+    entry = journal.experiment(id)
+    plan, cells = plans.parse(entry.request.plan, entry.request.file), journal.cells(id)
+    return Report(f"{plan.name}-{id}", plan, journal.progress(id), entry.environment, cells)
 
 
-def table(found: Report, part: str) -> Table:
+def table(report: Report, part: str) -> Table:
     """A row for each cell of a part that has begun; figures that no cell has are left out."""
-    cells, keys = found.begun(part), found.varied(part)
-    names = [n for n in FIGURES if any(found.figure(n, c) for c in cells)]
-    scores = {FORMATS[c.asked["prompts"]].scorer for c in cells if c.asked["prompts"] in FORMATS}
+    cells, keys = report.begun(part), report.varied(part)
+    names = [n for n in FIGURES if any(report.figure(n, c) for c in cells)]
+    scores = {FORMATS[c.spec["prompts"]].scorer for c in cells if c.spec["prompts"] in FORMATS}
     score = SCORE_NAMES.get(scores.pop(), "score") if len(scores) == 1 else "score"
     rows = []
     for cell in cells:
         failed = sum(bool(row.errors) for row in cell.rows.values())
         done = f"{len(cell.rows)}" + (f", {failed} failed" if failed else "")
-        shared = [str(cell.asked[key]) for key in keys]
-        rows.append([cell.label, *shared, done, *(shown(found.figure(n, cell), n) for n in names)])
+        shared = [str(cell.spec[key]) for key in keys]
+        rows.append([cell.label, *shared, done, *(shown(report.figure(n, cell), n) for n in names)])
     return Table(["decoder", *keys, "items", *(score if n == "score" else n for n in names)], rows)
 
 
@@ -134,43 +134,43 @@ def shown(interval: Interval | None, name: str) -> str:
     return f"{text} ({significant(interval.low)} to {significant(interval.high)})"
 
 
-def by_category(found: Report, part: str, name: str = "x greedy") -> Table | None:
+def by_category(report: Report, part: str, name: str = "x greedy") -> Table | None:
     """A figure of each cell by category; None if the prompts have none."""
-    cells, called = found.begun(part), found.names(part)
+    cells, called = report.begun(part), report.names(part)
     names = sorted({category for cell in cells for category in figures.categories(cell)})
     if len(names) < 2 or len(names) > 20:
         return None
     rows = []
     for cell in cells:
-        values = figures.by_category(name, cell, found.cells, names)
+        values = figures.by_category(name, cell, report.cells, names)
         rows.append([called[cell.cell], *(shown(v, name) for v in values)])
     return Table([f"{name} by category", *names], rows)
 
 
-def padding(found: Report, part: str) -> Table | None:
+def padding(report: Report, part: str) -> Table | None:
     """The speed of each other scheme over that of padded batches, on the same batches.
 
     Returns:
         the table, None if there are no padded batches
     """
-    cells, names, rows = found.of_part(part), found.names(part), []
+    cells, names, rows = report.of_part(part), report.names(part), []
     for cell in cells:
-        asked = {**cell.asked, "scheme": PADDED}
+        spec = {**cell.spec, "scheme": PADDED}
         padded = next(
-            (c for c in cells if c.block == cell.block and c.asked == asked and c is not cell), None
+            (c for c in cells if c.block == cell.block and c.spec == spec and c is not cell), None
         )
-        if padded and cell.asked["decoder"] != BASELINE:
+        if padded and cell.spec["decoder"] != BASELINE:
             ratio = figures.figure(figures.TIMES_GREEDY, cell, padded)
             rows.append([names[cell.cell], shown(ratio, figures.TIMES_GREEDY)])
     return Table(["decoder", "tokens/s over those with padding"], rows) if rows else None
 
 
-def acceptance(found: Report, part: str) -> Table | None:
+def acceptance(report: Report, part: str) -> Table | None:
     """Mean tokens per round, and the share of rounds accepted beyond each place of the draft."""
-    rows, names, cells = [], found.names(part), found.of_part(part)
-    least = min((c.asked["batch_size"] for c in cells), default=1)
+    rows, names, cells = [], report.names(part), report.of_part(part)
+    least = min((c.spec["batch_size"] for c in cells), default=1)
     for cell in cells:
-        if cell.asked["batch_size"] > least:
+        if cell.spec["batch_size"] > least:
             continue  # a round's gain does not depend on the batch
         shares = figures.accepted_by_position(cell)
         if shares and (mean := figures.mean_gained(cell)) is not None:
@@ -182,45 +182,45 @@ def acceptance(found: Report, part: str) -> Table | None:
     return Table(heads, [row + [""] * (width - len(row)) for row in rows])
 
 
-def beside(found: Report, printed: Printed) -> Table:
+def beside(report: Report, printed: Printed) -> Table:
     """The paper's printed figures beside ours, a row for each label."""
-    cells, rows = list(found.cells), []
+    cells, rows = list(report.cells), []
     for key, wanted in (("prompts", printed.prompts), ("pair", printed.pair)):
-        cells = [c for c in cells if c.asked[key] == wanted] or cells
+        cells = [c for c in cells if c.spec[key] == wanted] or cells
     for label, values in printed.rows.items():
         ours = next((c for c in cells if c.label == label), None) or next(
-            (c for c in cells if c.asked["decoder"] == label), None
+            (c for c in cells if c.spec["decoder"] == label), None
         )
         rows.append([label])
         for name, value in zip(printed.columns, values, strict=True):
-            here = shown(found.figure(name, ours) if ours else None, "")
+            here = shown(report.figure(name, ours) if ours else None, "")
             rows[-1] += [MISSING if value is None else f"{value:g}", here]
     heads = [f"{name}, {who}" for name in printed.columns for who in ("paper", "here")]
     return Table(["", *heads], rows)
 
 
-def judged(found: Report) -> list[Judged]:
+def judged(report: Report) -> list[Judged]:
     """Each ordering of the plan, tested on the rows."""
-    return [_judge(found, ordering) for ordering in found.plan.orderings]
+    return [_judge(report, ordering) for ordering in report.plan.orderings]
 
 
-def _judge(found: Report, ordering: Ordering) -> Judged:
-    cells = {c.label: c for c in reversed(found.of_part(ordering.part))}
+def _judge(report: Report, ordering: Ordering) -> Judged:
+    cells = {c.label: c for c in reversed(report.of_part(ordering.part))}
     less, than = cells.get(ordering.less), cells.get(ordering.than)
     if less is None or than is None:
         missing = ordering.less if less is None else ordering.than
         return Judged(ordering, "not measured", f"no cell is labelled {missing!r}")
     among = figures.categories(less).get(ordering.category, []) if ordering.category else None
-    gap = figures.below(ordering.figure, less, than, found.cells, among)
+    gap = figures.below(ordering.figure, less, than, report.cells, among)
     low, high = (
-        figures.figure(ordering.figure, cell, figures.greedy_of(cell, found.cells), among)
+        figures.figure(ordering.figure, cell, figures.greedy_of(cell, report.cells), among)
         for cell in (less, than)
     )
     if gap is None or low is None or high is None:
         return Judged(ordering, "not measured", f"{ordering.figure} is not known for both")
     few = len(figures.common(less, than, among=among)) < figures.LEAST_ITEMS
     verdict = "reproduced" if gap.low > 0 else "not reproduced" if gap.high < 0 else "undecided"
-    where = ", ".join(_value(less, key) for key in found.varied(ordering.part))
+    where = ", ".join(_value(less, key) for key in report.varied(ordering.part))
     words = (
         f"{f'on {where}: ' if where else ''}{ordering.figure} is {significant(low.value)} with "
         f'"{ordering.less}" and {significant(high.value)} with "{ordering.than}", a difference of '
@@ -229,9 +229,9 @@ def _judge(found: Report, ordering: Ordering) -> Judged:
     return Judged(ordering, "undecided" if few else verdict, words)
 
 
-def facts(found: Report) -> list[tuple[str, str]]:
+def facts(report: Report) -> list[tuple[str, str]]:
     """Name and value of each fact about the machine, the models, the code and the sets."""
-    now, where = found.progress, found.environment
+    now, where = report.progress, report.environment
     done = "items done when this was drawn" if now.running else "items done"
     rows = [
         ("experiment", now.id),
@@ -257,14 +257,14 @@ def facts(found: Report) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Chart:
     """A chart as HTML."""
 
     markup: str
 
 
 # A paragraph, a list of sentences, a table or a chart.
-Content = str | list[str] | Table | Figure
+Content = str | list[str] | Table | Chart
 
 
 @dataclass(frozen=True)
@@ -274,13 +274,8 @@ class Section:
 
 
 def as_markdown(content: list[Content], charts: bool = False) -> str:
-    """A section's content as Markdown.
-
-    Args:
-        content: the content
-        charts: keep the charts, as HTML
-    """
-    texts = [_markdown(c) for c in content if charts or not isinstance(c, Figure)]
+    """A section's content as Markdown."""
+    texts = [_markdown(c) for c in content if charts or not isinstance(c, Chart)]
     return "\n\n".join(text for text in texts if text)
 
 
@@ -289,7 +284,7 @@ def _markdown(content: Content) -> str:
         return "\n".join(f"- {sentence}" for sentence in content)
     if isinstance(content, Table):
         return tables.markdown(content)
-    return content.markup if isinstance(content, Figure) else content
+    return content.markup if isinstance(content, Chart) else content
 
 
 def as_html(content: list[Content]) -> str:
@@ -299,15 +294,15 @@ def as_html(content: list[Content]) -> str:
         if isinstance(c, list):
             items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in c)
             parts.append(f"<ul>{items}</ul>")
-        elif not isinstance(c, Figure):
+        elif not isinstance(c, Chart):
             parts.append(_printed(c) if isinstance(c, Table) else f"<p>{html.escape(c)}</p>")
-    charts = "".join(c.markup for c in content if isinstance(c, Figure))
+    charts = "".join(c.markup for c in content if isinstance(c, Chart))
     return "".join(parts) + (f'<div class="wb-charts">{charts}</div>' if charts else "")
 
 
-def _printed(found: Table) -> str:
+def _printed(table: Table) -> str:
     """A table; the style sheet greys the papers' columns, which are the even ones."""
-    text, of_paper = tables.markup(found), [h.endswith(", paper") for h in found.heads[1:2]]
+    text, of_paper = tables.markup(table), [h.endswith(", paper") for h in table.heads[1:2]]
     return f'<div class="wb-printed">{text}</div>' if any(of_paper) else text
 
 
@@ -333,12 +328,12 @@ NOTHING = "No measurement for this figure yet."
 RANGES = "Whiskers: 95% intervals over prompts or batches."
 
 
-def draw(found: Report, drawing: Drawing) -> list[str]:
+def draw(report: Report, drawing: Drawing) -> list[str]:
     """One figure for a heat map, one for each y of a curve or a front."""
     if drawing.kind == "heat":
-        return [_heat(found, drawing)]
+        return [_heat(report, drawing)]
     one = _curve if drawing.kind == "curve" else _front
-    return [one(found, drawing, y) for y in drawing.y]
+    return [one(report, drawing, y) for y in drawing.y]
 
 
 def _title(drawing: Drawing, y: str) -> str:
@@ -346,14 +341,14 @@ def _title(drawing: Drawing, y: str) -> str:
     return f"{title}: {y}" if drawing.title and len(drawing.y) > 1 else title
 
 
-def _curve(found: Report, drawing: Drawing, y: str) -> str:
+def _curve(report: Report, drawing: Drawing, y: str) -> str:
     """y over a setting, with a line for each remaining label. Cells without it are levels."""
     lines: dict[str, dict[float, tuple[float, float, float]]] = {}
     levels: dict[str, float] = {}
-    names = found.names(drawing.part)
-    for cell in found.of_part(drawing.part):
-        value = {**cell.asked, **cell.asked["settings"]}.get(drawing.x)
-        interval = found.figure(y, cell)
+    names = report.names(drawing.part)
+    for cell in report.of_part(drawing.part):
+        value = {**cell.spec, **cell.spec["settings"]}.get(drawing.x)
+        interval = report.figure(y, cell)
         if interval is None:
             continue
         if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -374,13 +369,13 @@ def _curve(found: Report, drawing: Drawing, y: str) -> str:
     return plots.curves(_title(drawing, y), says, curves, drawing.x.replace("_", " "), y, beside)
 
 
-def _front(found: Report, drawing: Drawing, y: str) -> str:
+def _front(report: Report, drawing: Drawing, y: str) -> str:
     """y against x, a point for each cell; a line joins the Pareto front."""
-    names = found.names(drawing.part)
+    names = report.names(drawing.part)
     points = [
         p
-        for c in found.of_part(drawing.part)
-        if (p := _point(found, c, names[c.cell], drawing.x, y))
+        for c in report.of_part(drawing.part)
+        if (p := _point(report, c, names[c.cell], drawing.x, y))
     ]
     if not points:
         return nothing(_title(drawing, y), "", NOTHING)
@@ -389,13 +384,13 @@ def _front(found: Report, drawing: Drawing, y: str) -> str:
     return plots.scatter(_title(drawing, y), says, points, drawing.x, y, best)
 
 
-def _point(found: Report, cell: Kept, name: str, x: str, y: str) -> Point | None:
-    a, b = found.figure(x, cell), found.figure(y, cell)
+def _point(report: Report, cell: CellRows, name: str, x: str, y: str) -> Point | None:
+    a, b = report.figure(x, cell), report.figure(y, cell)
     if a is None or b is None:
         return None
     return Point(
         name,
-        look_of(cell.asked["decoder"]),
+        look_of(cell.spec["decoder"]),
         a.value,
         b.value,
         f"{shown(a, '')} {x}, {shown(b, '')} {y}",
@@ -404,23 +399,23 @@ def _point(found: Report, cell: Kept, name: str, x: str, y: str) -> Point | None
     )
 
 
-def _heat(found: Report, drawing: Drawing) -> str:
+def _heat(report: Report, drawing: Drawing) -> str:
     """The speed-up of each cell by category, or by batch size if there are no categories."""
     title = drawing.title or "times greedy"
     cells = [
-        c for c in found.begun(drawing.part) if figures.greedy_of(c, found.cells) not in (None, c)
+        c for c in report.begun(drawing.part) if figures.greedy_of(c, report.cells) not in (None, c)
     ]
     names = sorted({category for cell in cells for category in figures.categories(cell)})
     rows: dict[str, list[float | None]] = {}
-    called = found.names(drawing.part)
+    called = report.names(drawing.part)
     if names:
         for cell in cells:
-            each = figures.by_category(figures.TIMES_GREEDY, cell, found.cells, names)
+            each = figures.by_category(figures.TIMES_GREEDY, cell, report.cells, names)
             rows[called[cell.cell]] = [v.value if v else None for v in each]
     else:
-        names = sorted({c.asked["batch_size"] for c in cells})
+        names = sorted({c.spec["batch_size"] for c in cells})
         for cell in cells:
-            size, value = cell.asked["batch_size"], found.figure(figures.TIMES_GREEDY, cell)
+            size, value = cell.spec["batch_size"], report.figure(figures.TIMES_GREEDY, cell)
             row = rows.setdefault(
                 called[cell.cell].replace(f", batch {size}", ""), [None] * len(names)
             )
@@ -452,9 +447,9 @@ ACCURACY = (
 )
 
 
-def notices(found: Report) -> list[str]:
+def notices(report: Report) -> list[str]:
     """Sentences that a reader must know before reading the figures."""
-    now, said = found.progress, []
+    now, said = report.progress, []
     if now.miscounted:
         left = now.total - now.done
         then = f"{left} of {now.total} items still have to be run: resume the experiment"
@@ -466,12 +461,12 @@ def notices(found: Report) -> list[str]:
     return said
 
 
-def errors(found: Report) -> list[str]:
+def errors(report: Report) -> list[str]:
     """One sentence for each kind of failure, with how often it happened."""
     counts: Counter[str] = Counter()
-    for part in found.plan.names:
-        names = found.names(part)
-        for cell in found.of_part(part):
+    for part in report.plan.names:
+        names = report.names(part)
+        for cell in report.of_part(part):
             for row in cell.rows.values():
                 unscored = [
                     o.scores["why"] for o in row.outputs if o.scores and "score" not in o.scores
@@ -481,45 +476,42 @@ def errors(found: Report) -> list[str]:
     return [f"{words} ({counted(count, 'time')})" for words, count in counts.items()]
 
 
-def sections(found: Report) -> Iterator[Section]:
+def sections(report: Report) -> Iterator[Section]:
     """The sections of a report: notices, the papers' orderings, then each part and the rest.
 
     Parts without any measurement are left out.
 
-    Args:
-        found: the report
-
     Yields:
         the sections in order
     """
-    if said := notices(found):
+    if said := notices(report):
         yield Section("Please note", [said])
-    parts = [part for part in found.plan.parts if found.begun(part.name)]
+    parts = [part for part in report.plan.parts if report.begun(part.name)]
     if parts:
-        yield from _measured(found, parts)
-    told = {
-        "Notes": [*found.plan.notes],
-        "Failures": errors(found),
-        "Measured on": [f"{name}: {value}" for name, value in facts(found)],
+        yield from _measured(report, parts)
+    rest = {
+        "Notes": [*report.plan.notes],
+        "Failures": errors(report),
+        "Measured on": [f"{name}: {value}" for name, value in facts(report)],
     }
-    yield from (Section(title, [sentences]) for title, sentences in told.items() if sentences)
+    yield from (Section(title, [sentences]) for title, sentences in rest.items() if sentences)
 
 
-def _measured(found: Report, parts: Sequence[Part]) -> Iterator[Section]:
-    if found.plan.orderings and (section := orderings(found)).content[1:]:
+def _measured(report: Report, parts: Sequence[Sweep]) -> Iterator[Section]:
+    if report.plan.orderings and (section := orderings(report)).content[1:]:
         yield section
     for part in parts:
-        yield _part(found, part)
+        yield _part(report, part)
     content: list[Content] = []
-    for printed in found.plan.printed:
-        both = beside(found, printed)
-        if not found.unfinished or any(here != MISSING for row in both.rows for here in row[2::2]):
+    for printed in report.plan.printed:
+        both = beside(report, printed)
+        if not report.unfinished or any(here != MISSING for row in both.rows for here in row[2::2]):
             where = ", ".join(p for p in (printed.pair, printed.prompts, printed.device) if p)
             content += [f"{printed.source} (paper: {where})", both]
     if content:
         yield Section("Beside the papers", content)
     scorers = {
-        FORMATS[c.asked["prompts"]].scorer for c in found.cells if c.asked["prompts"] in FORMATS
+        FORMATS[c.spec["prompts"]].scorer for c in report.cells if c.spec["prompts"] in FORMATS
     }
     named: dict[str, list[str]] = {}
     for name, figure in FIGURES.items():
@@ -529,15 +521,11 @@ def _measured(found: Report, parts: Sequence[Part]) -> Iterator[Section]:
     yield Section("What the figures mean", [[ITEMS, *meanings, PLACES, cache, *accuracy]])
 
 
-def orderings(found: Report) -> Section:
-    """The papers' orderings by verdict; those that may still be measured are only counted.
-
-    Args:
-        found: the report
-    """
-    each = judged(found)
+def orderings(report: Report) -> Section:
+    """The papers' orderings by verdict; those that may still be measured are only counted."""
+    each = judged(report)
     counts = {verdict: sum(one.verdict == verdict for one in each) for verdict in VERDICTS}
-    later = found.unfinished and "not measured"
+    later = report.unfinished and "not measured"
     words = ", ".join(
         f"{n} {verdict}{' yet' if verdict == later else ''}" for verdict, n in counts.items() if n
     )
@@ -556,18 +544,18 @@ def orderings(found: Report) -> Section:
     return Section("The papers' orderings", content)
 
 
-def _part(found: Report, part: Part) -> Section:
-    drawings = [drawing for drawing in found.plan.drawings if drawing.part == part.name]
-    charts = [chart for drawing in drawings for chart in draw(found, drawing)]
+def _part(report: Report, part: Sweep) -> Section:
+    drawings = [drawing for drawing in report.plan.drawings if drawing.part == part.name]
+    charts = [chart for drawing in drawings for chart in draw(report, drawing)]
     lengths = partial(by_category, name="tokens/call")
-    more = [make(found, part.name) for make in (padding, by_category, lengths, acceptance)]
-    unsaid = [*dict.fromkeys(c.unsaid for c in found.of_part(part.name) if c.unsaid)]
+    more = [make(report, part.name) for make in (padding, by_category, lengths, acceptance)]
+    unsaid = [*dict.fromkeys(c.unsaid for c in report.of_part(part.name) if c.unsaid)]
     content = [
         part.about,
-        table(found, part.name),
+        table(report, part.name),
         unsaid and f"Settings other than the library's defaults: {'; '.join(unsaid)}.",
         INTERVALS,
         *more,
-        *(Figure(chart) for chart in charts if not (found.unfinished and NOTHING in chart)),
+        *(Chart(chart) for chart in charts if not (report.unfinished and NOTHING in chart)),
     ]
     return Section(part.name[:1].upper() + part.name[1:], [c for c in content if c])

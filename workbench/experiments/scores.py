@@ -37,42 +37,40 @@ Figures = dict[str, float | str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryRows:
     """The rows of a query; `error` is one sentence if it could not be run."""
 
     rows: list[Row]
     error: str | None = None
 
 
-def execute(database: Path, query: str, deadline: float = DEADLINE) -> Answer:
+def execute(database: Path, query: str, deadline: float = DEADLINE) -> QueryRows:
     """Run a query in a child process with little memory and time.
 
     It can only read: no writing, attaching or loading.
 
     Args:
-        database: path of the database
-        query: the query
         deadline: seconds
     """
     if not database.is_file():
-        return Answer([], f"there is no database {database.name}")
-    asked = json.dumps({"database": str(database.resolve()), "query": query, "deadline": deadline})
+        return QueryRows([], f"there is no database {database.name}")
+    order = json.dumps({"database": str(database.resolve()), "query": query, "deadline": deadline})
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(CHILD)],
-            input=asked.encode(), capture_output=True, timeout=deadline + 5, cwd="/", env={},
+            input=order.encode(), capture_output=True, timeout=deadline + 5, cwd="/", env={},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return Answer([], f"stopped after {deadline:g} s")
+        return QueryRows([], f"stopped after {deadline:g} s")
     try:
-        found = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
     except ValueError:
-        return Answer([], "its process broke down: it took too much memory or time")
+        return QueryRows([], "its process broke down: it took too much memory or time")
     rows = [
         tuple(bytes.fromhex(v["hex"]) if isinstance(v, dict) else v for v in row)
-        for row in found["rows"]
+        for row in answer["rows"]
     ]
-    return Answer(rows, found["error"])
+    return QueryRows(rows, answer["error"])
 
 
 def as_official(query: str) -> str:
@@ -85,11 +83,6 @@ def as_official(query: str) -> str:
 
 def execution_accuracy(database: Path, gold: str, predicted: str) -> tuple[bool | None, str | None]:
     """Whether a predicted query gives the same rows as the gold query.
-
-    Args:
-        database: path of the database
-        gold: the gold query
-        predicted: the predicted query
 
     Returns:
         (verdict, reason): the reason is the error if the prediction could not be run; if the gold
@@ -109,15 +102,17 @@ def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
     """Whether two results are equal under some order of the columns; two empty ones are.
 
     Args:
-        gold: rows of the gold query
-        given: rows of the prediction
         ordered: compare lists of rows, instead of multisets
     """
     if not gold and not given:
         return True
     if len(gold) != len(given) or len(gold[0]) != len(given[0]):
         return False
-    orders = _orders(list(zip(*gold, strict=True)), list(zip(*given, strict=True)))
+    mine, theirs = (
+        [frozenset(Counter(column).items()) for column in zip(*rows, strict=True)]
+        for rows in (gold, given)
+    )
+    orders = _orders(mine, theirs) if Counter(mine) == Counter(theirs) else iter(())
     for order in itertools.islice(orders, MOST_PERMUTATIONS):
         turned = [tuple(row[j] for j in order) for row in given]
         if list(gold) == turned if ordered else Counter(gold) == Counter(turned):
@@ -125,45 +120,30 @@ def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
     return False
 
 
-def _orders(gold: Sequence[Row], given: Sequence[Row]) -> Iterator[list[int]]:
-    """The orders of the given columns in which each has the same values as gold's column there.
-
-    The values may come in any order of the rows.
-    """
-    places: dict[frozenset, tuple[list[int], list[int]]] = {}
-    for side, columns in enumerate((gold, given)):
-        for i, column in enumerate(columns):
-            places.setdefault(frozenset(Counter(column).items()), ([], []))[side].append(i)
-    if any(len(mine) != len(theirs) for mine, theirs in places.values()):
+def _orders(
+    gold: Sequence[frozenset], given: Sequence[frozenset], order: tuple[int, ...] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Every way to put the given columns in the places of gold's that have the same values."""
+    if len(order) == len(gold):
+        yield order
         return
-    yield from _placed(list(places.values()), [0] * len(gold))
-
-
-def _placed(places: Sequence[tuple[list[int], list[int]]], order: list[int]) -> Iterator[list[int]]:
-    """Every way to put each group's given columns in the places of gold's."""
-    if not places:
-        yield list(order)
-        return
-    mine, theirs = places[0]
-    for each in itertools.permutations(theirs):
-        for i, j in zip(mine, each, strict=True):
-            order[i] = j
-        yield from _placed(places[1:], order)
+    for j, values in enumerate(given):
+        if j not in order and values == gold[len(order)]:
+            yield from _orders(gold, given, (*order, j))
 
 
 def rouge(output: str, answers: Mapping[str, Any]) -> Figures:
     """F-measures of ROUGE-1, -2 and -L by the package `rouge-score`, unstemmed.
 
     Args:
-        output: the text
         answers: has the reference text as "reference"
 
     Source:
         Lin 2004, ROUGE: a package for automatic evaluation of summaries.
     """
     each = _rouge().score(answers["reference"], output)
-    found = {name: one.fmeasure for name, one in each.items()}
-    return {"score": found["rougeL"], **found}
+    figures = {name: one.fmeasure for name, one in each.items()}
+    return {"score": figures["rougeL"], **figures}
 
 
 @cache
@@ -179,7 +159,6 @@ def squad(output: str, answers: Mapping[str, Any]) -> Figures:
     If a question has no answer, the right output is empty once normalised.
 
     Args:
-        output: the text
         answers: has the gold answers, a list of texts, as "answers"
     """
     gold = [a for a in answers["answers"] if normalised(a)] or [""]
@@ -204,7 +183,6 @@ def spider(output: str, answers: Mapping[str, Any]) -> Figures:
     """Execution accuracy, and as "why" the error of a query that failed.
 
     Args:
-        output: the predicted query
         answers: has the path of the database as "database" and the gold query as "gold"
     """
     right, why = execution_accuracy(answers["database"], answers["gold"], output)
@@ -219,9 +197,7 @@ def score(scored: ScoredSet, index: int, output: str) -> Figures | None:
     """The figures of one output.
 
     Args:
-        scored: the set of prompts
         index: the prompt's number in it
-        output: the whole output
 
     Returns:
         the figures, None if the set has no scorer or the prompt no answers

@@ -9,14 +9,25 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.studies.chats import Chat, Words, is_messages, title
-from workbench.studies.prompts import LARGEST_FILE, LONGEST_PROMPT, MOST_PROMPTS, is_text
+from decoders.settings import nearest
+from workbench.assets import assets
+from workbench.studies import prompts
+from workbench.studies.prompts import (
+    LARGEST_FILE,
+    LONGEST_PROMPT,
+    MOST_PROMPTS,
+    Chat,
+    Words,
+    is_messages,
+    is_text,
+    title,
+)
 
 # Bytes; training files of SQuAD and Spider are larger than a file of prompts.
 LARGEST = 16 * LARGEST_FILE
@@ -163,17 +174,13 @@ def whole(path: Path) -> Any:
 def entries(path: Path, of: str) -> list[tuple[str, Any]]:
     """(place, value) of each entry of a JSON file that is a list.
 
-    Args:
-        path: the file
-        of: what it lists, for messages
-
     Raises:
         InputError: if it is not JSON, or no list
     """
-    found = whole(path)
-    if not isinstance(found, list):
+    listed = whole(path)
+    if not isinstance(listed, list):
         raise InputError(f"{path.name}: must be a list of {of}.")
-    return [(f"{path.name}, entry {number}", value) for number, value in enumerate(found, 1)]
+    return [(f"{path.name}, entry {number}", value) for number, value in enumerate(listed, 1)]
 
 
 def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
@@ -181,22 +188,20 @@ def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
 
     Args:
         place: where the value was read, for messages
-        value: an object of a file
-        key: the key
         kind: the type that `value[key]` must have: str, list or dict
 
     Raises:
         InputError: if the key is missing, or its value has another type or is too long
     """
     names: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
-    found: Any = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(found, kind) or (kind is str and ("\0" in found or not is_text(found))):
+    member: Any = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(member, kind) or (kind is str and ("\0" in member or not is_text(member))):
         raise InputError(f'{place}: must have {names[kind]} as "{key}".')
-    if kind is str and len(found) > LONGEST:
+    if kind is str and len(member) > LONGEST:
         raise InputError(
-            f'{place}: "{key}" has {len(found):,} characters; at most {LONGEST:,} are read.'
+            f'{place}: "{key}" has {len(member):,} characters; at most {LONGEST:,} are read.'
         )
-    return found
+    return member
 
 
 def gathered(read: Callable[[Path], Iterator[Item]]) -> Callable[[Path], tuple[Item, ...]]:
@@ -221,10 +226,6 @@ def gathered(read: Callable[[Path], Iterator[Item]]) -> Callable[[Path], tuple[I
 
 def table(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows of a CSV file.
-
-    Args:
-        path: the file
-        columns: columns that its head must have
 
     Yields:
         (place, row) of each row
@@ -337,7 +338,7 @@ def spider(path: Path) -> Iterator[Item]:
 
 def _schemas(path: Path) -> dict[str, str]:
     """For each database its tables with their columns, one line per table."""
-    found = {}
+    schemas = {}
     for place, entry in entries(path, "databases"):
         tables = take(place, entry, "table_names_original", list)
         columns = take(place, entry, "column_names_original", list)
@@ -347,10 +348,10 @@ def _schemas(path: Path) -> dict[str, str]:
             raise InputError(
                 f'{place}: "column_names_original" must be a list of [table, column].'
             ) from None
-        found[take(place, entry, "db_id")] = "\n".join(
+        schemas[take(place, entry, "db_id")] = "\n".join(
             f"{t}({', '.join(map(str, cs))})" for t, cs in zip(tables, names, strict=True)
         )
-    return found
+    return schemas
 
 
 @gathered
@@ -434,3 +435,67 @@ FORMATS = {
         "your own .txt or .jsonl file",
     ),
 }  # fmt: skip
+TEMPLATES = Path(__file__).with_name("templates")
+# Our own prompts of six kinds; Spec-Bench's take their place where its file is.
+KINDS, THEIRS = "kinds", "spec-bench"
+OWN = (".jsonl", ".txt")
+
+
+def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
+    """A set by its name.
+
+    Args:
+        name: a built-in set, a public format, or the path of a .txt or .jsonl file
+        data: of a public format the file, its folder, or a folder that has a folder of its name
+        allow_paths: whether the name may be a path
+
+    Raises:
+        InputError: if there is no such set, or if it is malformed; the message says what to do
+    """
+    if name in prompts.BUILT_IN:
+        openings = prompts.built_in(name).prompts
+        return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in openings))
+    if name == KINDS:
+        return _kinds(data)
+    if name in FORMATS:
+        return _local(name, FORMATS[name], data)
+    if allow_paths and Path(name).suffix.lower() in OWN:
+        path = Path(name) if data is None or data.is_file() else data / name
+        return replace(_local("own", FORMATS["own"], path), name=path.name)
+    names = [*prompts.BUILT_IN, KINDS, *FORMATS]
+    own = " Or name a .txt or .jsonl file." if allow_paths else ""
+    raise InputError(f"There is no set of prompts {quoted(name)}: {nearest(name, names)}{own}")
+
+
+def _kinds(data: Path | None) -> ScoredSet:
+    """Prompts of six kinds: Spec-Bench's if its file is in `data`, else our own."""
+    theirs = FORMATS[THEIRS]
+    if data is not None and any((data / each / theirs.files[0]).is_file() for each in (THEIRS, "")):
+        return replace(_local(THEIRS, theirs, data), name=KINDS)
+    return ScoredSet(KINDS, FORMATS["own"].read(assets() / "batch" / "kinds.jsonl"))
+
+
+def _local(name: str, format: Format, data: Path | None) -> ScoredSet:
+    if data is None:
+        raise InputError(
+            f"The set {quoted(name)} does not come with the project: download {format.files[0]} "
+            "from its authors and name its folder with --data FOLDER."
+        )
+    items = format.read(_file(name, format, data))
+    if not items:
+        raise InputError(f"{data.name} has no prompts; give at least one.")
+    template = (TEMPLATES / f"{format.template}.txt").read_text(encoding="utf-8")
+    return ScoredSet(name, items, format.scorer, template.removesuffix("\n"), format.stop)
+
+
+def _file(name: str, format: Format, data: Path) -> Path:
+    if data.is_file() or data.suffix.lower() in OWN:
+        return data
+    for folder in (data / name, data):
+        for file in format.files:
+            if (folder / file).is_file():
+                return folder / file
+    raise InputError(
+        f"There is no {' or '.join(format.files)} for the set {quoted(name)} in {data} or in its "
+        f"folder {name}."
+    )

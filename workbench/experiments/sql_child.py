@@ -37,7 +37,6 @@ def guard(action: int, first: str | None, second: str | None, *_: object) -> int
 
     Args:
         action: SQLite's code of the action
-        first: its first argument
         second: its second argument, which names a function
     """
     touches = action == sqlite3.SQLITE_FUNCTION and second in TOUCHING
@@ -72,29 +71,29 @@ def connect(path: str, deadline: float) -> sqlite3.Connection:
 
 def rows_of(db: sqlite3.Connection, query: str) -> list[list[Any]]:
     """The rows of a query. Raises ValueError if there are too many."""
-    found: list[list[Any]] = []
+    rows: list[list[Any]] = []
     size = 0
     for row in db.execute(query):
-        found.append([{"hex": v.hex()} if isinstance(v, bytes) else v for v in row])
+        rows.append([{"hex": v.hex()} if isinstance(v, bytes) else v for v in row])
         size += sum(len(v) if isinstance(v, (str, bytes)) else 8 for v in row)
-        if len(found) > MOST_ROWS or size > MOST_BYTES:
+        if len(rows) > MOST_ROWS or size > MOST_BYTES:
             raise ValueError(
                 f"its result is larger than {MOST_ROWS} rows or {MOST_BYTES // 2**20} MB"
             )
-    return found
+    return rows
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
-    limit_process(asked["deadline"])
+    order = json.load(sys.stdin)
+    limit_process(order["deadline"])
     rows: list[list[Any]] = []
     error = None
     try:
-        rows = rows_of(connect(asked["database"], asked["deadline"]), asked["query"])
+        rows = rows_of(connect(order["database"], order["deadline"]), order["query"])
     except sqlite3.OperationalError as failure:
         error = f"SQLite: {failure}"
         if str(failure) == "interrupted":
-            error = f"stopped after {asked['deadline']:g} s"
+            error = f"stopped after {order['deadline']:g} s"
     except MemoryError:
         error = "it took too much memory"
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as failure:

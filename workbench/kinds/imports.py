@@ -32,9 +32,6 @@ DEEPEST = 32  # lists and objects within each other
 def read(text: str | bytes) -> Run:
     """The run in a JSON export.
 
-    Args:
-        text: the content of the file
-
     Raises:
         InputError: if any part of it cannot be shown; its settings are checked as those of a new
             study are
@@ -74,9 +71,9 @@ def _limited(value: Any, counts: Counter[str], place: str = "", depth: int = 0) 
         raise _beyond(place, "is nested too deeply", f"{DEEPEST} levels")
 
 
-def _beyond(place: str, found: str, most: str) -> InputError:
+def _beyond(place: str, what: str, most: str) -> InputError:
     return InputError(
-        f"The run's `{place:.80}` {found}; an imported run may have at most {most} there."
+        f"The run's `{place:.80}` {what}; an imported run may have at most {most} there."
     )
 
 

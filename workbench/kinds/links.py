@@ -20,10 +20,8 @@ from decoders import InputError, catalog
 from decoders.errors import quoted
 from decoders.settings import check
 from workbench.kinds.registry import UNNAMED, studies
-from workbench.studies.gone import GONE
-from workbench.studies.methods import method_of, settings_of
-from workbench.studies.settings import shared
-from workbench.studies.study import Study
+from workbench.studies.settings import method_of, settings_of, shared
+from workbench.studies.study import GONE, Study
 from workbench.studies.text import parse, written
 
 
@@ -48,7 +46,6 @@ def to_query(
     """The prompts, the decoders and all settings that differ from their default, as a query string.
 
     Args:
-        kind: the kind of study
         data: the study, as its `to_json` gives it
         start: the same for a form that no link fills; what it shows is left out, too
 
@@ -75,9 +72,6 @@ def from_query(query: Mapping[str, str]) -> Link | None:
 
     Unknown parameters are ignored. A setting that is misspelt or cannot be used is left out and
     named among the faults.
-
-    Args:
-        query: the parameters of the address
     """
     named = query.get("kind") in studies()
     kind = query["kind"] if named else UNNAMED

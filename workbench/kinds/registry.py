@@ -49,7 +49,6 @@ def in_folder(name: str, study: type[Study] | None, *parts: str) -> Kind:
 
     Args:
         name: the name of the kind, and of its folder
-        study: its class of studies
         parts: the modules in the folder, such as "view"
     """
     return Kind(name, study, **{part: f"workbench.kinds.{name}.{part}" for part in parts})

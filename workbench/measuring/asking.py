@@ -1,12 +1,13 @@
-"""A server is asked for one text while a study goes on (Asking).
+"""A server is asked for one text while a study goes on, and measured from outside.
 
 It is asked by a thread, which notes when each piece arrives; meanwhile the study's own thread
 draws, and hears that it is stopped. Connecting and a short first request are not timed.
 """
 
+import logging
 import re
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
@@ -19,12 +20,12 @@ from decoders.settings import nearest
 from workbench.engines.addresses import LISTED, Engine
 from workbench.engines.client import Client, connect, version
 from workbench.engines.record import Chunk, Query, Record
-from workbench.measuring.job import UPDATE_SECONDS
-from workbench.measuring.verdict import same_model
-from workbench.measuring.work import WARM_UP_TOKENS, Update, Work
-from workbench.runs.trace import UNTOLD, Server, TokenRecord
-from workbench.studies import methods
-from workbench.studies.methods import SERVED
+from workbench.measuring import served
+from workbench.measuring.job import UPDATE_SECONDS, sentence
+from workbench.measuring.served import same_model
+from workbench.measuring.work import WARM_UP_TOKENS, Measured, Update, Work
+from workbench.runs.record import UNTOLD, Result, Sample, Server, TokenRecord
+from workbench.studies.settings import SERVED
 from workbench.studies.study import Job, Study
 
 Engines = Callable[[], Mapping[str, Engine]]  # gives those that may be asked, by name
@@ -53,9 +54,8 @@ def chosen(study: Study, engines: Engines) -> dict[str, Engine]:
     Raises:
         InputError: if whoever runs the workbench has named no such engine
     """
-    asked = methods.engines(study.settings.methods)
-    known = engines() if asked else {}
-    return {each.engine: engine_of(known, each) for each in asked}
+    known = engines() if study.settings.engines else {}
+    return {each.engine: engine_of(known, each) for each in study.settings.engines}
 
 
 def texts(study: Study) -> list[str | None]:
@@ -95,8 +95,6 @@ class Asking:
 
     Args:
         work: the pair, the prompts and the settings
-        job: the job
-        engine: the server
         cold: whether it was not asked before; it is then asked for a few tokens first
     """
 
@@ -107,7 +105,7 @@ class Asking:
         self.served: tuple[Server, bool] | None = None
         self.stopped = False
 
-    def updates(self, drawn: bool) -> Generator[Update, None, Answered]:
+    def updates(self, shows: bool) -> Generator[Update, None, Answered]:
         """Yield what has come so far, at most ten times a second, and return the answer.
 
         Raises:
@@ -126,7 +124,7 @@ class Asking:
                     self.stopped, patience = True, patience - (LISTEN_SECONDS if not item else 0)
                     if patience < 0:
                         return self._cut_off()
-                if drawn and self.pieces and time.monotonic() >= due:
+                if shows and self.pieces and time.monotonic() >= due:
                     yield self._update()
                     due = time.monotonic() + UPDATE_SECONDS
         finally:
@@ -146,12 +144,12 @@ class Asking:
         try:
             client = connect(self.engine)
             with closing(client.wire):
-                told = version(client), client.model
+                words = version(client), client.model
                 kind, pair = client.dialect.kind, self.work.pair
-                release, model = (each and hidden(each, self.engine) for each in told)
+                release, model = (each and hidden(each, self.engine) for each in words)
                 server = Server(kind, release, model)
                 self.served = server, client.model is not None and same_model(client.model, pair)
-                query = asked(self.work, self.job, client, self.served[1])
+                query = query_of(self.work, self.job, client, self.served[1])
                 if self.cold:
                     few = min(WARM_UP_TOKENS, query.max_tokens)
                     client.ask(replace(query, max_tokens=few), heard=self._check)
@@ -175,7 +173,7 @@ class Asking:
         server, ours = self.served
         chunks, times = zip(*self.pieces, strict=True)
         record = Record(
-            self.engine.name, server.kind, server.model, "", "".join(c.text for c in chunks),
+            self.engine.name, server.kind, server.model, "".join(c.text for c in chunks),
             None, None, tuple((at, None) for at in times), times[-1], None, note="Stopped.",
         )  # fmt: skip
         return Answered(server, record, ours)
@@ -190,7 +188,7 @@ class Asking:
         return Update(done, tokens, [], False, self.pieces[-1][1])
 
 
-def asked(work: Work, job: Job, client: Client, ours: bool) -> Query:
+def query_of(work: Work, job: Job, client: Client, ours: bool) -> Query:
     """What a client asks for: the same prompt, by its ids if they mean the same, and sampling.
 
     Raises:
@@ -214,3 +212,75 @@ def asked(work: Work, job: Job, client: Client, ours: bool) -> Query:
     return Query(
         prompt, settings.max_new_tokens, seed=job.seed + number, **asdict(Warping.of(settings))
     )
+
+
+log = logging.getLogger(__name__)
+
+
+def measure(
+    work: Work,
+    job: Job,
+    *,
+    cold: bool = False,
+    shows: bool = True,
+    greedy: Sequence[int] | None = None,
+) -> Generator[Update, None, Measured]:
+    """Ask for the job's only text once, on the clock.
+
+    A failure becomes the result's error, with what came before it, and ends only this job.
+
+    Args:
+        work: the pair, the prompts and the engines
+        job: the job, whose method is an engine
+        cold: whether the engine was not asked before; it is then asked for a few tokens first
+        shows: whether to yield updates on the way
+        greedy: the tokens of greedy decoding here, if it ran
+    """
+    (number,) = job.chosen(len(work.ids))
+    prompt, engine = work.ids[number], engine_of(work.engines, job.method)
+    try:
+        answered = yield from Asking(work, job, engine, cold).updates(shows)
+    except Exception as failure:
+        if not isinstance(failure, InputError):
+            log.exception("%s failed", job.method.name)
+        return Measured(_failed(work, job, prompt, _words(failure, engine)), {}, [])
+    record, pair = answered.record, work.pair
+    sample = served.sample(record, number, prompt, pair, answered.ours)
+    if record.note and work.cancelled():
+        sample = replace(sample, finished="cancelled", error=None)
+    elif record.note:
+        sample = replace(sample, error=hidden(record.note, engine))
+    result = served.result(job, record, sample, answered.server, remarks(answered))
+    if shows and answered.ours and not sample.error and not work.settings.temperature:
+        result = served.given(work, result, record, greedy, engine.dtype)
+    return Measured(result, {number: sample.ids}, [(sample.gained, sample.drafted)])
+
+
+def remarks(answered: Answered) -> list[str]:
+    """What a reader of an engine's figures and text must know, in sentences."""
+    record, model = answered.record, answered.server.model
+    if model is None:
+        return ["It does not say which model it serves, so its text gets no verdict."]
+    if not answered.ours:
+        return [
+            f"It serves {quoted(model)}, by its name another model than the target here, so its "
+            "text gets no verdict."
+        ]
+    if record.tokens is None:
+        counted = "" if record.count else ", where its tokens are counted, too"
+        return [f"It tells no token ids: its text is split into tokens here{counted}."]
+    return []
+
+
+def _words(failure: Exception, engine: Engine) -> str:
+    return hidden(str(failure) if isinstance(failure, InputError) else sentence(failure), engine)
+
+
+def _failed(work: Work, job: Job, prompt: Sequence[int], words: str) -> Result:
+    """The result of an engine that gave no text."""
+    (number,), stopped = job.chosen(len(work.ids)), work.cancelled()
+    sample = Sample(number, len(prompt), finished="cancelled" if stopped else None)
+    return Result(
+        job.method.name, job.repeat, job.seed, served.untold(), served.NO_ENERGY, [sample],
+        error=None if stopped else words,
+    )  # fmt: skip

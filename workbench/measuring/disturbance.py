@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from decoders.devices import device_of
-from workbench.measuring.gauges import disturbed
-from workbench.runs.trace import Load
+from workbench.measuring.meter import disturbed
+from workbench.runs.record import Load
 
 TICKS = os.sysconf("SC_CLK_TCK")
 # A thread of this process that computes for this share of a lap is one of the decoder's workers.
@@ -41,7 +41,7 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CounterReading:
     """All counters at one moment, None for those that cannot be read.
 
     Attributes:
@@ -70,17 +70,18 @@ class Watch:
 
     sources: Sources = field(default_factory=Sources)
 
-    def read(self) -> Reading:
-        return Reading(
+    def read(self) -> CounterReading:
+        return CounterReading(
             self.sources.wall(),
             *map(_tried, (self._throttled, self._stolen, self._pressure, self._tasks)),
         )
 
-    def load(self, before: Reading, after: Reading, seconds: float, computed: float) -> Load:
+    def load(
+        self, before: CounterReading, after: CounterReading, seconds: float, computed: float
+    ) -> Load:
         """The load between two readings.
 
         Args:
-            before: the first reading
             after: the second
             seconds: seconds on the lap's clock, fewer than on the wall's if it was stopped
             computed: seconds of computing of the decoding thread
@@ -100,9 +101,9 @@ class Watch:
     def missing(self) -> list[str]:
         """The counters that cannot be read here, by their names in `Load`."""
         now = self.read()
-        found = (now.tasks, now.throttled, now.stolen, now.pressure)
+        values = (now.tasks, now.throttled, now.stolen, now.pressure)
         names = ("preempted", "throttled", "stolen", "pressure")
-        return [name for name, value in zip(names, found, strict=True) if value is None]
+        return [name for name, value in zip(names, values, strict=True) if value is None]
 
     def _throttled(self) -> float | None:
         for path in self.sources.cgroups:
@@ -125,8 +126,8 @@ class Watch:
         """The other threads of this process; one that ends while it is read is left out."""
         own, tasks = threading.get_native_id(), {}
         for folder in (self.sources.proc / "self" / "task").iterdir():
-            if int(folder.name) != own and (found := _tried(partial(_task, folder))):
-                tasks[int(folder.name)] = found
+            if int(folder.name) != own and (task := _tried(partial(_task, folder))):
+                tasks[int(folder.name)] = task
         return tasks
 
 
@@ -146,7 +147,7 @@ def _task(folder: Path) -> tuple[float, int]:
     return (int(times[11]) + int(times[12])) / TICKS, int(switches)
 
 
-def _workers_switches(before: Reading, after: Reading, wall: float) -> int | None:
+def _workers_switches(before: CounterReading, after: CounterReading, wall: float) -> int | None:
     """The involuntary switches of the workers; None if threads cannot be read."""
     if before.tasks is None or after.tasks is None:
         return None

@@ -1,25 +1,173 @@
-"""One job on the clock: the only caller of `decoders.stream`."""
+"""One job on the clock, and the sums over its requests: the only caller of `decoders.stream`."""
 
 import logging
 import math
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
-from itertools import chain
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import accumulate, chain
+from statistics import fmean
 from typing import Any
 
 import torch
 
 import decoders
+from decoders import Event, Metrics
 from workbench.measuring.meter import Window
-from workbench.measuring.totals import Request, Times, most_at_once, totals
-from workbench.measuring.transcript import Pieces, Texts, Transcript, with_chances
+from workbench.measuring.transcript import Pieces, Texts, Transcript, finite, with_chances
 from workbench.measuring.work import Measured, StopClock, Update, Work, parts_of
-from workbench.runs.record import Result, Sample
-from workbench.runs.trace import Energy, Lap, Load, RoundRecord, TokenRecord
+from workbench.runs.record import Energy, Lap, Load, Result, RoundRecord, Sample, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
 from workbench.studies.study import Job
+
+SUMMED = (
+    "new_tokens", "target_calls", "draft_calls", "prefill_calls", "target_passes", "draft_passes",
+    "drafted", "tested", "accepted", "bytes_read", "padded_tokens", "padded_rows",
+)  # fmt: skip
+OF_BATCHES = ("decode_seconds", "decode_tokens", "passes", "fed_tokens", "at_once")
+
+
+@dataclass
+class PromptState:
+    """One prompt of a job while it is decoded.
+
+    Attributes:
+        prompt: index of the prompt
+        gained: for each round, the tokens that its output gained
+        drafted: for each round, the tokens that were drafted
+        result: its result, once it is over
+        span: when it was admitted and when it ended, in seconds
+    """
+
+    prompt: int
+    gained: list[int] = field(default_factory=list)
+    drafted: list[int] = field(default_factory=list)
+    result: decoders.Result | None = None
+    span: tuple[float, float] | None = None
+
+    @property
+    def length(self) -> int:
+        return sum(self.gained)
+
+    def add(self, event: Event, now: float) -> None:
+        if event.result is not None:
+            self.result = event.result
+            self.span = now - event.result.metrics.seconds, now
+        if event.round is not None:
+            self.gained.append(event.keep + len(event.append) - self.length)
+            self.drafted.append(event.round.drafted)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The times of one batch.
+
+    Attributes:
+        began: when it began, in seconds
+        ends: when each round of each of its requests ended
+        rounds: the rounds that the batch took
+        at_once: the most requests in flight
+    """
+
+    began: float
+    ends: list[float]
+    rounds: int
+    at_once: int
+
+    @property
+    def whole(self) -> float:
+        return self.ends[-1] - self.began if self.ends else 0.0
+
+    @property
+    def after_first(self) -> float:
+        return self.ends[-1] - self.ends[0] if self.ends else 0.0
+
+    @property
+    def each(self) -> list[float]:
+        """Seconds of each round of a request that was alone."""
+        return [
+            after - before
+            for before, after in zip([self.began, *self.ends], self.ends, strict=False)
+        ]
+
+
+def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
+    """The most intervals that overlap; one that ends where another begins does not."""
+    steps = sorted(step for began, ended in spans for step in ((began, 1), (ended, -1)))
+    return max(accumulate((step for _, step in steps)), default=0)
+
+
+def totals(
+    requests: Sequence[PromptState], times: Sequence[Times], apart: bool, energy: Energy
+) -> dict[str, Any]:
+    """The metrics of a job: those of `decoders.Metrics`, and those of a batch.
+
+    Args:
+        apart: whether prompts are read apart from the decoding of others
+
+    Returns:
+        the metrics by name; all None if the decoder broke down before there were any. Those of a
+            batch:
+        decode_seconds: seconds without each batch's first round, which also reads the prompts; None
+            unless `apart`
+        decode_tokens: tokens of these seconds; None likewise
+        passes: rounds that the batches took together, without their first; None likewise
+        fed_tokens: tokens that the target scored in these rounds: for each request and round its
+            last token and its draft (for beams, draws)
+        at_once: most requests in flight: fewer than the batch size if a memory budget makes some
+            wait
+
+    Source:
+        Ni et al. 2024 (EMS-SD, arXiv 2405.07542), section 4.1, for the time and the tokens of
+            decoding.
+    """
+    metrics = [r.result.metrics for r in requests if r.result is not None]
+    if not metrics:
+        return dict.fromkeys([*(f.name for f in fields(Metrics)), *OF_BATCHES])
+    added = replace(
+        _added(metrics, sum(t.whole for t in times)),
+        joules=energy.joules,
+        energy_source=energy.source,
+    )
+    return {
+        **{
+            name: finite(value) if isinstance(value, float) else value
+            for name, value in asdict(added).items()
+        },
+        "decode_seconds": sum(t.after_first for t in times) if apart else None,
+        "decode_tokens": sum(sum(r.gained[1:]) for r in requests) if apart else None,
+        "passes": sum(max(t.rounds - 1, 0) for t in times) if apart else None,
+        "fed_tokens": sum(len(r.drafted[1:]) + sum(r.drafted[1:]) for r in requests),
+        "at_once": max((t.at_once for t in times), default=0),
+    }
+
+
+def _added(metrics: Sequence[Metrics], seconds: float) -> Metrics:
+    """The metrics of several requests, as of one that took `seconds`."""
+    if len(metrics) == 1:
+        return metrics[0]
+    sums = {name: sum(getattr(m, name) for m in metrics) for name in SUMMED}
+    nats = [m.new_tokens * math.log(m.perplexity) for m in metrics if m.perplexity]
+    scored = sum(m.new_tokens for m in metrics if m.perplexity)
+    ratios = [m.padding_ratio for m in metrics if m.padding_ratio is not None]
+    return Metrics(
+        **sums,
+        seconds=seconds,
+        tokens_per_second=_ratio(sums["new_tokens"], seconds),
+        perplexity=math.exp(sum(nats) / scored) if scored else None,
+        acceptance_rate=_ratio(sums["accepted"], sums["drafted"]),
+        alpha=_ratio(sums["accepted"], sums["tested"]),
+        block_efficiency=_ratio(sums["new_tokens"], sums["target_calls"]),
+        peak_cache_rows=max(m.peak_cache_rows for m in metrics),
+        peak_cache_bytes=max(m.peak_cache_bytes for m in metrics),
+        padding_ratio=fmean(ratios) if ratios else None,
+    )
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
 
 # The least seconds between two updates: one update per token in five panels more than doubled the
 # wall time.
@@ -35,7 +183,7 @@ log = logging.getLogger(__name__)
 
 
 def measure(
-    work: Work, job: Job, *, cold: bool = False, drawn: bool = True
+    work: Work, job: Job, *, cold: bool = False, shows: bool = True
 ) -> Generator[Update, None, Measured]:
     """Decode all prompts as the job says, once, on the clock.
 
@@ -46,11 +194,10 @@ def measure(
 
     Args:
         work: the pair, the prompts and the instruments
-        job: the job
         cold: whether this decoder has not run before; it is then warmed up first
-        drawn: whether to yield updates on the way
+        shows: whether to yield updates on the way
     """
-    lap = _Running(work, job, drawn)
+    lap = _Running(work, job, shows)
     window, error = Window(), None
     try:
         if cold:
@@ -82,7 +229,7 @@ def thorough_energy(work: Work, job: Job) -> Energy | None:
     try:
         with work.meter.window() as window:
             while count == 0 or time.monotonic() - began < THOROUGH_SECONDS:
-                for _ in _Running(work, quiet, drawn=False).run():
+                for _ in _Running(work, quiet, shows=False).run():
                     pass
                 if work.cancelled():
                     return None
@@ -106,10 +253,10 @@ def sentence(failure: Exception) -> str:
 
 
 class _Running:
-    def __init__(self, work: Work, job: Job, drawn: bool):
+    def __init__(self, work: Work, job: Job, shows: bool):
         self.work, self.job = work, job
         self.prompts = job.chosen(len(work.ids))
-        self.requests: list[Request] = []
+        self.requests: list[PromptState] = []
         self.times: list[Times] = []
         self.passes: list[decoders.Round] = []
         self.transcript: Transcript | None = None
@@ -121,8 +268,8 @@ class _Running:
         # The clocks of the wall and of this thread.
         self.clock, self.computed = StopClock(), StopClock(time.thread_time)
         self.load = Load()
-        self.due = time.monotonic() + UPDATE_SECONDS if drawn else math.inf
-        self.drawn = False
+        self.due = time.monotonic() + UPDATE_SECONDS if shows else math.inf
+        self.updated = False
 
     def run(self) -> Iterator[Update]:
         self.began = self.clock()
@@ -135,7 +282,7 @@ class _Running:
                 return
 
     def _batch(self, group: Sequence[int]) -> Iterator[Update]:
-        batch = [Request(i) for i in group]
+        batch = [PromptState(i) for i in group]
         self.requests += batch
         ends: list[float] = []
         prompts, options = [self.work.ids[i] for i in group], self.work.options(self.job, group)
@@ -163,10 +310,10 @@ class _Running:
             return
         drawing = time.monotonic()
         tokens, rounds = self._written()
-        self.drawn = True
+        self.updated = True
         yield Update(sum(r.length for r in self.requests), tokens, rounds, provisional, seconds)
-        drawn = time.monotonic() - drawing
-        self.due = time.monotonic() + max(UPDATE_SECONDS, drawn * (1 / DRAWING_SHARE - 1))
+        took = time.monotonic() - drawing
+        self.due = time.monotonic() + max(UPDATE_SECONDS, took * (1 / DRAWING_SHARE - 1))
 
     def _written(self) -> tuple[list[TokenRecord], list[RoundRecord]]:
         """The transcript so far.
@@ -210,28 +357,28 @@ class _Running:
             metrics.get("decode_seconds"),
             [r.draft_seconds for r in self.passes] if alone else [],
             [r.verify_seconds for r in self.passes] if alone else [],
-            drawn=self.drawn,
+            drawn=self.updated,
             load=self.load,
         )
 
-    def _sample(self, request: Request) -> Sample:
-        found, sample = request.result, Sample(request.prompt, len(self.work.ids[request.prompt]))
-        if found is not None:
+    def _sample(self, request: PromptState) -> Sample:
+        result, sample = request.result, Sample(request.prompt, len(self.work.ids[request.prompt]))
+        if result is not None:
             sample = replace(
-                sample, finished=found.finished, error=str(found.error) if found.error else None
+                sample, finished=result.finished, error=str(result.error) if result.error else None
             )
         if self.job.keep == "figures":
             return sample
         if self.job.keep == "text":
-            return self.texts.of(sample, found) if found else sample
+            return self.texts.of(sample, result) if result else sample
         if self.job.keep == "chances":
-            return with_chances(sample, found, self.work) if found else sample
+            return with_chances(sample, result, self.work) if result else sample
         sample = replace(
             sample, gained=[max(0, g) for g in request.gained], drafted=list(request.drafted)
         )
         if self.transcript is None:
             return sample
-        text, ids = found.text if found else "", list(self.work.ids[request.prompt])
+        text, ids = result.text if result else "", list(self.work.ids[request.prompt])
         self._written()
         self.transcript.finish(text)
         tokens, rounds = self.transcript.tokens, self.transcript.rounds

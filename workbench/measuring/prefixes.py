@@ -13,10 +13,8 @@ import torch
 from decoders import ModelPair, read
 from decoders.distribution import Warping, deviation, top, warp
 from workbench.measuring.transcript import Pieces, Place
-from workbench.runs.draws import beginnings
-from workbench.runs.record import Run
-from workbench.runs.trace import Prefix
-from workbench.runs.verdicts import DEPTH, KNOWN, Tokens
+from workbench.runs.draws import DEPTH, KNOWN, Tokens, beginnings
+from workbench.runs.record import Prefix, Run
 from workbench.studies.study import Study
 
 AT_ONCE = 64  # texts whose tokens are in one pass
@@ -31,8 +29,6 @@ def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
     At temperature 0, where nothing is random, there are none.
 
     Args:
-        pair: the pair
-        study: the study
         ids: the token ids of its prompt
 
     Raises:
@@ -41,7 +37,7 @@ def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
     settings = study.settings
     if settings.temperature == 0:
         return []
-    pieces, found = Pieces(pair.tokenizer), list[Prefix]()
+    pieces, prefixes = Pieces(pair.tokenizer), list[Prefix]()
     layer = [(Prefix([], "", 1.0), Place())]
     ends = pair.end_tokens
     for _ in range(min(DEPTH, settings.max_new_tokens)):
@@ -55,18 +51,17 @@ def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
             for (prefix, place), places in zip(layer, after, strict=True)
             for token, p in _likely(prefix.p, places.p[-1])
         ]
-        found += [prefix for prefix, _ in layer]
+        prefixes += [prefix for prefix, _ in layer]
         layer = [(prefix, place) for prefix, place in layer if prefix.tokens[-1] not in ends]
         if not layer:
             break
-    return found
+    return prefixes
 
 
 def _likely(before: float, p: torch.Tensor) -> Iterator[tuple[int, float]]:
     """The tokens that continue a prefix in at least KNOWN of all texts, likeliest first.
 
     Args:
-        before: the probability of the prefix
         p: (V,) the probabilities of the next token
 
     Yields:
@@ -86,12 +81,10 @@ def cut_off(logits: torch.Tensor, token: int, warping: Warping, noise: float) ->
 
     Args:
         logits: (V,)
-        token: the token
-        warping: the warping
         noise: nats
     """
-    seen = 1.0 if warping.temperature_last else warping.temperature
-    odds = (1 - warping.top_p) / warping.top_p * math.exp(-2 * noise / seen)
+    scale = 1.0 if warping.temperature_last else warping.temperature
+    odds = (1 - warping.top_p) / warping.top_p * math.exp(-2 * noise / scale)
     # Which tokens top-nσ leaves to top-p depends on rounding, so each is asked alone.
     others = replace(warping, top_p=1 / (1 + odds), top_n_sigma=0.0)
     if n := warping.top_n_sigma:
@@ -110,10 +103,7 @@ def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> l
     left out.
 
     Args:
-        pair: the pair
-        study: the study
         ids: the token ids of its prompt
-        run: its draws
 
     Raises:
         ModelError: if the model fails
@@ -128,7 +118,7 @@ def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> l
         if not any(text[: i + 1] in known for i in range(len(text)))
     )
     noise = FINE if torch.finfo(pair.target.dtype).bits >= 32 else ROUGH
-    pieces, found = Pieces(pair.tokenizer), dict[Tokens, Prefix]()
+    pieces, outside = Pieces(pair.tokenizer), dict[Tokens, Prefix]()
     for i in range(0, len(texts), AT_ONCE):
         some = texts[i : i + AT_ONCE]
         after = read(
@@ -140,9 +130,9 @@ def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> l
                     places.logits[place], token, warping, noise
                 ):
                     never = text[: place + 1]
-                    found[never] = Prefix(list(never), _label(pieces, never), 0.0)
+                    outside[never] = Prefix(list(never), _label(pieces, never), 0.0)
                     break
-    return list(found.values())
+    return list(outside.values())
 
 
 def _label(pieces: Pieces, tokens: Tokens) -> str:

@@ -15,8 +15,7 @@ from decoders.settings import Law
 from decoders.theory import acceptance
 from decoders.trace import KEPT
 from workbench.measuring.work import Work
-from workbench.runs.record import Sample
-from workbench.runs.trace import Alternative, Piece, RoundRecord, TokenRecord, TrialRecord
+from workbench.runs.record import Alternative, Piece, RoundRecord, Sample, TokenRecord, TrialRecord
 from workbench.studies.settings import Settings
 
 UNFINISHED = "\ufffd"  # tokenizers decode the first bytes of a character to this
@@ -76,12 +75,7 @@ class Pieces:
 
 
 class Texts:
-    """The texts of many draws of one decoder; a beginning that several share is decoded once.
-
-    Args:
-        pieces: turns tokens into text
-        method: the decoder
-    """
+    """The texts of many draws of one decoder; a beginning that several share is decoded once."""
 
     def __init__(self, pieces: Pieces, method: Method):
         self._extend = cache(pieces.extend)
@@ -105,10 +99,6 @@ def finite(value: float | None) -> float | None:
 
 class Transcript:
     """The tokens and rounds of one request so far; `add` takes the library's rounds as they come.
-
-    Args:
-        pieces: turns tokens into text
-        root: the last node of the prompt
 
     Attributes:
         tokens: the tokens of its output
@@ -173,10 +163,8 @@ def acceptances(
     """For each token of a text the chance that a draft there is accepted: 1 - TV(p, q), (tokens,).
 
     Args:
-        pair: the pair, with a draft model
         prompt: token ids of the prompt
         text: token ids of the text
-        settings: the sampling
 
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.5, for the warped distributions.

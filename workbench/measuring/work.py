@@ -13,13 +13,10 @@ from decoders.prompts import Encoded, Part, encode
 from workbench.engines.addresses import Engine
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter
-from workbench.runs.record import Result
-from workbench.runs.trace import Lap, PromptPart, RoundRecord, TokenRecord
-from workbench.studies.chats import Chat, Words
-from workbench.studies.methods import is_engine
-from workbench.studies.prompts import Prompt
+from workbench.runs.record import Lap, PromptPart, Result, RoundRecord, TokenRecord
+from workbench.studies.prompts import Chat, Prompt, Words
 from workbench.studies.schemes import BASELINE, MEGABYTE, least_budget
-from workbench.studies.settings import Settings, changed
+from workbench.studies.settings import Settings, changed, is_engine
 from workbench.studies.study import Job, Study
 
 StudyT = TypeVar("StudyT", bound=Study)
@@ -46,8 +43,6 @@ def admit(
     """The token ids of the study's prompts.
 
     Args:
-        pair: the pair
-        study: the study
         prompts: its prompts, if they are encoded already
 
     Raises:
@@ -91,7 +86,6 @@ def encode_prompt(
     """A prompt as token ids, as a study uses them.
 
     Args:
-        pair: the pair
         prompt: a text, or a chat, which the tokenizer's chat template renders in any case
         chat_template: whether a text is what the user says in a chat; "auto" if there is a template
         system: the system message of the chat, "" for none or the template's own
@@ -152,11 +146,7 @@ WARM_UP_TOKENS = 8
 
 
 class StopClock:
-    """Seconds that do not pass while it is stopped.
-
-    Args:
-        now: the clock behind it
-    """
+    """Seconds that do not pass while it is stopped."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter):
         self._now, self._away = now, 0.0

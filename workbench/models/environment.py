@@ -2,6 +2,7 @@
 
 import os
 import platform
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -12,10 +13,23 @@ from decoders.devices import device_of
 from decoders.process import assets
 
 
-def environment(pair: ModelPair) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The number of threads that compute, and why it is this one.
+
+    Attributes:
+        count: the number
+        reason: the reason in words
+    """
+
+    count: int
+    reason: str
+
+
+def environment(pair: ModelPair, threads: Threads | None = None) -> dict[str, Any]:
     """Device, dtype, versions and models as plain data.
 
-    Of the machine's `cpus`, torch may use `threads`.
+    Of the machine's `cpus`, torch may use `threads`; the reason is known if these were chosen.
     """
     device = pair.target.device
     return {
@@ -25,7 +39,8 @@ def environment(pair: ModelPair) -> dict[str, Any]:
         "device": str(device),
         "device_name": device_of(device).name or _processor(),
         "dtype": str(pair.target.dtype).removeprefix("torch."),
-        "threads": torch.get_num_threads(),
+        "threads": threads.count if threads else torch.get_num_threads(),
+        **({"threads_reason": threads.reason} if threads else {}),
         "cpus": os.cpu_count(),
         "platform": platform.platform(),
         "python": platform.python_version(),

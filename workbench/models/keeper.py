@@ -3,7 +3,7 @@
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -20,7 +20,7 @@ from decoders import (
 )
 from decoders.devices import all_devices
 from decoders.errors import quoted
-from workbench.models import memory
+from workbench.models import presets
 from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice, PairPreset
 
 # Otherwise transformers asks a service of the hub to convert pickled weights, and loads the result
@@ -40,7 +40,6 @@ def load(choice: PairChoice, custom_allowed: bool = True, public: bool = False) 
     files of this machine.
 
     Args:
-        choice: the choice
         custom_allowed: whether the pair may be other than a preset
         public: whether strangers share this device
 
@@ -102,7 +101,9 @@ def _must_fit(
     else:
         size = parameters(choice.target, choice.draft, token) * dtype.itemsize
     quantised = QUANTISED_BYTES.get(choice.quantization or "", dtype.itemsize)
-    memory.must_fit(choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype)
+    presets.must_fit(
+        choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype
+    )
 
 
 def _must_be_of_the_hub(name: str) -> None:
@@ -143,10 +144,16 @@ class PairKeeper:
     Args:
         custom_allowed: whether pairs outside the presets may be loaded
         public: whether strangers share the device: they read what everybody may read
+        loader: loads a choice, by default `load`
     """
 
-    def __init__(self, custom_allowed: bool = True, public: bool = False) -> None:
-        self._custom_allowed, self._public = custom_allowed, public
+    def __init__(
+        self,
+        custom_allowed: bool = True,
+        public: bool = False,
+        loader: Callable[[PairChoice, bool, bool], ModelPair] | None = None,
+    ) -> None:
+        self._custom_allowed, self._public, self._loader = custom_allowed, public, loader
         self._loading = threading.Lock()
         self._loaded: tuple[PairChoice, ModelPair] | None = None
 
@@ -168,7 +175,8 @@ class PairKeeper:
 
     def _load(self, choice: PairChoice) -> ModelPair:
         try:
-            return load(choice, self._custom_allowed, self._public)
+            loader = load if self._loader is None else self._loader
+            return loader(choice, self._custom_allowed, self._public)
         except InputError as error:
             raise PairError(str(error)) from error
 
@@ -196,11 +204,11 @@ def _need(pair: PairPreset, device: torch.device) -> str:
     usual = default_dtype(device)
     for dtype in dict.fromkeys([usual, torch.bfloat16]):
         size, name = pair.weight_bytes(dtype), str(dtype).removeprefix("torch.")
-        if memory.fits(size, device):
-            return f"{memory.shown_bytes(size)} in {name}" + (
+        if presets.fits(size, device):
+            return f"{presets.shown_bytes(size)} in {name}" + (
                 "" if dtype == usual else f", choose dtype {name}"
             )
     return (
-        f"{DOES_NOT_FIT}, {memory.shown_bytes(size)} in {name} and "
-        f"{memory.shown_bytes(memory.available_bytes(device) or 0)} free"
+        f"{DOES_NOT_FIT}, {presets.shown_bytes(size)} in {name} and "
+        f"{presets.shown_bytes(presets.available_bytes(device) or 0)} free"
     )

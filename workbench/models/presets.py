@@ -1,23 +1,107 @@
-"""Model pairs by name."""
+"""Model pairs by name, the memory that they need, and the settings that are kept with them.
 
+A folder with `target/` may hold settings as `settings.json`, which `python -m tools.tune` writes,
+and so has SmolLM2's in this package:
+
+    {"speculative": {"draft_length": 3}, "dsbd": [{"draft_beams": 4}, {"draft_beams": 2}]}
+
+They are what forms, recorded runs and plans with `settings = "tuned"` begin with. The library's own
+defaults stay those of the papers, and a link that does not name a setting means these.
+"""
+
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import HfApi
 
-from decoders import InputError, default_device, default_dtype, smollm2
+from decoders import (
+    InputError,
+    Method,
+    catalog,
+    copies_bytes,
+    default_device,
+    default_dtype,
+    smollm2,
+)
 from decoders.devices import device_of
 from decoders.errors import quoted
+from decoders.process import assets
 from decoders.settings import nearest
-from workbench.models import memory
+
+CACHE_BYTES = 2**30  # left for caches and activations next to the weights
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """Free memory of the device, None if it does not say.
+
+    On the CPU the container's limit counts as well.
+    """
+    if not device_of(device).on_host:
+        return device_of(device).free_bytes
+    return min((free for free in (_meminfo(), _container()) if free is not None), default=None)
+
+
+def fits(weight_bytes: int, device: torch.device) -> bool:
+    """Whether weights of this size leave room for caches.
+
+    On a CPU, also for the copies that the engine makes of small models.
+    """
+    free = available_bytes(device)
+    return free is None or weight_bytes + copies_bytes(weight_bytes, device) + CACHE_BYTES <= free
+
+
+def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dtype) -> None:
+    """Refuse weights that do not fit, before they are loaded.
+
+    Args:
+        name: the pair's name
+
+    Raises:
+        InputError: if they do not fit
+    """
+    if not fits(weight_bytes, device):
+        raise InputError(
+            f"{name} does not fit: its weights take {shown_bytes(weight_bytes)} in "
+            f"{str(dtype).removeprefix('torch.')} and {device} has "
+            f"{shown_bytes(available_bytes(device) or 0)} free; take a smaller pair or another "
+            "dtype."
+        )
+
+
+def shown_bytes(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _meminfo() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None
+    )
+
+
+def _container() -> int | None:
+    """The memory that the cgroup (version 2) leaves; None if it sets no limit."""
+    try:
+        limit = (CGROUP / "memory.max").read_text().strip()
+        return None if limit == "max" else int(limit) - int((CGROUP / "memory.current").read_text())
+    except (OSError, ValueError):
+        return None
+
 
 HUB_SECONDS = 3  # for the hub to answer, when the page begins
 
 
 @dataclass(frozen=True)
-class Model:
+class HubModel:
     """A model of the hub.
 
     Attributes:
@@ -83,8 +167,8 @@ class PairPreset:
     """
 
     name: str
-    target: Model | None = None
-    draft: Model | None = None
+    target: HubModel | None = None
+    draft: HubModel | None = None
 
     def weight_bytes(self, dtype: torch.dtype) -> int:
         """The memory of the weights alone, without caches.
@@ -101,12 +185,12 @@ class PairPreset:
 
 
 EMBEDDED = PairPreset("Llama-Stories (embedded)")
-HEAD = PairPreset("Llama-Stories + head", draft=Model("head", 3_082_752))
-SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", Model(smollm2.NAME, smollm2.PARAMETERS))
-SMOL = Model("HuggingFaceTB/SmolLM2-135M", 134_515_008)
-QWEN = Model("Qwen/Qwen3-0.6B", 596_049_920)
-LLAMA = Model("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
-GPT_OSS = Model("openai/gpt-oss-20b", 20_914_757_184)
+HEAD = PairPreset("Llama-Stories + head", draft=HubModel("head", 3_082_752))
+SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", HubModel(smollm2.NAME, smollm2.PARAMETERS))
+SMOL = HubModel("HuggingFaceTB/SmolLM2-135M", 134_515_008)
+QWEN = HubModel("Qwen/Qwen3-0.6B", 596_049_920)
+LLAMA = HubModel("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
+GPT_OSS = HubModel("openai/gpt-oss-20b", 20_914_757_184)
 LARGER = "Qwen3-4B + Qwen3-0.6B"  # on a GPU
 # The pairs that people run, from small to large; then the papers' pairs. A draft of another family
 # proposes the tokens that both know.
@@ -117,45 +201,49 @@ PAIRS = {
         HEAD,
         SMOLLM2,
         PairPreset(
-            "SmolLM2-1.7B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384), SMOL
+            "SmolLM2-1.7B + SmolLM2-135M",
+            HubModel("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384),
+            SMOL,
         ),
         PairPreset(
-            "SmolLM3-3B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM3-3B", 3_075_098_624), SMOL
+            "SmolLM3-3B + SmolLM2-135M", HubModel("HuggingFaceTB/SmolLM3-3B", 3_075_098_624), SMOL
         ),
-        PairPreset(LARGER, Model("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
-        PairPreset("Qwen3-8B + Qwen3-0.6B", Model("Qwen/Qwen3-8B", 8_190_735_360), QWEN),
-        PairPreset("Qwen3-32B + Qwen3-0.6B", Model("Qwen/Qwen3-32B", 32_762_123_264), QWEN),
+        PairPreset(LARGER, HubModel("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
+        PairPreset("Qwen3-8B + Qwen3-0.6B", HubModel("Qwen/Qwen3-8B", 8_190_735_360), QWEN),
+        PairPreset("Qwen3-32B + Qwen3-0.6B", HubModel("Qwen/Qwen3-32B", 32_762_123_264), QWEN),
         PairPreset(
             "Gemma-3-1B + Gemma-3-270M",
-            Model("google/gemma-3-1b-it", 999_885_952),
-            Model("google/gemma-3-270m-it", 268_098_176),
+            HubModel("google/gemma-3-1b-it", 999_885_952),
+            HubModel("google/gemma-3-270m-it", 268_098_176),
         ),
         PairPreset(
             "OLMo-2-7B + OLMo-2-1B",
-            Model("allenai/OLMo-2-1124-7B-Instruct", 7_298_617_344),
-            Model("allenai/OLMo-2-0425-1B-Instruct", 1_484_916_736),
+            HubModel("allenai/OLMo-2-1124-7B-Instruct", 7_298_617_344),
+            HubModel("allenai/OLMo-2-0425-1B-Instruct", 1_484_916_736),
         ),
         PairPreset(
             "Llama-3.1-8B + Llama-3.2-1B",
-            Model("meta-llama/Llama-3.1-8B", 8_030_261_248),
-            Model("meta-llama/Llama-3.2-1B", 1_235_814_400),
+            HubModel("meta-llama/Llama-3.1-8B", 8_030_261_248),
+            HubModel("meta-llama/Llama-3.2-1B", 1_235_814_400),
         ),
         PairPreset(
             "Llama-3.3-70B + Llama-3.2-1B",
-            Model("meta-llama/Llama-3.3-70B-Instruct", 70_553_706_496),
+            HubModel("meta-llama/Llama-3.3-70B-Instruct", 70_553_706_496),
             LLAMA,
         ),
         PairPreset("gpt-oss-20b, look-up only", GPT_OSS),
         PairPreset("gpt-oss-20b + Qwen3-0.6B", GPT_OSS, QWEN),
         PairPreset(
             "Llama-2-13B + Llama-68M",
-            Model("meta-llama/Llama-2-13b-hf", 13_015_864_320),
-            Model("JackFram/llama-68m", 68_030_208, "964a5d77df908b69f8d6476fb70e940425b04cb5"),
+            HubModel("meta-llama/Llama-2-13b-hf", 13_015_864_320),
+            HubModel("JackFram/llama-68m", 68_030_208, "964a5d77df908b69f8d6476fb70e940425b04cb5"),
         ),
         PairPreset(
             "OPT-13B + OPT-125M",
-            Model("facebook/opt-13b", 12_853_473_280, "e515202d1e7750da62d245fbccb2723b9c1790f5"),
-            Model("facebook/opt-125m", 125_239_296, "27dcfa74d334bc871f3234de431e71c6eeba5dd6"),
+            HubModel(
+                "facebook/opt-13b", 12_853_473_280, "e515202d1e7750da62d245fbccb2723b9c1790f5"
+            ),
+            HubModel("facebook/opt-125m", 125_239_296, "27dcfa74d334bc871f3234de431e71c6eeba5dd6"),
         ),
     )
 }
@@ -187,10 +275,69 @@ def _runs_larger() -> bool:
     device, pair = default_device(), PAIRS[LARGER]
     if device_of(device).on_host or not pair.target:
         return False
-    if not memory.fits(pair.weight_bytes(default_dtype(device)), device):
+    if not fits(pair.weight_bytes(default_dtype(device)), device):
         return False
     try:
         HfApi().model_info(pair.target.id, timeout=HUB_SECONDS)
     except Exception:  # in whatever way a network fails
         return False
     return True
+
+
+FILE = "settings.json"
+OURS = EMBEDDED.choice()
+Own = dict[str, Any]  # settings of one decoder by name
+
+
+def file(choice: PairChoice = OURS) -> Path:
+    """The file in which a pair in one folder keeps its settings, or one of this package."""
+    if choice.preset is SMOLLM2:
+        return assets() / smollm2.NAME / FILE
+    return Path(choice.target or assets() / "stories") / FILE
+
+
+def pair_settings(choice: PairChoice = OURS) -> dict[str, list[Own]]:
+    """The settings that a pair keeps, by decoder, without those that have the library's default.
+
+    Args:
+        choice: the pair; only those of this package and those in one folder can keep settings
+
+    Returns:
+        for each decoder one set of settings, or several for several uses; {} if the file is
+        missing or damaged
+
+    Raises:
+        InputError: if it names a decoder or a setting that is not there, or a value out of range
+    """
+    path = file(choice)
+    try:
+        whole = choice.draft is None and (
+            choice.preset is SMOLLM2 or (path.parent / "target").is_dir()
+        )
+        data = json.loads(path.read_text(encoding="utf-8")) if whole else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(data, dict):
+        return {}
+    settings = {name: own if isinstance(own, list) else [own] for name, own in data.items()}
+    try:
+        for name, sets in settings.items():
+            for own in sets or [sets]:
+                _method(name, own)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return settings
+
+
+def tuned(choice: PairChoice = OURS) -> dict[str, Own]:
+    """The first settings of each decoder in `pair_settings`, in the form of `Settings.to_json`."""
+    return {name: own for name, (own, *_) in pair_settings(choice).items()}
+
+
+def _method(name: str, own: Any) -> Method:
+    if not isinstance(own, Mapping):
+        raise InputError(
+            f"The settings of {name} must be one JSON object or several in a list, not "
+            f"{quoted(own)}."
+        )
+    return catalog[name](**own)

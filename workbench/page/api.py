@@ -8,8 +8,7 @@ import gradio as gr
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.models.presets import PairChoice
-from workbench.models.tuned import tuned
+from workbench.models.presets import PairChoice, tuned
 from workbench.page.host import Host
 from workbench.page.parts.runner import sentence
 from workbench.runs.events import Ended

@@ -15,13 +15,12 @@ from workbench.measuring.work import admit, encode_prompt
 from workbench.models import presets
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.runs.estimates import label
 from workbench.runs.events import Ended, Event, Finished, onto
+from workbench.runs.figures import label
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
-from workbench.studies.chats import Chat
 from workbench.studies.limits import Limits
-from workbench.studies.prompts import is_text
+from workbench.studies.prompts import Chat, is_text
 from workbench.studies.study import Study
 
 ALONE = (

@@ -38,9 +38,7 @@ class Dataset:
 
     Args:
         name: USER/NAME
-        folder: where runs wait for their upload
         token: a token of the hub that may write to it
-        minutes: between two uploads
         endpoint: the hub's address, by default that of HF_ENDPOINT
 
     Raises:

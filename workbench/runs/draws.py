@@ -1,28 +1,199 @@
-"""The draws of a run: each decoder's texts as a tree with counts, compared with its law."""
+"""The draws of a run: trees of texts with counts, and whether they refute a law.
 
-from collections.abc import Iterable, Sequence
+Draws are counted in cells of first tokens, and their distance from the exact law is compared with
+that of exact samplers. The evidence is the likelihood of the draws so far under a mixture of other
+laws, divided by their likelihood under the law itself. If the law is true, this ratio is a
+martingale that begins at 1, and the chance that it ever reaches 1 / level is at most the level
+(Ville 1939). So draws may be added as often as one likes, for any reason. The mixture is a
+Dirichlet distribution around the law.
+
+Source:
+    Lindon and Malek 2022 (arXiv 2011.03567), section 2.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
 from decoders import catalog
 from decoders.settings import Law
-from workbench.runs.record import Result, Run, Sample
-from workbench.runs.trace import Piece, Prefix
-from workbench.runs.verdicts import (
-    DEPTH,
-    LEVEL,
-    MOST,
-    Tokens,
-    cells,
-    holm,
-    needed,
-    of_exact_samplers,
-    p_value,
-    variation,
-)
+from workbench.runs.record import Piece, Prefix, Result, Run, Sample
 from workbench.studies.schemes import BASELINE
+
+# The least share of all texts in a cell: with at most twenty cells, a fault shows after some
+# thousand draws.
+LEAST = 0.05
+# The least share of all texts that begin with a prefix whose probability is read from the target.
+KNOWN = 0.005
+DEPTH = 3  # tokens of a text that are compared
+SIMULATED = 2000  # exact samplers whose distance from the law is simulated
+MOST = 0.95  # of them are below the distance that is shown as the most
+LEVEL = 1e-4  # the chance that any true law of a run is ever called unlike
+SOUGHT = 0.1  # total variation of the faults that the mixture expects, and that `needed` draws find
+# The share of cases in which they find them, and that quantile of the normal distribution.
+FOUND, QUANTILE = 0.99, 2.3263
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A partition of all texts by their first tokens.
+
+    Attributes:
+        numbers: for each prefix of the tree, the cell of the texts that begin with it and with none
+            of the longer prefixes
+        chances: the exact probability of each cell; they sum to 1. The last cell, of probability 0,
+            holds the texts that the law rules out
+        outside: the prefixes of which the law rules out all texts
+    """
+
+    numbers: Mapping[Tokens, int]
+    chances: tuple[float, ...]
+    outside: frozenset[Tokens] = frozenset()
+
+    def counts(self, texts: Iterable[Tokens]) -> list[int]:
+        """The number of the texts in each cell."""
+        counts = [0] * len(self.chances)
+        for text in texts:
+            counts[-1 if self.never(text) else self._number(text)] += 1
+        return counts
+
+    def never(self, text: Tokens) -> Tokens:
+        """The beginning of a text that the law rules out; () if the law allows the text."""
+        prefixes = (text[: length + 1] for length in range(len(text)))
+        return next((prefix for prefix in prefixes if prefix in self.outside), ())
+
+    def _number(self, text: Tokens) -> int:
+        prefix: Tokens = ()
+        while len(prefix) < len(text) and text[: len(prefix) + 1] in self.numbers:
+            prefix = text[: len(prefix) + 1]
+        return self.numbers[prefix]
+
+
+def cells(law: Mapping[Tokens, float]) -> Cells:
+    """Group the texts of a law into cells that hold LEAST of all texts each.
+
+    The cells depend on the law alone, never on the draws: draws that are added later fall into the
+    same cells. Texts that share a prefix, and continue with none of the longer ones, stay together;
+    where they are fewer than LEAST, the next likeliest prefix joins them. Prefixes of probability 0
+    belong to the last cell.
+    """
+    rest: dict[Tokens, float] = {(): 1.0}
+    for prefix, p in sorted(law.items(), key=lambda each: len(each[0])):
+        if p and prefix and prefix[:-1] in rest:
+            rest[prefix] = p
+            rest[prefix[:-1]] -= p
+    groups: list[list[Tokens]] = []
+    chances: list[float] = []
+    for prefix in sorted(rest, key=rest.__getitem__, reverse=True):
+        if not chances or chances[-1] >= LEAST:
+            groups.append([])
+            chances.append(0.0)
+        groups[-1].append(prefix)
+        chances[-1] += max(0.0, rest[prefix])
+    if len(chances) > 1 and chances[-1] < LEAST:
+        groups[-2:], chances[-2:] = [groups[-2] + groups[-1]], [chances[-2] + chances[-1]]
+    total = sum(chances) or 1.0
+    numbers = {prefix: i for i, group in enumerate(groups) for prefix in group}
+    return Cells(
+        numbers, (*(p / total for p in chances), 0.0), frozenset(x for x, p in law.items() if not p)
+    )
+
+
+def variation(counts: Sequence[int], chances: Sequence[float]) -> float:
+    """The total variation between the shares of the counts and the chances."""
+    draws = sum(counts)
+    return sum(abs(count / draws - p) for count, p in zip(counts, chances, strict=True)) / 2
+
+
+# Several parts of a page ask for the same draws.
+@lru_cache(maxsize=64)
+def of_exact_samplers(draws: int, chances: tuple[float, ...], seed: int = 0) -> np.ndarray:
+    """The total variations of SIMULATED exact samplers.
+
+    Returns:
+        (SIMULATED,)
+    """
+    counts = np.random.default_rng(seed).multinomial(draws, chances, size=SIMULATED)
+    return np.abs(counts / draws - np.asarray(chances)).sum(axis=1) / 2
+
+
+def evidence(counts: Sequence[int], chances: Sequence[float]) -> float:
+    """The log of the martingale for the counts of cells with these chances, all above 0."""
+    draws, spread = sum(counts), _spread(len(chances))
+    log_ratio = math.lgamma(spread) - math.lgamma(spread + draws)
+    for count, p in zip(counts, chances, strict=True):
+        log_ratio += math.lgamma(spread * p + count) - math.lgamma(spread * p) - count * math.log(p)
+    return log_ratio
+
+
+def _spread(cells: int) -> float:
+    """The Dirichlet's concentration.
+
+    Its laws lie (cells - 1) / spread from the centre, by chi-square on average; SOUGHT is at least
+    4 SOUGHT^2 by the same measure, with equality where half of the mass moves to the other half.
+    """
+    return (cells - 1) / (4 * SOUGHT**2)
+
+
+def p_value(counts: Sequence[int], chances: Sequence[float]) -> float | None:
+    """A bound on the chance that draws from these chances ever give as much evidence against them.
+
+    Returns:
+        0 if a draw lies in a cell of chance 0, which is proof; None if one cell has all the
+            probability, and for no draws
+    """
+    if any(count for count, p in zip(counts, chances, strict=True) if not p):
+        return 0.0
+    counts, chances = (
+        [n for n, p in zip(counts, chances, strict=True) if p],
+        [*filter(None, chances)],
+    )
+    known = len(chances) > 1 and any(counts)
+    return math.exp(-max(0.0, evidence(counts, chances))) if known else None
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Correct p values for there being several of them.
+
+    Each becomes a bound on the chance that any of the true laws looks so far off, whether or not
+    their draws have seeds in common.
+
+    Source:
+        Holm 1979, A simple sequentially rejective multiple test procedure.
+    """
+    ordered = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    corrected, highest = list(p_values), 0.0
+    for rank, (p, i) in enumerate(ordered):
+        corrected[i] = highest = max(highest, min(1.0, (len(ordered) - rank) * p))
+    return corrected
+
+
+def needed(cells: int, laws: int = 1) -> int:
+    """The draws that refute a law that is off by SOUGHT in at least FOUND of all cases.
+
+    This holds whichever way the law is off. For n draws, Pearson's distance has a noncentral
+    chi-square distribution (d = cells - 1, 4 n SOUGHT^2), and twice the evidence is about distance
+    m / (1 + m) - d log(1 + m), with m = n / spread. The normal distribution's lower tail bounds
+    that distribution's.
+
+    Args:
+        laws: laws tested together, for Holm's correction
+    """
+    degrees, enough = cells - 1, 2 * math.log(laws / LEVEL)
+    for draws in range(100, 1_000_000, 10):
+        shift, more = 4 * draws * SOUGHT**2, draws / _spread(cells)
+        distance = degrees + shift - QUANTILE * math.sqrt(2 * (degrees + 2 * shift))
+        if distance * more / (1 + more) - degrees * math.log1p(more) >= enough:
+            return draws
+    # `cells` makes at most twenty.
+    raise ValueError(f"{cells} cells are too many")  # pragma: no cover
+
 
 # It samples from the target by definition, so its draws show what the seeds do to every decoder.
 CONTROL = "multinomial"
@@ -30,7 +201,7 @@ Compared = Literal["target", "first step", "own"]
 
 
 @dataclass
-class Node:
+class DrawNode:
     """A token of the tree.
 
     Attributes:
@@ -45,22 +216,22 @@ class Node:
     text: str = ""
     count: int = 0
     ended: int = 0
-    children: dict[int, "Node"] = field(default_factory=dict)
+    children: dict[int, "DrawNode"] = field(default_factory=dict)
 
     @property
-    def following(self) -> list["Node"]:
+    def following(self) -> list["DrawNode"]:
         """The children, the most frequent first."""
         return sorted(self.children.values(), key=lambda child: -child.count)
 
 
-def grown(texts: Iterable[Sequence[Piece]]) -> Node:
+def grown(texts: Iterable[Sequence[Piece]]) -> DrawNode:
     """The texts as one tree."""
-    root = Node()
+    root = DrawNode()
     for text in texts:
         root.count += 1
         node = root
         for piece in text:
-            node = node.children.setdefault(piece.id, Node(piece.id, piece.text))
+            node = node.children.setdefault(piece.id, DrawNode(piece.id, piece.text))
             node.count += 1
         node.ended += 1
     return root
@@ -74,21 +245,21 @@ def grouped(run: Run) -> dict[str, list[Result]]:
     return groups
 
 
-def drawn(results: Iterable[Result]) -> list[Sample]:
+def texts_of(results: Iterable[Result]) -> list[Sample]:
     """The samples that have tokens; those of a run that was stopped may be unfinished."""
     return [sample for result in results for sample in result.samples if sample.pieces]
 
 
 def beginnings(run: Run) -> set[Tokens]:
     """The first tokens of all draws; of decoders that draw beams, those of their first step."""
-    found: set[Tokens] = set()
+    texts: set[Tokens] = set()
     for result in run.results:
         for sample in result.samples:
             if compared(result.decoder, run.settings) == "first step":
-                found |= {(token,) for token in sample.beams}
+                texts |= {(token,) for token in sample.beams}
             elif sample.pieces:
-                found.add(tuple(piece.id for piece in sample.pieces[:DEPTH]))
-    return found
+                texts.add(tuple(piece.id for piece in sample.pieces[:DEPTH]))
+    return texts
 
 
 def seeds(results: Iterable[Result]) -> list[range]:
@@ -165,18 +336,18 @@ def findings(run: Run) -> list[Finding]:
     if settings.get("temperature", 1.0) == 0:
         return []
     depth = min(DEPTH, settings.get("max_new_tokens", DEPTH))
-    found = [
+    counted_draws = [
         _counted(decoder, results, compared(decoder, settings), run.exact, depth)
         for decoder, results in grouped(run).items()
     ]
     tested = [
-        None if told.compared == "own" else p_value(counts, chances)
-        for told, counts, chances in found
+        None if finding.compared == "own" else p_value(counts, chances)
+        for finding, counts, chances in counted_draws
     ]
     claims = max(1, sum(p is not None for p in tested))
     return [
-        _measured(replace(told, p=p), counts, chances, claims)
-        for (told, counts, chances), p in zip(found, holm(tested), strict=True)
+        _measured(replace(finding, p=p), counts, chances, claims)
+        for (finding, counts, chances), p in zip(counted_draws, holm(tested), strict=True)
     ]
 
 
@@ -206,25 +377,27 @@ def _counted(
     if kind == "first step":
         exact = [prefix for prefix in exact if len(prefix.tokens) == 1]
         texts = [((token,), seed, [""]) for seed, sample in samples for token in sample.beams]
-    found = cells({tuple(prefix.tokens): prefix.p for prefix in exact})
-    counts = found.counts(tokens for tokens, _, _ in texts)
-    told = Finding(decoder, kind, len(samples), sum(counts))
+    partition = cells({tuple(prefix.tokens): prefix.p for prefix in exact})
+    counts = partition.counts(tokens for tokens, _, _ in texts)
+    finding = Finding(decoder, kind, len(samples), sum(counts))
     if counts[-1]:
         labels = {tuple(prefix.tokens): prefix.text for prefix in exact}
-        tokens, seed, pieces = next(text for text in texts if found.never(text[0]))
-        beginning = found.never(tokens)
+        tokens, seed, pieces = next(text for text in texts if partition.never(text[0]))
+        beginning = partition.never(tokens)
         never = "".join(pieces[: len(beginning)]) or labels[beginning]
-        told = replace(told, never=never, seed=seed)
-    return told, counts, found.chances
+        finding = replace(finding, never=never, seed=seed)
+    return finding, counts, partition.chances
 
 
-def _measured(told: Finding, counts: list[int], chances: tuple[float, ...], claims: int) -> Finding:
+def _measured(
+    finding: Finding, counts: list[int], chances: tuple[float, ...], claims: int
+) -> Finding:
     possible = sum(chance > 0 for chance in chances)
-    if not told.draws or (possible < 2 and not told.never):
-        return told
-    distance, exact = variation(counts, chances), of_exact_samplers(told.draws, chances)
+    if not finding.draws or (possible < 2 and not finding.never):
+        return finding
+    distance, exact = variation(counts, chances), of_exact_samplers(finding.draws, chances)
     return replace(
-        told,
+        finding,
         distance=distance,
         usual=float(exact.mean()),
         most=float(np.quantile(exact, MOST)),

@@ -4,8 +4,7 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from workbench.runs.record import Result, Run
-from workbench.runs.trace import PromptPart, RoundRecord, TokenRecord
+from workbench.runs.record import PromptPart, Result, RoundRecord, Run, TokenRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,6 @@ def checksum(folder: Path, drafters: Sequence[str] = ("draft",)) -> str:
     """The checksum of all weights of a pair in a folder.
 
     Args:
-        folder: the folder of the pair
         drafters: the folders in it of what drafts
     """
     digest = hashlib.sha256()
@@ -82,7 +81,7 @@ def checksum(folder: Path, drafters: Sequence[str] = ("draft",)) -> str:
 
 
 @dataclass(frozen=True)
-class Measured:
+class BatchRecording:
     """Runs of the Batch tab with the conditions under which they were measured.
 
     Attributes:
@@ -99,16 +98,16 @@ class Measured:
         return _line({**vars(self), "runs": [run.to_json() for run in self.runs]})
 
     @staticmethod
-    def from_json(text: str) -> "Measured":
+    def from_json(text: str) -> "BatchRecording":
         data = json.loads(text)
         runs = tuple(Run.from_json(json.dumps(run)) for run in data["runs"])
-        return Measured(data["command"], tuple(data["load"]), runs)
+        return BatchRecording(data["command"], tuple(data["load"]), runs)
 
 
 def _line(data: dict[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def shipped() -> Measured | None:
+def shipped(file: Path = SHIPPED) -> BatchRecording | None:
     """The measurements of this project; None if there are none."""
-    return Measured.from_json(SHIPPED.read_text(encoding="utf-8")) if SHIPPED.exists() else None
+    return BatchRecording.from_json(file.read_text(encoding="utf-8")) if file.exists() else None

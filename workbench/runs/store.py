@@ -1,21 +1,237 @@
-"""Past runs: the file that keeps them, and the lines in their list."""
+"""Past runs: the SQLite files that keep runs and experiments, and the lines in the list of runs.
+
+Runs and experiments lie in two files of one schema; notes/experiments.md says why.
+"""
 
 import json
+import os
 import secrets
-from contextlib import suppress
+import sqlite3
+import tomllib
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
+import platformdirs
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.runs.database import DERIVED, JSON, Database
 from workbench.runs.dataset import Dataset
-from workbench.runs.ranking import Fastest
+from workbench.runs.figures import Fastest, fastest
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
 from workbench.studies.prompts import is_text
+from workbench.studies.settings import with_seed
+
+VERSION = 1  # of the numbers of `rows`
+# Each further timing adds this to an item's number: under any limit, the third timing of prompt 5
+# is number 2000000005.
+NEXT_TIMING = 10**9
+# The title of a run is in `prompt`, as in version 1. `items` counts those of the cell, all timings
+# together; `miscounted` says whether an earlier version took some rows for those of other prompts.
+CREATE = """
+CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, created TEXT NOT NULL, prompt TEXT NOT NULL,
+  decoders TEXT NOT NULL, models TEXT NOT NULL, json TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS experiments (id TEXT PRIMARY KEY, created TEXT NOT NULL,
+  title TEXT NOT NULL, request TEXT NOT NULL, environment TEXT NOT NULL, total INTEGER NOT NULL,
+  stop INTEGER NOT NULL DEFAULT 0, miscounted INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS cells (experiment TEXT NOT NULL, part TEXT NOT NULL, cell TEXT NOT NULL,
+  place INTEGER NOT NULL, label TEXT NOT NULL, block TEXT NOT NULL, items INTEGER NOT NULL,
+  asked TEXT NOT NULL, timings INTEGER NOT NULL DEFAULT 1, PRIMARY KEY (experiment, part, cell));
+CREATE TABLE IF NOT EXISTS rows (cell TEXT NOT NULL, item INTEGER NOT NULL, block TEXT NOT NULL,
+  created TEXT NOT NULL, json TEXT NOT NULL, PRIMARY KEY (cell, item));
+CREATE INDEX IF NOT EXISTS rows_of_blocks ON rows (block, item);
+CREATE TABLE IF NOT EXISTS claims (block TEXT NOT NULL, item INTEGER NOT NULL, owner TEXT NOT NULL,
+  beat REAL NOT NULL, PRIMARY KEY (block, item));
+CREATE TABLE IF NOT EXISTS drivers (experiment TEXT NOT NULL, owner TEXT NOT NULL,
+  beat REAL NOT NULL, eta REAL, doing TEXT NOT NULL DEFAULT '', PRIMARY KEY (experiment, owner))
+"""
+# Version 2 of a run has its kind.
+ADD_KIND = "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'comparison'"
+# Columns that the list of runs shows beside the title, so that it need not read the runs; "" if
+# there is nothing to show. Version 3 has the figures, version 4 the settings too.
+DERIVED: dict[str, Callable[[Run], str]] = {
+    "fastest": lambda run: json.dumps(first) if (first := fastest(run)) else "",
+    "asked": lambda run: with_seed(run.settings),
+}
+JSON = "CAST(ifnull(json, '') AS TEXT)"
+
+
+def data_folder() -> Path:
+    """The folder where the workbench keeps the user's files."""
+    return Path(
+        os.environ.get("WORKBENCH_DATA")
+        or platformdirs.user_data_dir("decoding-workbench", appauthor=False)
+    )
+
+
+class Database(ABC):
+    """A SQLite file, which several processes may use at once.
+
+    Every call opens, commits and closes.
+
+    Args:
+        path: the file; by default FILE in the folder WORKBENCH_DATA names, or else in the user's
+            data directory
+        patience: seconds to wait for a file that another process holds
+
+    Raises:
+        InputError: from every method, in one sentence, if the file cannot be used; everything
+            committed stays
+    """
+
+    FILE = ""
+
+    def __init__(self, path: str | Path | None = None, patience: float = 30.0):
+        self.path, self._patience = Path(path or data_folder() / self.FILE), patience
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unusable(error) from None
+        # SQLite does not wait if another process does this at the same moment.
+        with self._open() as db, suppress(sqlite3.OperationalError):
+            db.execute("PRAGMA journal_mode = WAL")  # readers and a writer at once
+        with self._open() as db:
+            if db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("it is damaged")
+            if missing(db):
+                # One transaction that waits for other processes, which may do it meanwhile.
+                db.execute("BEGIN IMMEDIATE")
+                bring_up_to_date(db, missing(db))
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=self._patience)) as db, db:
+                # A row may be damaged in any way.
+                db.text_factory = lambda text: text.decode(errors="replace")
+                yield db
+        except (OSError, sqlite3.Error, UnicodeEncodeError) as error:
+            raise self._unusable(error) from error
+
+    def _rows(self, statement: str, *values: Any) -> list[Any]:
+        """The rows that one statement gives, if any."""
+        with self._open() as db:
+            return db.execute(statement, values).fetchall()
+
+    @abstractmethod
+    def _unusable(self, error: Exception) -> InputError:
+        """The error in the words of this store."""
+
+
+def missing(db: sqlite3.Connection) -> set[str]:
+    """What a file of an earlier version lacks: columns of its runs, and the numbers of its rows."""
+    columns = {column[1] for column in db.execute("PRAGMA table_info(runs)")}
+    numbered = db.execute("PRAGMA user_version").fetchone()[0] == VERSION
+    return {"kind", *DERIVED} - columns | (set() if numbered else {"numbers"})
+
+
+def bring_up_to_date(db: sqlite3.Connection, lacks: set[str]) -> None:
+    """Make or update the tables.
+
+    Args:
+        lacks: what `missing` found
+    """
+    old_rows = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone()
+    if "numbers" in lacks and old_rows:
+        _number_by_prompt(db)
+    for statement in CREATE.split(";"):
+        db.execute(statement)
+    db.execute(f"PRAGMA user_version = {VERSION}")
+    if "kind" in lacks:
+        db.execute(ADD_KIND)
+    for name in [name for name in DERIVED if name in lacks]:
+        db.execute(f"ALTER TABLE runs ADD COLUMN {name} TEXT")
+        for id, text in db.execute(f"SELECT id, {JSON} FROM runs").fetchall():
+            with suppress(InputError):  # a row that is no run is listed without it
+                value = DERIVED[name](Run.from_json(text))
+                db.execute(f"UPDATE runs SET {name} = ? WHERE id = ?", (value, id))
+
+
+def _number_by_prompt(db: sqlite3.Connection) -> None:
+    """Number the rows of version 0 by the prompt that each row names.
+
+    Version 0 numbered second timings after the last prompt of that run, so a number meant another
+    prompt under another limit.
+    """
+    db.execute("ALTER TABLE cells ADD COLUMN timings INTEGER NOT NULL DEFAULT 1")
+    db.execute("ALTER TABLE experiments ADD COLUMN miscounted INTEGER NOT NULL DEFAULT 0")
+    _add_timings(db)
+    places = _places(db)
+    _recount(db, places)
+    times: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for (block, item), place in sorted(places.items()):
+        number = NEXT_TIMING * times[block, place] + place
+        times[block, place] += 1
+        if number != item:
+            # Negative until all are moved, because another row may still have this number.
+            db.execute(
+                "UPDATE rows SET item = ? WHERE block = ? AND item = ?", (-1 - number, block, item)
+            )
+    db.execute("UPDATE rows SET item = -1 - item WHERE item < 0")
+    db.execute("DELETE FROM claims")  # by the old numbers
+
+
+def _add_timings(db: sqlite3.Connection) -> None:
+    plans = db.execute(f"SELECT id, {_within('request', '$.plan')} FROM experiments")
+    for id, plan in plans.fetchall():
+        # A damaged plan can be neither run nor reported.
+        with suppress(
+            ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError
+        ):
+            for number, part in enumerate(tomllib.loads(plan)["part"], 1):
+                name, timings = part.get("name", f"part {number}"), int(part.get("timings", 1))
+                db.execute(
+                    "UPDATE cells SET timings = ? WHERE experiment = ? AND part = ? "
+                    "AND items % ? = 0",
+                    (timings, id, str(name), timings),
+                )
+
+
+def _recount(db: sqlite3.Connection, places: dict[tuple[str, int], int]) -> None:
+    """Correct the totals: where parts shared work, version 0 counted only the last part's items."""
+    counted: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+    wrong = set()
+    for id, block, items, timings in db.execute(
+        "SELECT DISTINCT experiment, block, items, timings FROM cells"
+    ):
+        for item in range(items):
+            again, place = divmod(item, items // timings)
+            counted[id].add((block, NEXT_TIMING * again + place))
+            if places.get((block, item), place) != place:
+                wrong.add(id)
+    for id, total in db.execute("SELECT id, total FROM experiments").fetchall():
+        count = len(counted[id])
+        db.execute(
+            "UPDATE experiments SET total = ?, miscounted = ? WHERE id = ?",
+            (count, id in wrong or count != total, id),
+        )
+
+
+def _places(db: sqlite3.Connection) -> dict[tuple[str, int], int]:
+    """By block and old number, the place of the item's prompts in their set, as its rows say."""
+    sizes = dict(db.execute(f"SELECT block, {_within('asked', '$.batch_size')} FROM cells"))
+    prompts = db.execute(
+        f"SELECT block, item, max({_within('json', '$.outputs[0].prompt')}) FROM rows "
+        "GROUP BY block, item"
+    )
+    known = range(NEXT_TIMING)
+    return {
+        # Whether text lies in a range is looked up number by number, in half a minute.
+        (b, i): p // (sizes.get(b) or 1) if isinstance(p, int) and p in known else i
+        for b, i, p in prompts
+    }
+
+
+def _within(column: str, path: str) -> str:
+    """SQL for a value in a column of JSON; NULL if the JSON is damaged."""
+    return f"CASE WHEN json_valid({column}) THEN json_extract({column}, '{path}') END"
+
 
 Order = Literal["newest", "oldest", "title"]
 ORDERS = {
@@ -101,9 +317,6 @@ class RunStore(Database):
 
         It never replaces another: if there is a run with its id, or a recorded one, it gets a new
         id.
-
-        Args:
-            run: the run
         """
         if recorded(run.id) is not None:
             run = replace(run, id=new_id())
@@ -124,7 +337,6 @@ class RunStore(Database):
         Args:
             limit: the most runs
             kind: list only runs of this kind
-            search: words
             order: "newest", "oldest" or "title"
 
         Returns:
@@ -146,8 +358,8 @@ class RunStore(Database):
         Raises:
             InputError: if there is no such run, or if it is damaged
         """
-        if (found := recorded(id)) is not None:
-            return found.run
+        if (recording := recorded(id)) is not None:
+            return recording.run
         rows = self._rows(f"SELECT {JSON} FROM runs WHERE {ID} = ? LIMIT 1", id)
         if not rows:
             if self.dataset and (run := self.dataset.find(id)):
@@ -191,11 +403,11 @@ def _row(run: Run) -> tuple[str, ...]:
 
 def _summary(
     id: str, created: str, kind: str, title: str, decoders: str, models: str, figures: str,
-    drawn: str,
+    settings: str,
 ) -> RunSummary:  # fmt: skip
     try:
         decoders_listed, fastest = _LISTED.validate_json(f"[{decoders}, {figures or 'null'}]")
     except ValidationError:
         says = f"This row is damaged and can only be deleted: {id}"
         return RunSummary(id, created, DAMAGED, says, [], models)
-    return RunSummary(id, created, kind, title, decoders_listed, models, fastest, drawn)
+    return RunSummary(id, created, kind, title, decoders_listed, models, fastest, settings)

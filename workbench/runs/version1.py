@@ -48,16 +48,16 @@ def _result(r: Mapping[str, Any]) -> dict[str, Any]:
     check = r.get("greedy_check")
     agreement = None
     if check is not None:
-        kept = {name: check[name] for name in ("differs_at", "gap", "noise", "near_tie", "dtype")}
+        same = {name: check[name] for name in ("differs_at", "gap", "noise", "near_tie", "dtype")}
         agreement = {
             "reference": "greedy",
             "compared": 1,
             "differing": int(not check["identical"]),
-            **kept,
+            **same,
         }
     seconds = r["metrics"].get("seconds")
     laps = [] if seconds is None else [{"seconds": seconds, "rounds": [], "energy": r["energy"]}]
-    kept = {
+    fields = {
         name: r[name]
         for name in ("decoder", "repeat", "seed", "metrics", "energy", "error")
         if name in r
@@ -66,7 +66,7 @@ def _result(r: Mapping[str, Any]) -> dict[str, Any]:
     gained = [after - before for after, before in zip(gained, [0, *gained], strict=False)]
     # Beams may take tokens back; such a round gains nothing.
     return {
-        **kept,
+        **fields,
         "samples": [{"prompt": 0, **sample, "gained": [max(0, g) for g in gained]}],
         "laps": laps,
         "agreement": agreement,

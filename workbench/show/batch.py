@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from workbench.runs.estimates import BatchFigures, label, number, unsteady
+from workbench.runs.figures import BatchFigures, label, number, unsteady
 from workbench.runs.record import Result
 from workbench.show.figure import GREY, canvas, level, line, or_words
 from workbench.show.looks import Look, look, look_of

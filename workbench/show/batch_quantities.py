@@ -3,8 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from workbench.runs import estimates
-from workbench.runs.estimates import Row, number
+from workbench.runs.figures import (
+    Row,
+    mean_times_greedy,
+    number,
+    speed,
+    timed_speed,
+    timed_times_greedy,
+    times_greedy,
+)
 from workbench.runs.record import Result
 from workbench.show.quantities import (
     BY_NAME,
@@ -43,20 +50,20 @@ BATCH_QUANTITIES = (
     replace(BY_NAME["speed"], help="new tokens of all requests / seconds of computing"),
     replace(
         BY_NAME["x_greedy"], help="tokens/s divided by greedy's at the same batch size",
-        together=estimates.mean_times_greedy,
+        together=mean_times_greedy,
     ),
     Quantity(
         "decoding", "decoding",
         "tokens/s without each batch's first round, which reads the prompts",
-        lambda r, _: estimates.speed(r, decoding=True), significant, better="higher",
-        timed=lambda r, _: estimates.timed_speed(r, decoding=True),
+        lambda r, _: speed(r, decoding=True), significant, better="higher",
+        timed=lambda r, _: timed_speed(r, decoding=True),
     ),
     Quantity(
         "decoding_x_greedy", "decoding × greedy",
         "speed of decoding divided by greedy's at the same batch size",
-        lambda r, greedy: estimates.times_greedy(r, greedy, decoding=True), times, better="higher",
-        together=lambda row: estimates.mean_times_greedy(row, decoding=True),
-        timed=lambda r, greedy: estimates.timed_times_greedy(r, greedy, decoding=True),
+        lambda r, greedy: times_greedy(r, greedy, decoding=True), times, better="higher",
+        together=lambda row: mean_times_greedy(row, decoding=True),
+        timed=lambda r, greedy: timed_times_greedy(r, greedy, decoding=True),
         over_greedy=True,
     ),
     PADDING,

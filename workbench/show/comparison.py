@@ -9,9 +9,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from decoders import Fate
-from workbench.runs import laps
-from workbench.runs.estimates import Row, unsteady
-from workbench.runs.trace import RoundRecord
+from workbench.runs import timing
+from workbench.runs.figures import Row, unsteady
+from workbench.runs.record import RoundRecord
 from workbench.show import laws
 from workbench.show.figure import GREY, canvas, line, or_words
 from workbench.show.looks import look_of
@@ -125,8 +125,8 @@ def round_times(rows: Sequence[Row]) -> go.Figure:
         "ms per round", "Draft (hatched) and large model, without the first round.", len(rows)
     )
     parts = (
-        (laps.drafting, lambda r: r.draft_seconds, "draft", HATCHED),
-        (laps.verifying, lambda r: r.verify_seconds, "large model", {"shape": ""}),
+        (timing.drafting, lambda r: r.draft_seconds, "draft", HATCHED),
+        (timing.verifying, lambda r: r.verify_seconds, "large model", {"shape": ""}),
     )
     for timed, seconds, name, pattern in parts:
         found = [_milliseconds(row, timed, seconds) for row in rows]
@@ -222,14 +222,14 @@ def _titled(title: str, says: str, count: int) -> go.Figure:
 
 
 def _milliseconds(
-    row: Row, timed: laps.Figure, seconds: Callable[[RoundRecord], float]
+    row: Row, timed: timing.LapFigure, seconds: Callable[[RoundRecord], float]
 ) -> Spread | None:
     """Milliseconds per round.
 
     Of a single repeat they are an estimate from all timings, with its range; of several, the mean.
     A run of an earlier version only has the seconds of its rounds.
     """
-    found = [laps.estimate(r, lambda s: 1e3 * s, timed) for r in row.results if r.laps]
+    found = [timing.estimate(r, lambda s: 1e3 * s, timed) for r in row.results if r.laps]
     if len(row.results) == 1 and found and found[0]:
         return Spread(found[0].value, range=found[0] if found[0].laps > 1 else None)
     values = [e.value for e in found if e] or [

@@ -13,13 +13,13 @@ from typing import Any
 
 from decoders import catalog
 from workbench.kinds.registry import study_of
-from workbench.runs.estimates import Row, rows, unsteady
+from workbench.runs.figures import Row, rows, unsteady
 from workbench.runs.record import Run
 from workbench.show import looks, sums
 from workbench.show.quantities import QUANTITIES, Quantity, times
 from workbench.show.spread import MISSING, figure, spread
 from workbench.show.tables import Table, markup, words
-from workbench.studies import chats
+from workbench.studies import prompts
 from workbench.studies.text import counted
 
 SIDES = ("A", "B")
@@ -52,7 +52,7 @@ def _named(run: Run, shared: Collection[str]) -> Iterator[tuple[str, Any]]:
 
     Of the settings of decoders, only those of `shared` decoders.
     """
-    asked = {study_of(run.kind).named: chats.written(run.study.get("prompt", run.title))}
+    asked = {study_of(run.kind).named: prompts.written(run.study.get("prompt", run.title))}
     for name, value in chain(asked.items(), run.settings.items(), run.environment.items()):
         if name in catalog and name not in shared:
             continue

@@ -3,10 +3,9 @@
 import html
 from collections.abc import Mapping, Sequence
 
-from workbench.runs.draws import Finding, Node, drawn, findings, grouped, grown
-from workbench.runs.estimates import Row, label
+from workbench.runs.draws import MOST, DrawNode, Finding, Tokens, findings, grouped, grown, texts_of
+from workbench.runs.figures import Row, label
 from workbench.runs.record import Run
-from workbench.runs.verdicts import MOST, Tokens
 from workbench.show import looks, quantities, spread, verdicts
 from workbench.show.tables import Table
 from workbench.studies.text import counted
@@ -51,7 +50,7 @@ def table(run: Run) -> Table:
     speed = quantities.BY_NAME["speed"]
     lines = []
     for decoder, results in grouped(run).items():
-        texts = [tuple(piece.id for piece in sample.pieces) for sample in drawn(results)]
+        texts = [tuple(piece.id for piece in sample.pieces) for sample in texts_of(results)]
         row = Row(
             label(decoder), decoder, results[0].batch_size, results[0].scheme, results,
             [None] * len(results),
@@ -93,7 +92,7 @@ def trees(run: Run) -> str:
     other = {found.decoder for found in findings(run) if found.compared == "first step"}
     words = verdicts.each(run)
     each = "".join(
-        _Tree(grown(s.pieces for s in drawn(results)), {} if decoder in other else law).html(
+        _Tree(grown(s.pieces for s in texts_of(results)), {} if decoder in other else law).html(
             label(decoder),
             words.get(decoder, ""),
             [error for result in results for error in result.errors],
@@ -106,7 +105,7 @@ def trees(run: Run) -> str:
 class _Tree:
     """One tree as nested folds; `left` is the number of lines that it may still have."""
 
-    def __init__(self, root: Node, law: Mapping[Tokens, float]):
+    def __init__(self, root: DrawNode, law: Mapping[Tokens, float]):
         self.root, self.law, self.left = root, law, MOST_LINES
 
     def html(self, name: str, says: str, errors: Sequence[str]) -> str:
@@ -120,7 +119,7 @@ class _Tree:
             f"<ul>{self.after(self.root, (), 0)}</ul></div></section>"
         )
 
-    def after(self, node: Node, path: Tokens, depth: int) -> str:
+    def after(self, node: DrawNode, path: Tokens, depth: int) -> str:
         """The tokens after a node as items of a list, the rare ones in a fold."""
         often, rare = node.following[:SHOWN], node.following[SHOWN:]
         items = "".join(self.line(child, path, depth) for child in often)
@@ -142,7 +141,7 @@ class _Tree:
             return 0.0
         return self.law.get(path)
 
-    def line(self, node: Node, path: Tokens, depth: int) -> str:
+    def line(self, node: DrawNode, path: Tokens, depth: int) -> str:
         """A token with those that follow it without a fork; the tokens after them are in a fold."""
         if self.left <= 0:
             return ""

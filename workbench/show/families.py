@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from decoders import Method, catalog
 from decoders.settings import Law
-from workbench.studies.methods import Served
+from workbench.studies.settings import Served
 
 
 @dataclass(frozen=True)

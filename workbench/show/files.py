@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from workbench.runs import doubts
-from workbench.runs.estimates import rows, timed_speed, timed_times_greedy, times_greedy
+from workbench.runs import timing
+from workbench.runs.figures import rows, timed_speed, timed_times_greedy, times_greedy
 from workbench.runs.record import Result, Run
 from workbench.show.view import Line, to_html, view_of
 
@@ -65,7 +65,7 @@ def _each(run: Run) -> list[tuple[Result, Result | None]]:
 
 def _line(run: Run, r: Result, greedy: Result | None) -> Line:
     timed = {"tokens_per_second": timed_speed(r), "x_greedy": timed_times_greedy(r, greedy)}
-    doubted = [*doubts.faults(r), *doubts.unsteady(r, greedy), *r.remarks]
+    doubted = [*timing.faults(r), *timing.unsteady(r, greedy), *r.remarks]
     return {
         "decoder": r.decoder,
         "settings": json.dumps(run.settings.get(r.decoder, {}), ensure_ascii=False),

@@ -7,15 +7,14 @@ passes is in it; others write another text, which no figure makes better.
 from collections.abc import Sequence
 
 from decoders.settings import Law
-from workbench.runs.doubts import disturbances
-from workbench.runs.estimates import Row, number, rows, unsteady
-from workbench.runs.ranking import quickest
+from workbench.runs.figures import Row, number, quickest, rows, unsteady
 from workbench.runs.record import Run
+from workbench.runs.timing import disturbances
 from workbench.show.laws import claim_in
 from workbench.show.quantities import BY_NAME
 from workbench.show.spread import greedy_disturbed, spread
 from workbench.studies import schemes, text
-from workbench.studies.methods import known, method_of
+from workbench.studies.settings import known, method_of
 
 SHORTEST = 16  # tokens of a text from which passes are worth comparing
 FASTER = 1.05  # times greedy

@@ -10,9 +10,9 @@ from typing import Any
 
 from decoders import Method
 from decoders.settings import Criterion, Law
-from workbench.runs.trace import Server
-from workbench.studies.methods import Served, method_of
+from workbench.runs.record import Server
 from workbench.studies.schemes import BASELINE
+from workbench.studies.settings import Served, method_of
 
 # Decoders that define a law.
 ITSELF = {"multinomial": "plain sampling", "beam_sampling": "beam sampling"}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from decoders import Fate, catalog
-from workbench.runs.trace import UNTOLD
+from workbench.runs.record import UNTOLD
 
 # After Okabe and Ito (2008), with a darker amber and another blue in place of sky: each colour has
 # a contrast of 3 with white and with dark slate.

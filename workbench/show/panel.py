@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decoders import Fate, Method
-from workbench.runs.agreement import Agreement
-from workbench.runs.estimates import Row, label, number, unsteady
 from workbench.runs.events import Progress
-from workbench.runs.laps import round_seconds
-from workbench.runs.trace import PromptPart, RoundRecord, TokenRecord
+from workbench.runs.figures import Row, label, number, unsteady
+from workbench.runs.record import Agreement, PromptPart, RoundRecord, TokenRecord
+from workbench.runs.timing import round_seconds
 from workbench.show.laws import Claim, Rule, claim, served
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
 from workbench.show.spread import figure, range_text, spread
 from workbench.show.terms import TERMS
-from workbench.studies.methods import method_of
+from workbench.studies.settings import method_of
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
 # The figures above each text, the certain one first (tokens/s if greedy did not run), and those

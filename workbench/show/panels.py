@@ -4,13 +4,12 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from decoders import Method
-from workbench.runs.estimates import Row, rows
-from workbench.runs.ranking import finishes
+from workbench.runs.figures import Row, finishes, rows
 from workbench.runs.record import Run
 from workbench.show import laws
 from workbench.show.headline import marks, why_not
 from workbench.show.panel import Panel
-from workbench.studies.methods import method_of
+from workbench.studies.settings import method_of
 from workbench.studies.text import ordinal
 
 COPIES = ("lookup", "suffix")  # sources whose drafts stand in the text already

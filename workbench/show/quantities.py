@@ -7,10 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from workbench.runs import estimates, laps
-from workbench.runs.estimates import Row, number
-from workbench.runs.laps import Estimate
+from workbench.runs import timing
+from workbench.runs.figures import (
+    Row,
+    number,
+    speed,
+    timed_joules,
+    timed_speed,
+    timed_times_greedy,
+    times_greedy,
+)
 from workbench.runs.record import Result
+from workbench.runs.timing import Estimate
 from workbench.show.sums import enough, gives
 
 MEGABYTE = 1e6
@@ -175,12 +183,12 @@ QUANTITIES = (
     Quantity(
         "speed", "tokens/s", "new tokens / seconds of computing, drawing excluded",
         metric("tokens_per_second"), significant, _timing, "higher",
-        timed=lambda r, _: estimates.timed_speed(r),
+        timed=lambda r, _: timed_speed(r),
         ratio=Ratio(_sum("new_tokens"), _sum("seconds")), ranged=True,
     ),
     Quantity(
         "x_greedy", "× greedy", "tokens/s divided by greedy's, in the same run with the same seed",
-        estimates.times_greedy, times, better="higher", timed=estimates.timed_times_greedy,
+        times_greedy, times, better="higher", timed=timed_times_greedy,
         over_greedy=True, ranged=True,
         meaning="tokens/s divided by those of greedy decoding, which took turns on the same "
         "prompts",
@@ -188,14 +196,14 @@ QUANTITIES = (
     Quantity(
         "decoding", "tokens/s after the prompt",
         "tokens/s without the first round, which also reads the prompt",
-        lambda r, _: estimates.speed(r, decoding=True), significant, better="higher",
-        timed=lambda r, _: estimates.timed_speed(r, decoding=True),
+        lambda r, _: speed(r, decoding=True), significant, better="higher",
+        timed=lambda r, _: timed_speed(r, decoding=True),
     ),
     Quantity(
         "first_token", "time to first token",
         "milliseconds of the first round, which also reads the prompt",
-        lambda r, _: laps.first(r.laps), milliseconds, better="lower",
-        timed=lambda r, _: laps.estimate(r, lambda seconds: seconds, laps.first),
+        lambda r, _: timing.first(r.laps), milliseconds, better="lower",
+        timed=lambda r, _: timing.estimate(r, lambda seconds: seconds, timing.first),
     ),
     Quantity(
         "perplexity", "perplexity",
@@ -215,7 +223,7 @@ QUANTITIES = (
         "joules_per_token", "J/token", "measured energy / new tokens",
         lambda r, _: _per_token(r, r.energy.joules), significant, lambda r: r.energy.source,
         "lower",
-        timed=lambda r, _: estimates.timed_joules(r),
+        timed=lambda r, _: timed_joules(r),
         ratio=Ratio(_sum("joules"), _tokens_with("joules")),
         meaning="energy, if the machine has a meter",
     ),

@@ -3,8 +3,9 @@
 import statistics
 from dataclasses import dataclass
 
-from workbench.runs import doubts, estimates
-from workbench.runs.laps import Estimate
+from workbench.runs import timing
+from workbench.runs.figures import BatchFigures, Row, unsteady
+from workbench.runs.timing import Estimate
 from workbench.show.batch_quantities import PADDING
 from workbench.show.quantities import Quantity
 
@@ -42,7 +43,7 @@ class Spread:
         return (self.mean - self.below, self.mean + self.above) if known else None
 
 
-def spread(quantity: Quantity, row: estimates.Row) -> Spread | None:
+def spread(quantity: Quantity, row: Row) -> Spread | None:
     """The figure over the repeats of a row; None if no repeat has it."""
     if quantity.together is not None and len(row.results) > 1:
         value = quantity.together(row)
@@ -62,7 +63,7 @@ def spread(quantity: Quantity, row: estimates.Row) -> Spread | None:
     return Spread(timed.value, None, timed)
 
 
-def figure(quantity: Quantity, row: estimates.Row, sure: bool = True, more: int = 0) -> str:
+def figure(quantity: Quantity, row: Row, sure: bool = True, more: int = 0) -> str:
     """The figure as text, with its deviation after ± if there are repeats.
 
     Args:
@@ -83,9 +84,9 @@ def figure(quantity: Quantity, row: estimates.Row, sure: bool = True, more: int 
     return text if deviation == quantity.show(0.0) else f"{text} ± {deviation}"
 
 
-def greedy_disturbed(row: estimates.Row) -> bool:
+def greedy_disturbed(row: Row) -> bool:
     """Whether something disturbed the greedy timings that a row is compared with."""
-    return any(doubts.disturbances(greedy) for greedy in row.greedy if greedy is not None)
+    return any(timing.disturbances(greedy) for greedy in row.greedy if greedy is not None)
 
 
 def marked(text: str, sure: bool) -> str:
@@ -93,13 +94,13 @@ def marked(text: str, sure: bool) -> str:
     return text if sure else f"{UNSURE}{text}"
 
 
-def shown(quantity: Quantity, row: estimates.Row) -> str:
+def shown(quantity: Quantity, row: Row) -> str:
     """The figure for tables.
 
     Its range is in brackets if it was timed several times and the timings differ.
     """
     found = spread(quantity, row)
-    text = figure(quantity, row, quantity.timed is None or not estimates.unsteady(row))
+    text = figure(quantity, row, quantity.timed is None or not unsteady(row))
     between = found and found.range
     return (
         f"{text} ({range_text(quantity, between)})"
@@ -114,7 +115,7 @@ def range_text(quantity: Quantity, found: Estimate) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def padding_ratio(figures: estimates.BatchFigures, decoder: str, size: int) -> float | None:
+def padding_ratio(figures: BatchFigures, decoder: str, size: int) -> float | None:
     """The padding ratio of the vanilla scheme, mean over repeats; None if it was not measured.
 
     Source:

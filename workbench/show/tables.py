@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.kinds.registry import study_of
-from workbench.runs.estimates import Row, label, rows, unsteady
+from workbench.runs.figures import Row, label, rows, unsteady
 from workbench.runs.record import Run
 from workbench.show.batch_quantities import BATCH_QUANTITIES
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity

@@ -6,10 +6,19 @@ They tell how far off the draws are, how unusual that is, and what the seeds hav
 import html
 import math
 
-from workbench.runs.draws import CONTROL, Finding, findings, grouped, seeds
-from workbench.runs.estimates import label
+from workbench.runs.draws import (
+    CONTROL,
+    LEVEL,
+    MOST,
+    SIMULATED,
+    SOUGHT,
+    Finding,
+    findings,
+    grouped,
+    seeds,
+)
+from workbench.runs.figures import label
 from workbench.runs.record import Run
-from workbench.runs.verdicts import LEVEL, MOST, SIMULATED, SOUGHT
 from workbench.show.looks import visible
 from workbench.studies.text import counted
 

@@ -1,17 +1,100 @@
-"""Sets of prompts from a file, a folder, a link or this project, each with its place there."""
+"""Prompts: texts and chats, and sets of them from a file, a folder, a link or this project."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from decoders.errors import InputError, is_whole, quoted, refuse
 from decoders.process import assets as assets_of_decoders
+from decoders.prompts import checked as checked_messages
 from decoders.settings import nearest
 from workbench.assets import assets
-from workbench.studies.chats import Chat, Words, is_messages, plain, title
 from workbench.studies.text import counted
+
+MOST_MESSAGES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A prompt of messages, which the tokenizer's chat template renders.
+
+    Attributes:
+        messages: the role and the content of each
+    """
+
+    messages: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def of(messages: Any) -> "Chat":
+        """The chat of a list of messages, each with role and content; raises InputError."""
+        refuse(
+            (not messages, "The prompt is empty; give at least one message."),
+            (
+                len(messages) > MOST_MESSAGES,
+                f"The prompt has {len(messages):,} messages; give at most {MOST_MESSAGES:,}.",
+            ),
+        )
+        return Chat(tuple((m["role"], m["content"]) for m in checked_messages(messages)))
+
+    @property
+    def title(self) -> str:
+        """The chat in one line: what is said, with roles if there are several messages."""
+        if len(self.messages) == 1:
+            return self.messages[0][1]
+        return " · ".join(f"{role}: {content}" for role, content in self.messages)
+
+    def to_json(self) -> list[dict[str, str]]:
+        return [{"role": role, "content": content} for role, content in self.messages]
+
+    def answered(self, text: str) -> "Chat":
+        """The chat with more text in the answer that its last message begins."""
+        *before, (role, content) = self.messages
+        if role == "assistant":
+            return Chat((*before, (role, content + text)))
+        return Chat((*self.messages, ("assistant", text)))
+
+
+Words = str | Chat
+
+
+def title(prompt: Words) -> str:
+    return prompt.title if isinstance(prompt, Chat) else prompt
+
+
+def plain(prompt: Words) -> str | list[dict[str, str]]:
+    """A prompt as JSON has it."""
+    return prompt.to_json() if isinstance(prompt, Chat) else prompt
+
+
+def written(prompt: Any) -> str:
+    """A prompt of a study's JSON as text, for a box or a link; `typed` reads it."""
+    if isinstance(prompt, str):
+        return prompt
+    return json.dumps(prompt, ensure_ascii=False)
+
+
+def typed(text: str) -> str | list[Any]:
+    """A prompt that somebody typed: a list of messages in JSON is one, anything else a text."""
+    if not text.strip().startswith("["):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if is_messages(value) else text
+
+
+def is_messages(value: Any) -> bool:
+    """Whether JSON means messages, though perhaps wrong ones: a list of objects with roles."""
+    return (
+        isinstance(value, Sequence)
+        and bool(value)
+        and all(isinstance(each, dict) for each in value)
+        and any("role" in each for each in value)
+    )
+
 
 BUILT_IN = ("stories", "refrains")
 LONGEST_PROMPT = 20_000  # characters of a prompt in a file of many
@@ -279,8 +362,8 @@ def to_link(data: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]
     prompts, shown = data.get("prompts") or {}, start.get("prompts", {})
     if prompts.get("name") not in BUILT_IN:  # the texts of a file do not fit into a link
         return {}
-    found = zip(NAMES, ("name", "count"), strict=True)
-    return {n: prompts[k] for n, k in found if prompts.get(k) not in (None, shown.get(k))}
+    names = zip(NAMES, ("name", "count"), strict=True)
+    return {n: prompts[k] for n, k in names if prompts.get(k) not in (None, shown.get(k))}
 
 
 def from_link(name: str, text: str, data: dict[str, Any]) -> None:

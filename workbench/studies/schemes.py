@@ -86,8 +86,6 @@ def scheme_label(decoder: str, size: int, scheme: str) -> str:
     At batch size 1 there is only one; for the baseline, all static ones are the same.
 
     Args:
-        decoder: the name of a decoder
-        size: the batch size
         scheme: a name of `SCHEMES`
     """
     if size == 1:
@@ -100,6 +98,14 @@ def scheme_label(decoder: str, size: int, scheme: str) -> str:
 def batches(items: Sequence[T], size: int) -> list[list[T]]:
     """The items in batches of exactly `size`: the last one is filled up from the start."""
     return [list(islice(cycle(items), start, start + size)) for start in range(0, len(items), size)]
+
+
+def in_turn(items: Sequence[T], turn: int) -> Sequence[T]:
+    """The items, in every second turn backwards.
+
+    So a machine that gets slower or faster favours none of them.
+    """
+    return items[::-1] if turn % 2 else items
 
 
 def least_budget(need: int) -> float:

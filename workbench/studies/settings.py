@@ -1,14 +1,90 @@
-"""The settings of a comparison: those that all decoders share, and each decoder's own."""
+"""What a study runs, decoders and engines by name, with their settings and presets of these."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, fields
+from types import MappingProxyType
 from typing import Any
 
 from decoders import InputError, Method, Warping, catalog
 from decoders.errors import quoted, refuse
 from decoders.inputs import text
 from decoders.settings import check, nearest, setting
-from workbench.studies.methods import is_engine, method_of
+
+SERVED = "engine:"  # begins the names of engines among decoders
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ADDRESS = re.compile(r"://|^//|[:/@\[\]]")
+
+
+def _named(_: str, engine: Any) -> str:
+    refuse(
+        (
+            not isinstance(engine, str) or ADDRESS.search(engine),
+            "An engine is called by the name that whoever runs the workbench has given it, never "
+            "by an address.",
+        ),
+        (
+            not NAME.fullmatch(str(engine)),
+            f"{quoted(engine)} is no name of an engine; names have letters, digits, “-”, “_” and "
+            "“.” only.",
+        ),
+    )
+    return engine
+
+
+@dataclass(frozen=True)
+class Served(Method):
+    """A server of another engine, beside decoders: the same prompt and sampling, seen from outside.
+
+    Attributes:
+        engine: its name; never its address, which only whoever runs the workbench knows
+
+    Raises:
+        InputError: for what can be no name, such as an address
+    """
+
+    law = None
+    paper = section = ""
+    summary = "Another engine's server, measured from outside, over HTTP."
+
+    engine: str = setting("", "name of the engine", read=_named)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # each engine has its own
+        return f"{SERVED}{self.engine}"
+
+    @property
+    def title(self) -> str:  # type: ignore[override]  # likewise
+        return f"Engine {self.engine}"
+
+
+def method_of(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Method:
+    """The decoder or the engine of a name, with its settings.
+
+    Raises:
+        InputError: for an unknown name, and for settings that cannot be used
+    """
+    if not is_engine(name):
+        # Nobody who writes an address means a decoder.
+        refuse(("://" in name, "Neither a decoder nor an engine is called by an address."))
+        return catalog[name](**settings)
+    refuse((settings, f"{quoted(name)} has no settings here; set up the server itself."))
+    return Served(name.removeprefix(SERVED))
+
+
+def is_engine(name: str) -> bool:
+    return name.startswith(SERVED)
+
+
+def known(name: str) -> bool:
+    """Whether a name is that of a decoder, or can be that of an engine."""
+    return name in catalog or (is_engine(name) and bool(NAME.fullmatch(name[len(SERVED) :])))
+
+
+def settings_of(name: str) -> Sequence[Field]:
+    """The settings that only this decoder has; raises InputError for an unknown name."""
+    return () if is_engine(name) else fields(catalog[name])
+
 
 MOST_SYSTEM = 20_000  # characters
 
@@ -104,6 +180,11 @@ class Settings:
         )
 
     @property
+    def engines(self) -> list[Served]:
+        """The engines among the decoders."""
+        return [method for method in self.methods if isinstance(method, Served)]
+
+    @property
     def sampling(self) -> dict[str, Any]:
         """The options of `decoders.read`, which change a model's distribution before a draw."""
         return {**asdict(Warping.of(self)), "penalties": self.penalties}
@@ -173,3 +254,77 @@ def changed(method: Method) -> dict[str, Any]:
 def shared() -> list[Field]:
     """The fields of the settings that all decoders share."""
     return [f for f in fields(Settings) if f.name != "methods"]
+
+
+SHOWN = tuple(catalog[name]() for name in ("greedy", "speculative", "mtad", "dsbd", "beam_search"))
+OPENING = "stories"  # the page opens with it: it suits the pair that ships with this project
+# Sampling, and nothing else: decoders and the number of tokens stay as they are. A decoder's
+# defaults are those of its paper; a paper's preset adds its warping.
+SETTINGS: dict[str, dict[str, Any]] = {
+    name: asdict(warping)
+    for name, warping in {
+        OPENING: Warping(0.7, top_p=0.9),
+        "greedy (T=0)": Warping(0.0),
+        "MTAD paper": Warping(1.0, 20, 0.9),
+        "DSBD paper": Warping(1.0, 10, 0.8),
+        "sampling T=1": Warping(),
+    }.items()
+}
+CUTS = {"top_k": "top-k", "top_p": "top-p", "min_p": "min-p", "top_n_sigma": "top-nσ"}
+
+PROMPTS = {
+    "A story": "Once upon a time, there was a little girl named Lily. She",
+    "A friendship": "Tom and his dog Max lived near the forest. One morning they heard",
+    "A dialogue": '"Can I play with you?" asked the small bear.',
+    "A surprise": "Mia opened the big red box. Inside she found",
+}
+
+
+def placed(names: Iterable[str]) -> list[str]:
+    """Decoders in the order in which they run and are shown: plain, those of `SHOWN`, others."""
+    names = list(names)
+    first = dict.fromkeys(("greedy", "multinomial", *(method.name for method in SHOWN)))
+    return [n for n in first if n in names] + [n for n in names if n not in first]
+
+
+def described(name: str) -> str:
+    """A preset with its settings: "MTAD paper: temperature 1, top-k 20, top-p 0.9"."""
+    return f"{name}: {written(SETTINGS[name])}"
+
+
+def written(settings: Mapping[str, Any]) -> str:
+    """The sampling settings in words, without values that are not numbers or cut nothing off.
+
+    Args:
+        settings: shared settings by name; those left out have their default
+    """
+    usual = Warping()
+    values = {"temperature": settings.get("temperature", usual.temperature)}
+    for name, word in CUTS.items():
+        value = settings.get(name, getattr(usual, name))
+        if values["temperature"] and value != getattr(usual, name):
+            values[word] = value
+    last = len(values) > 1 and settings.get("temperature_last") is True
+    words = [f"{word} {v:g}" for word, v in values.items() if isinstance(v, (int, float))]
+    return ", ".join([*words, *(["temperature last"] if last else [])])
+
+
+def with_seed(settings: Mapping[str, Any]) -> str:
+    """The sampling settings and the seed: "temperature 0.7, top-p 0.9, seed 5".
+
+    Args:
+        settings: shared settings by name; those left out have their default
+    """
+    return f"{written(settings)}, seed {settings.get('seed', Settings.seed)}"
+
+
+def named(settings: Mapping[str, Any]) -> str | None:
+    """The preset that these settings follow, or None."""
+    return next(
+        (
+            name
+            for name, own in SETTINGS.items()
+            if all(settings.get(n) == v for n, v in own.items())
+        ),
+        None,
+    )

@@ -1,18 +1,109 @@
-"""The base of all kinds of study (Study), and the jobs that it times (Job)."""
+"""The base of all kinds of study (Study), the jobs that it times, and where a branch begins."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, cast
 
-from decoders import InputError, Method
-from decoders.errors import quoted
-from workbench.studies import chats
-from workbench.studies.methods import no_engines
+from decoders import Method
+from decoders.errors import InputError, is_whole, quoted, refuse
+from workbench.studies import prompts
 from workbench.studies.prompts import Prompt
 from workbench.studies.schemes import ALONE, SCHEMES
 from workbench.studies.settings import Settings
+
+LOAD = "AIPerf, GuideLLM and `vllm bench serve` put load on servers"
+ALONE_NOW = f"Advice is on one request at a time now; {LOAD}."
+# A sentence for the user, by the name in a link or a plan.
+GONE = {
+    "engine": f"Plans no longer ask servers of other engines ([[engine]]); {LOAD}.",
+    "engines": f"The plan `engines` is gone; {LOAD}.",
+    "loads": ALONE_NOW,
+    "gpu_bandwidth": ALONE_NOW,
+    "gpu_tflops": ALONE_NOW,
+}
+MOST_TOKENS = 1_000_000
+MOST_STEPS = 100  # branches of branches
+
+
+@dataclass(frozen=True, slots=True)
+class BranchStep:
+    """One choice: where a text was left, and the token that it was continued with.
+
+    Attributes:
+        run: the id of the run
+        decoder: the decoder whose text it is
+        repeat: the repeat whose text it is, from 0
+        at: tokens of the text that were kept
+        chosen: the text of the token after them
+    """
+
+    run: str
+    decoder: str
+    repeat: int
+    at: int
+    chosen: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The tokens that a branch continues.
+
+    Attributes:
+        ids: the tokens of the prompt, those kept of the parent's text, and the chosen one; they are
+            never tokenised again
+        trail: the choices that led here, the first one first; the last one names the parent
+
+    Raises:
+        InputError: if there are too few or too many tokens or choices, or one is not a token id
+    """
+
+    ids: tuple[int, ...]
+    trail: tuple[BranchStep, ...]
+
+    def __post_init__(self) -> None:
+        refuse(
+            (
+                not 0 < len(self.ids) <= MOST_TOKENS
+                or not all(is_whole(i) and i >= 0 for i in self.ids),
+                f"A branch continues a list of 1 to {MOST_TOKENS:,} token ids.",
+            ),
+            (
+                not 0 < len(self.trail) <= MOST_STEPS,
+                f"A branch has a parent, and at most {MOST_STEPS} ancestors; "
+                "start a new run from its text.",
+            ),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"ids": list(self.ids), "trail": [asdict(step) for step in self.trail]}
+
+    @staticmethod
+    def from_json(data: Any) -> "Start":
+        """The start in data that `to_json` gave.
+
+        Raises:
+            InputError: if the data is not a start
+        """
+        try:
+            return Start(tuple(data["ids"]), tuple(_step(step) for step in data["trail"]))
+        except (TypeError, KeyError, ValueError):
+            raise InputError(
+                "The start of a branch must have `ids` and a `trail`, as exports have them."
+            ) from None
+
+
+def _step(data: Mapping[str, Any]) -> BranchStep:
+    step = BranchStep(*(data[name] for name in BranchStep.__dataclass_fields__))
+    texts, counts = (step.run, step.decoder, step.chosen), (step.repeat, step.at)
+    if not (
+        all(isinstance(text, str) for text in texts)
+        and all(is_whole(count) and 0 <= count <= MOST_TOKENS for count in counts)
+    ):
+        raise ValueError
+    return step
+
 
 Keep = Literal["trace", "text", "chances", "lengths", "figures"]
 
@@ -173,10 +264,13 @@ class Study(ABC):
         names = {f.name for f in fields(cast(Any, cls))} - {"settings"}
         own = {name: value for name, value in settings.items() if name in names}
         shared = {name: value for name, value in settings.items() if name not in names}
-        found = Settings.from_json({**cls.usual, **shared})
-        if not cls.asks_engines:
-            no_engines(cls.kind, found.methods)
-        return found, own
+        of_all = Settings.from_json({**cls.usual, **shared})
+        if of_all.engines and not cls.asks_engines:
+            raise InputError(
+                f"A {cls.kind} asks no engines; leave out {of_all.engines[0].title}, or compare it "
+                "on Compare."
+            )
+        return of_all, own
 
     # ---- links
 
@@ -188,7 +282,7 @@ class Study(ABC):
             data: the study, as `to_json` gives it
             start: the start of this kind's form, see `workbench.kinds.links.to_query`
         """
-        return {"prompt": chats.written(data["prompt"])}
+        return {"prompt": prompts.written(data["prompt"])}
 
     @classmethod
     def from_link(
@@ -197,12 +291,9 @@ class Study(ABC):
         """Write one of the parameters that `linked` names into `data` or `settings`.
 
         Args:
-            name: the name of the parameter
-            text: its value in the link
             data: the study so far, as `to_json` gives it
-            settings: its settings so far
 
         Raises:
             InputError: if the value cannot be used
         """
-        data[name] = chats.typed(text)
+        data[name] = prompts.typed(text)

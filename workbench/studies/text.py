@@ -56,7 +56,6 @@ def allowed(field: dataclasses.Field, most: float | None = None) -> str:
     """The values that a field may take, in words.
 
     Args:
-        field: the setting
         most: the largest value in this place, if it is lower than the field's
     """
     low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
@@ -71,8 +70,6 @@ def counted(count: int, one: str, several: str = "") -> str:
     """A number with its noun: "1 prompt", "2,000 prompts".
 
     Args:
-        count: the number
-        one: the noun in the singular
         several: the plural, if it does not just add an s
     """
     return f"{count:,} {one if count == 1 else several or one + 's'}"

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from decoders.divergence import DTYPES
-from decoders.errors import InputError, quoted
+from decoders.errors import quoted
 from workbench.engines.addresses import FILE, LISTED, named
-from workbench.engines.canary import LEVEL, SOUGHT, CanaryReport, Watch, watch
+from workbench.engines.canary import LEVEL, SOUGHT, CanaryReport, Probe, watch
 from workbench.engines.client import Client, connect, version
 from workbench.show.tables import Table
 from workbench.terminal import flags, show, study
@@ -30,7 +30,7 @@ EXAMPLES = """examples:
   python -m workbench canary http://127.0.0.1:8000
   python -m workbench canary fast --models Qwen/Qwen3-8B Qwen/Qwen3-0.6B --served-in bfloat16
 """
-USUAL = Watch()
+USUAL = Probe()
 NUMBERS = {
     "draws": "texts drawn",
     "tokens": "tokens of each",
@@ -72,7 +72,7 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    files, what = [args.json] if args.json else [], asked(args)
+    files, what = [args.json] if args.json else [], watch_of(args)
     flags.writable(files)
     said = {name: value for name in ("model", "key", "kind") if (value := getattr(args, name))}
     client = connect(dataclasses.replace(named(args.engine), **said))
@@ -97,16 +97,12 @@ def run(args: argparse.Namespace) -> int:
     return {"like": 0, "cannot tell": 2}.get(report.verdict, 1)
 
 
-def asked(args: argparse.Namespace) -> Watch:
+def watch_of(args: argparse.Namespace) -> Probe:
     """What the flags ask for; raises InputError for what is no number."""
-    numbers = {}
-    for name in NUMBERS:
-        text = getattr(args, name.replace("-", "_"))
-        if not (text.isascii() and text.isdecimal() and len(text) < 20):
-            raise InputError(f"--{name} takes a whole number, not {quoted(text)}.")
-        numbers[name.replace("-", "_")] = int(text)
+    places = {name: name.replace("-", "_") for name in NUMBERS}
+    numbers = {place: flags.number(name, getattr(args, place)) for name, place in places.items()}
     prefixes = tuple(args.prefix or USUAL.prefixes)
-    return Watch(prefixes, dtype=args.served_in, **numbers)
+    return Probe(prefixes, dtype=args.served_in, **numbers)
 
 
 def server(client: Client) -> str:
@@ -135,25 +131,25 @@ def table(report: CanaryReport) -> Table:
 
 def sentences(report: CanaryReport) -> list[str]:
     """What was found, in words."""
-    found = [
+    words = [
         f"Control: {rule.name}, off by a total variation of {rule.variation:.2g}: found in "
         f"{rule.caught} of {rule.times}."
         for rule in report.controls
     ]
     for text in report.greedy:
-        found.append(f"Greedy after {quoted(text.prefix)}: {text.divergence.says}")
+        words.append(f"Greedy after {quoted(text.prefix)}: {text.divergence.says}")
     if (spoken := report.speculation) is not None:
         length = f", {spoken.length:.2f} tokens a step" if spoken.length else ""
-        found.append(f"Draft tokens: {spoken.accepted:,} of {spoken.drafted:,} accepted{length}.")
+        words.append(f"Draft tokens: {spoken.accepted:,} of {spoken.drafted:,} accepted{length}.")
     if report.by_text:
-        found.append(
+        words.append(
             "The server tells no token ids: only first tokens were tested, by their texts."
         )
     if report.note:
-        found.append(f"{report.draws:,} of {report.asked:,} draws: {report.note}")
+        words.append(f"{report.draws:,} of {report.wanted:,} draws: {report.note}")
     if report.verdict == "fault" and report.dtype == "auto":
-        found.append(
+        words.append(
             "If the server computes in another number type than the model here, name it with "
             "--served-in; coarser rounding explains more."
         )
-    return [*found, "", VERDICTS[report.verdict].format(draws=report.draws)]
+    return [*words, "", VERDICTS[report.verdict].format(draws=report.draws)]

@@ -1,6 +1,7 @@
-"""The flags that commands share: decoders, settings, models, files."""
+"""The flags that commands share: decoders, engines, settings, models, files."""
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -10,17 +11,46 @@ from typing import Any
 from decoders import InputError
 from decoders.errors import quoted, refuse
 from decoders.settings import nearest
-from workbench.models.presets import PAIRS, PairChoice, first
-from workbench.models.tuned import tuned
+from workbench.engines import addresses
+from workbench.engines.addresses import FILE, LISTED, Engine
+from workbench.models.presets import PAIRS, PairChoice, first, tuned
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
-from workbench.studies import chats
-from workbench.studies.chats import Chat, Words
-from workbench.studies.methods import settings_of
-from workbench.studies.presets import SETTINGS
-from workbench.studies.settings import Settings, shared
+from workbench.studies.prompts import Chat, Words, typed
+from workbench.studies.settings import SETTINGS, Settings, settings_of, shared
 from workbench.studies.study import Study
 from workbench.studies.text import allowed, parse, written
+
+GIVEN = "given"  # an engine of a URL; runs hold names and no addresses
+
+
+def add_engines(command: argparse.ArgumentParser) -> None:
+    """Add the flag that `engines` reads."""
+    command.add_argument(
+        "--engines", nargs="+", metavar="ENGINE", default=[],
+        help=f"servers of other engines to compare: URLs, or names from {LISTED} or {FILE}",
+    )  # fmt: skip
+
+
+def engines(args: argparse.Namespace) -> dict[str, Engine]:
+    """The engines of the flag, by name; those of URLs are called given-1, given-2, …
+
+    Raises:
+        InputError: for a name or a URL that cannot be used
+    """
+    chosen: dict[str, Engine] = {}
+    for number, word in enumerate(getattr(args, "engines", ()), 1):
+        engine = addresses.named(word)
+        if "://" in word:
+            engine = dataclasses.replace(engine, name=f"{GIVEN}-{number}")
+        chosen[engine.name] = engine
+    return chosen
+
+
+def every_engine(args: argparse.Namespace) -> Callable[[], dict[str, Engine]]:
+    """Gives all engines that a study of this command may name."""
+    return lambda: {**addresses.engines(), **engines(args)}
+
 
 Start = Mapping[str, Any]  # the settings that a command begins with, as in `Settings.to_json`
 
@@ -32,7 +62,6 @@ def command(
 
     Args:
         commands: the commands, as `add_subparsers` gives them
-        name: its name
         help: one line for the list of commands
         description: the text of its help; line breaks are kept
         examples: the end of its help; line breaks are kept
@@ -54,6 +83,17 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
     )
 
 
+def number(flag: str, text: str) -> int:
+    """The whole number of a flag; raises InputError for anything else."""
+    refuse(
+        (
+            not (text.isascii() and text.isdecimal() and len(text) < 20),
+            f"--{flag} takes a whole number, not {quoted(text)}.",
+        )
+    )
+    return int(text)
+
+
 def add_prompt(command: argparse.ArgumentParser, **options: Any) -> None:
     """The operand that `prompt` reads."""
     command.add_argument(
@@ -70,8 +110,8 @@ def prompt(args: argparse.Namespace) -> Words:
     Raises:
         InputError: as of `operand`, and for messages that cannot be used
     """
-    found = chats.typed(operand(args))
-    return Chat.of(found) if isinstance(found, list) else found
+    words = typed(operand(args))
+    return Chat.of(words) if isinstance(words, list) else words
 
 
 def operand(args: argparse.Namespace) -> str:
@@ -94,8 +134,6 @@ def add(command: argparse.ArgumentParser, start: Start, study: type[Study]) -> N
     """Add the flags that `settings`, `own`, `pair` and `files` read.
 
     Args:
-        command: the command
-        start: the settings that it begins with
         study: the kind of study that it runs
     """
     for field in study.own():
@@ -166,7 +204,6 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
     """The settings that the flags name, over those of the preset, the command and the pair.
 
     Args:
-        args: the flags
         start: the settings that the command begins with, besides those kept with the pair
 
     Raises:
@@ -208,7 +245,6 @@ def pair(args: argparse.Namespace, usual: PairChoice | None = None) -> PairChoic
     """The pair that the flags name.
 
     Args:
-        args: the flags
         usual: the pair if they name no models; by default the one that the page begins with
 
     Raises:

@@ -10,7 +10,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from decoders import InputError, ModelPair, load_pair
-from decoders.errors import quoted
 from decoders.training.recipe import KINDS, Acceptance, Recipe
 from workbench.kinds.advice.study import Advice
 from workbench.measuring.device import Device
@@ -171,8 +170,8 @@ def advise(args: argparse.Namespace, console: Console) -> None:
     advice = Advice(prompts.find("stories").first(ADVISED), settings, measure_all=True)
     device, choice = Device(PairKeeper()), PairChoice(args.target, args.out, args.device)
     with interruptible() as stop:
-        found = show.follow(device.run(advice, choice, stop), console, Console(stderr=True))
-    console.print(show.summary(found))
+        advice_run = show.follow(device.run(advice, choice, stop), console, Console(stderr=True))
+    console.print(show.summary(advice_run))
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
@@ -181,27 +180,14 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
     Raises:
         InputError: for a flag that is no whole number
     """
-
-    def number(name: str, value: str) -> int:
-        if not value.isdecimal():
-            raise InputError(f"--{name} takes a whole number, not {quoted(value)}.")
-        return int(value)
-
-    width = number("width", args.width)
+    names = ("width", "layers", "vocabulary", "steps", "rows", "length", "own-texts", "seed")
+    fields = {name: name.replace("-", "_") for name in names}
+    numbers: dict[str, Any] = {
+        field: flags.number(name, getattr(args, field)) for name, field in fields.items()
+    }
+    reads = args.reads and tuple(sorted({flags.number("reads", layer) for layer in args.reads}))
     return Recipe(
-        kind=args.kind,
-        width=width,
-        layers=number("layers", args.layers),
-        vocabulary=number("vocabulary", args.vocabulary),
-        choose=args.choose,
-        reads=None
-        if args.reads is None
-        else tuple(sorted({number("reads", layer) for layer in args.reads})),
-        steps=number("steps", args.steps),
-        rows=number("rows", args.rows),
-        length=number("length", args.length),
-        rate=USUAL.rate * args.rate,
-        muon=USUAL.muon * args.rate,
-        own_texts=number("own-texts", args.own_texts),
-        seed=number("seed", args.seed),
-    )
+        kind=args.kind, choose=args.choose, reads=reads,
+        rate=USUAL.rate * args.rate, muon=USUAL.muon * args.rate,
+        **numbers,
+    )  # fmt: skip

@@ -50,18 +50,18 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise InputError(f"{args.file} cannot be read: {error.strerror}.") from None
     try:
-        found = runpy.run_path(args.file)
+        names = runpy.run_path(args.file)
     # A reader's file can fail in any way.
     except (Exception, SystemExit) as error:
         raise InputError(
             f"{args.file} failed: {type(error).__name__}: {first_line(error)}"
         ) from error
-    if args.function not in found:
+    if args.function not in names:
         raise InputError(
             f"{args.file} has no function {quoted(args.function)}; name one with --function."
         )
     try:
-        proof = prove(found[args.function], sample=CHILDREN[args.children])
+        proof = prove(names[args.function], sample=CHILDREN[args.children])
     except TooManyWays as error:
         raise InputError(f"The function draws too often: {error}.") from None
     print(proof)

@@ -11,9 +11,8 @@ from rich.text import Text
 
 from workbench.kinds.registry import part_of
 from workbench.runs import events
-from workbench.runs.record import Result, Run
+from workbench.runs.record import Result, Run, TokenRecord
 from workbench.runs.store import RunSummary
-from workbench.runs.trace import TokenRecord
 from workbench.show.looks import FATES
 from workbench.show.tables import Table, figures, notes
 from workbench.studies.schemes import scheme_label
@@ -71,13 +70,13 @@ def run(run: Run) -> Group:
 
 def grid(table: Table) -> Grid:
     """A table of texts, none of which is read as markup."""
-    found = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    shown = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, head in enumerate(table.heads):
         # The first column holds ids to copy and names to read: the others fold before it does.
-        found.add_column(Text(head), overflow="fold", no_wrap=place == 0)
+        shown.add_column(Text(head), overflow="fold", no_wrap=place == 0)
     for row in table.rows:
-        found.add_row(*(Text(plain(cell)) for cell in row))
-    return found
+        shown.add_row(*(Text(plain(cell)) for cell in row))
+    return shown
 
 
 def summaries(runs: Iterable[RunSummary]) -> Grid:
@@ -102,7 +101,6 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
     """Show a study while it runs.
 
     Args:
-        happening: the events of the study
         console: shows each text of a comparison's first repeat when it is finished
         progress: shows a bar; where none can be drawn, a line now and then
 

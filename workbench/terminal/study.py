@@ -18,7 +18,7 @@ from workbench.runs.events import onto
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.studies.study import Study
-from workbench.terminal import engines, flags, show
+from workbench.terminal import flags, show
 
 
 def loaded(args: argparse.Namespace) -> tuple[Device, PairChoice]:
@@ -27,7 +27,7 @@ def loaded(args: argparse.Namespace) -> tuple[Device, PairChoice]:
     Raises:
         InputError: if the pair cannot be used
     """
-    choice, device = flags.pair(args), Device(PairKeeper(), engines.known(args))
+    choice, device = flags.pair(args), Device(PairKeeper(), flags.every_engine(args))
     with Console(stderr=True).status("Loading the models"):
         transformers_logging.disable_progress_bar()
         device.pair(choice)
@@ -41,7 +41,6 @@ def run(
 
     Args:
         make: the study, or a function that makes it for the loaded pair
-        args: the flags
         earlier: a run of draws that the study adds to
 
     Returns:

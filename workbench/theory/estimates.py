@@ -10,9 +10,8 @@ from typing import Any
 from decoders import catalog
 from decoders.theory import Padding, walltime_factor
 from decoders.trace import DRAFTED, KEPT, Fate
-from workbench.runs.estimates import BatchFigures, Row, label, rows, times_greedy, unsteady
-from workbench.runs.record import Result, Run
-from workbench.runs.trace import TokenRecord
+from workbench.runs.figures import BatchFigures, Row, label, rows, times_greedy, unsteady
+from workbench.runs.record import Result, Run, TokenRecord
 from workbench.show.spread import greedy_disturbed, padding_ratio
 
 
@@ -191,7 +190,7 @@ class MeasuredMTAD:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurements:
     """The measurements of one run.
 
     They are None for a decoder that did not run with its rounds kept, or of which no draft was
@@ -210,13 +209,13 @@ class Measured:
     batches: tuple[MeasuredBatch, ...] = ()
 
 
-NOTHING = Measured()
+NOTHING = Measurements()
 
 
-def measured(run: Run) -> Measured:
+def measured(run: Run) -> Measurements:
     traced = {row.decoder: whole for row in rows(run.results) if (whole := _whole(row)).results}
     leviathan, layers, joint = (traced.get(name) for name in ("speculative", "dsbd", "mtad"))
-    return Measured(
+    return Measurements(
         speculative(leviathan) if leviathan else None,
         dsbd(layers.results) if layers else None,
         mtad(joint.results, catalog["mtad"](**run.settings.get("mtad", {}))) if joint else None,
@@ -271,15 +270,15 @@ def dsbd(results: Sequence[Result]) -> MeasuredDSBD | None:
             for t in sorted(round_.trials, key=lambda t: t.node):  # parents have lower ids
                 depth[t.node] = depth.get(t.parent, 0) + 1
             layers = {depth[t.node] for t in round_.trials if t.fate in DRAFTED}
-            kept = Counter(depth[t.node] for t in round_.trials if t.fate in KEPT)
+            per_layer = Counter(depth[t.node] for t in round_.trials if t.fate in KEPT)
             accepted = Counter(depth[t.node] for t in round_.trials if t.fate == Fate.ACCEPTED)
-            deepest = max(kept, default=front)
+            deepest = max(per_layer, default=front)
             steps.append(deepest - front)
             front = deepest
-            widths += kept.values()
+            widths += per_layer.values()
             drafted += len(layers)
-            verified += len(layers & kept.keys())
-            passed += sum(kept[layer] == accepted[layer] for layer in kept)
+            verified += len(layers & per_layer.keys())
+            passed += sum(per_layer[layer] == accepted[layer] for layer in per_layer)
     if not verified:
         return None
     return MeasuredDSBD(passed, verified, drafted / len(steps), fmean(steps), fmean(widths))

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import socket
+import threading
 import time
 from itertools import count
 
@@ -20,13 +21,12 @@ from tests.workbench.engines.served import (
     vllm,
 )
 from workbench.engines.addresses import Engine
-from workbench.engines.client import Client, connect
+from workbench.engines.client import Bounds, Client, Wire, connect, version
+from workbench.engines.dialects.dialect import OTHER
 from workbench.engines.dialects.llama_cpp import LLAMA_CPP
-from workbench.engines.dialects.other import OTHER
 from workbench.engines.dialects.sglang import SGLANG
 from workbench.engines.dialects.vllm import VLLM
 from workbench.engines.record import Query, plain
-from workbench.engines.wire import Bounds, Wire
 
 SMALL = Bounds(connect=0.5, silence=0.3, total=0.6, bytes=200_000)
 QUERY = Query((1, 2, 3), 4)
@@ -60,8 +60,7 @@ def test_a_stream_becomes_a_record_with_the_time_of_each_token():
     record = asked(a_stream([*WHOLE, usage(4)]))
     assert (record.text, record.tokens, record.count) == (" a b c d", (5, 6, 7, 8), 4)
     assert [tokens for _, tokens in record.arrivals] == [1, 2, 1]
-    assert len(record.times) == 4
-    assert 0 < record.first == record.times[0] <= record.times[3] <= record.seconds
+    assert 0 < record.first == record.arrivals[0][0] <= record.arrivals[2][0] <= record.seconds
     assert (record.engine, record.kind, record.model) == ("fake", "vllm", MODEL)
     assert (record.finished, record.note, record.speculation) == ("length", "", None)
     assert json.loads(json.dumps(plain(dataclasses.asdict(record))))["tokens"] == [5, 6, 7, 8]
@@ -81,7 +80,7 @@ def test_an_escaped_character_is_one():
 def test_without_ids_only_the_text_and_the_count_are_known():
     told = [chunk("a b"), chunk("", finish_reason="stop"), usage(2)]
     record = asked(a_stream(told), Query("x", 4), dialect=OTHER)
-    assert (record.text, record.tokens, record.times, record.count) == ("a b", None, None, 2)
+    assert (record.text, record.tokens, record.count) == ("a b", None, 2)
 
 
 @pytest.mark.parametrize("dialect", [OTHER, VLLM, SGLANG, LLAMA_CPP], ids=lambda each: each.kind)
@@ -178,7 +177,7 @@ def test_ten_thousand_tokens_are_no_trouble():
     events = (chunk(" x", [i % 50]) for i in range(9_999))
     end = chunk(" x", [0], finish_reason="length")
     record = asked(a_stream([*events, end]), Query((1,), 10_000), bounds=Bounds())
-    assert (len(record.tokens), len(record.times), record.note) == (10_000, 10_000, "")
+    assert (len(record.tokens), len(record.arrivals), record.note) == (10_000, 10_000, "")
 
 
 @pytest.mark.parametrize("tokens", [0, 100_001, 2**70])
@@ -284,3 +283,135 @@ def test_a_key_in_the_environment_of_nobody_is_not_sent(monkeypatch, tmp_path):
     with served(vllm(lambda call: a_stream(WHOLE))) as server:
         assert connect(server.engine(), SMALL).ask(QUERY).tokens == (5, 6, 7, 8)
         assert {call.key for call in server.calls} == {None}
+
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+
+
+def serving(answers: list[int]) -> str:
+    """The address of a server that closes each connection at the request after so many answers."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        for requests in answers:
+            with listening.accept()[0] as connection:
+                for _ in range(requests):
+                    connection.recv(65536)
+                    connection.sendall(ANSWER)
+                connection.recv(65536)
+        listening.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_again():
+    wire = Wire(Engine("fast", serving([1, 2])))
+    assert [wire.get("/v1/models") for _ in range(3)] == [{}, {}, {}]
+    wire.close()
+
+
+def test_a_server_that_closes_every_connection_is_asked_no_third_time():
+    wire = Wire(Engine("fast", serving([1, 0])))
+    assert wire.get("/v1/models") == {}
+    with pytest.raises(InputError, match="Engine fast broke off the answer"):
+        wire.get("/v1/models")
+    wire.close()
+
+
+def completion(call):
+    if call.body["stream"]:
+        return a_stream([chunk(" a", [1]), chunk(" b", [2], finish_reason="length")])
+    return a_json(chunk(" a", finish_reason="length"))
+
+
+def models(*listed, **others):
+    """A server with this list of models."""
+
+    def answers(call):
+        if call.path == "/v1/models":
+            return a_json({"data": list(listed)})
+        if call.body is not None:
+            return completion(call)
+        return a_json(others[call.path.strip("/")])
+
+    return answers
+
+
+def test_a_plain_vllm_says_what_it_is():
+    with served(vllm(completion)) as server:
+        client = connect(server.engine())
+        assert (client.dialect.kind, client.model, version(client)) == ("vllm", "stories", "0.32.0")
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        (models({"id": "m", "owned_by": "sglang"}), "sglang"),
+        (models({"id": "m", "owned_by": "llamacpp"}), "llama.cpp"),
+        (models({"id": "m"}, **{"openapi.json": {"paths": {"/load_model": {}}}}), "transformers"),
+        (models({"id": "m"}, **{"openapi.json": {"paths": {"/other": {}}}}), "other"),
+        (models({"id": "m"}, **{"openapi.json": [1]}), "other"),
+        (models({"id": "m"}), "other"),
+    ],
+)
+def test_the_kind_of_a_server(answers, kind):
+    with served(answers) as server:
+        assert connect(server.engine()).dialect.kind == kind
+
+
+def test_a_key_that_comes_back_as_a_name_or_a_version_is_not_shown():
+    """The canary printed it as the model's name, and wrote it into its report."""
+    key = "sk-secret-1"
+
+    def answers(call):
+        if call.path == "/version":
+            return a_json({"version": f"1 {key}"})
+        if call.body is not None:
+            return a_json({**chunk(" a", finish_reason="length"), "model": f"org/{key}"})
+        return models({"id": f"org/{key}", "owned_by": "vllm"})(call)
+
+    with served(answers) as server:
+        client = connect(server.engine(key="MINE", model=f"org/{key}"), environ={"MINE": key})
+        client.ask(Query("x", 1))
+        assert server.calls[-1].body["model"] == f"org/{key}"  # as the server calls it
+        assert (client.shown_model, version(client)) == ("org/[key]", "1 [key]")
+
+
+def test_an_address_may_have_a_path_of_its_own():
+    def answers(call):
+        return vllm(completion)(dataclasses.replace(call, path=call.path.removeprefix("/deep")))
+
+    with served(answers) as server:
+        connect(Engine("x", f"{server.url}/deep")).ask(Query((1,), 4))
+        assert [call.path for call in server.calls] == ["/deep/v1/models", "/deep/v1/completions"]
+
+
+def test_the_entry_may_say_the_kind():
+    with served(models({"id": "m"})) as server:
+        assert connect(server.engine(kind="vllm")).dialect.kind == "vllm"
+        with pytest.raises(InputError, match=r"no known kind 'vlm': did you mean 'vllm'"):
+            connect(server.engine(kind="vlm"))
+
+
+def test_another_model_than_said_is_one_sentence():
+    with served(models({"id": "a"}, {"id": "b"})) as server:
+        assert connect(server.engine()).model == "a"
+        assert connect(server.engine(model="b")).model == "b"
+        with pytest.raises(InputError, match="serves 'a', 'b', not 'c'; correct `model`"):
+            connect(server.engine(model="c"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ({"data": 5}, "lists no models: The answer has another shape"),
+        ([], "lists no models"),
+        ({"data": [{"id": 5}]}, "data.0.id: input should be a valid string"),
+    ],
+)
+def test_a_list_of_models_that_is_none_is_one_sentence(answer, says):
+    with served(lambda call: a_json(answer)) as server, pytest.raises(InputError) as error:
+        connect(server.engine())
+    assert says in str(error.value)
+    assert str(error.value).startswith("Engine fake ")

@@ -7,10 +7,9 @@ import pytest
 
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
-from workbench.models import keeper
 from workbench.models.keeper import PairKeeper
 
 PLAN = """
@@ -39,9 +38,8 @@ def tiny_device(pair) -> Iterator[Device]:
     """A device with the tiny pair, whatever is asked for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_THREADS", "1")
-        patch.setattr(keeper, "load", lambda choice, *_: pair)
         patch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
-        yield Device(PairKeeper())
+        yield Device(PairKeeper(loader=lambda *_: pair))
 
 
 @pytest.fixture
@@ -60,7 +58,9 @@ def crew(device):
 @pytest.fixture
 def prepared(crew):
     """An experiment from a plan's text."""
-    return lambda text=PLAN, **request: driver.prepare(Request(text, "small.toml", **request), crew)
+    return lambda text=PLAN, **request: driver.prepare(
+        ExperimentRequest(text, "small.toml", **request), crew
+    )
 
 
 def answers(journal: Journal, id: str) -> set:
@@ -74,6 +74,6 @@ def answers(journal: Journal, id: str) -> set:
             item,
             tuple((o.prompt, tuple(o.ids), o.text, str(o.scores)) for o in row.outputs),
         )
-        for kept in journal.kept(id)
+        for kept in journal.cells(id)
         for item, row in kept.rows.items()
     }

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.workbench.experiments.benches import Sleepy
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.workers import Crew
 
 PLAN = """
@@ -46,7 +46,7 @@ def main(path: str, seconds: float) -> str:
     """Run the plan to its end; returns the experiment's id."""
     journal = Journal(path)
     with Crew(Pretend(seconds)) as crew:
-        experiment = driver.prepare(Request(PLAN, "killed.toml"), crew)
+        experiment = driver.prepare(ExperimentRequest(PLAN, "killed.toml"), crew)
         for _ in driver.run(experiment, journal, crew):
             pass
     return experiment.id

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from decoders import catalog
-from workbench.experiments.cells import Cell, blocks, experiment_id, label, restricted
-from workbench.experiments.plan import Part, Plan, parse
+from workbench.experiments.cells import Cell, blocks, experiment_id, label
+from workbench.experiments.plan import Plan, Sweep, parse, restricted
 from workbench.experiments.sets import Item, ScoredSet
 from workbench.models.presets import PairChoice
 
@@ -21,7 +21,7 @@ def spelled(text: str, sets=None, facts=None, code="1"):
     )
 
 
-def cells_of(part: Part) -> list[Cell]:
+def cells_of(part: Sweep) -> list[Cell]:
     one = replace(part, pairs=part.pairs[:1])
     sets = dict.fromkeys(part.prompts, SET)
     found = blocks(Plan("a", "a", (one,)), sets, {pair: {} for pair in one.pairs}, "1")

@@ -13,7 +13,7 @@ from tests.workbench.experiments import benches, killed
 from tests.workbench.experiments.conftest import answers
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
@@ -23,7 +23,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster as LocalCluster  # noqa: E402
 
-from workbench.experiments.cluster import Cluster  # noqa: E402
+from workbench.experiments.workers import Cluster  # noqa: E402
 
 FAILING = '[[part]]\nlimit = 1\ntimed = false\ndecoders = ["bild"]\n'
 NODE = {"num_cpus": 2, "num_gpus": 0, "object_store_memory": 80 * 2**20}
@@ -64,7 +64,7 @@ def up(crew: Crew) -> None:
 
 
 def ran(crew: Crew, journal: Journal, plan: str = killed.PLAN, between=lambda now: None) -> str:
-    experiment = driver.prepare(Request(plan, "cluster.toml"), crew)
+    experiment = driver.prepare(ExperimentRequest(plan, "cluster.toml"), crew)
     for now in driver.run(experiment, journal, crew):
         between(now)
     assert now.done == now.total
@@ -89,14 +89,14 @@ def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path, monk
     there = ran(four, two, plan)
     assert here == there
     assert answers(one, here) == answers(two, there)
-    assert not [e for kept in two.kept(there) for row in kept.rows.values() for e in row.errors]
+    assert not [e for kept in two.cells(there) for row in kept.rows.values() for e in row.errors]
 
 
 def test_four_workers_take_at_most_three_tenths_of_ones_time(four, tmp_path):
     """One worker's time is at least what its jobs sleep."""
     took = []
     for attempt in range(3):  # on a busy machine the jobs wait for a core: the quickest counts
-        experiment = driver.prepare(Request(killed.PLAN, "cluster.toml"), four)
+        experiment = driver.prepare(ExperimentRequest(killed.PLAN, "cluster.toml"), four)
         began = time.monotonic()
         *_, last = driver.run(experiment, Journal(tmp_path / f"{attempt}.sqlite"), four)
         took.append(time.monotonic() - began)
@@ -109,7 +109,7 @@ def test_four_workers_take_at_most_three_tenths_of_ones_time(four, tmp_path):
 def test_what_fails_there_is_a_row_with_its_own_sentence(four, tmp_path):
     journal = Journal(tmp_path / "j.sqlite")
     id = ran(four, journal, FAILING)
-    errors = {e for kept in journal.kept(id) for row in kept.rows.values() for e in row.errors}
+    errors = {e for kept in journal.cells(id) for row in kept.rows.values() for e in row.errors}
     assert errors == {"ValueError: broken there"}
 
 

@@ -1,6 +1,7 @@
 """An experiment runs, stops and resumes; a failure is a row."""
 
 import threading
+import time
 from itertools import count
 
 import pytest
@@ -8,10 +9,15 @@ import pytest
 from decoders import InputError, catalog
 from tests.workbench.experiments.conftest import PLAN, answers
 from workbench.experiments import driver
+from workbench.experiments import plan as plans
 from workbench.experiments.bench import Bench
+from workbench.experiments.driver import PUBLIC_PROMPTS, Background
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
+from workbench.experiments.plan import ExperimentRequest
+from workbench.measuring.device import Device
+from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.studies.limits import Limits
 
 
 def finished(experiment, journal, crew, **options):
@@ -22,7 +28,7 @@ def finished(experiment, journal, crew, **options):
 def test_every_cell_has_a_row_for_every_item(prepared, journal, crew):
     experiment = prepared()
     last = finished(experiment, journal, crew)
-    kept = journal.kept(experiment.id)
+    kept = journal.cells(experiment.id)
     assert (last.done, last.total, last.failed, last.running) == (5, 5, 0, False)
     assert [(k.part, k.label, len(k.rows)) for k in kept] == [
         ("timed", "greedy", 3), ("timed", "speculative", 3), ("timed", "mtad threshold=0.1", 3),
@@ -41,7 +47,7 @@ def test_the_tokens_are_those_of_generate(prepared, journal, crew, pair):
 
     experiment = prepared()
     finished(experiment, journal, crew)
-    kept = {k.label: k for k in journal.kept(experiment.id)}
+    kept = {k.label: k for k in journal.cells(experiment.id)}
     prompts = experiment.sets["stories"]
     for item, row in kept["speculative"].rows.items():
         plain = decoders.generate(
@@ -80,8 +86,8 @@ def test_batches_and_seeds_give_what_single_prompts_give(prepared, journal, crew
     experiment = prepared(text)
     assert finished(experiment, journal, crew).failed == 0
     tokens = {}
-    for kept in journal.kept(experiment.id):
-        if kept.asked["decoder"] == "speculative":
+    for kept in journal.cells(experiment.id):
+        if kept.spec["decoder"] == "speculative":
             own = {o.prompt: o.ids for row in kept.rows.values() for o in row.outputs}
             tokens[kept.label] = own
     assert len(tokens) == 3
@@ -99,13 +105,13 @@ def test_a_failing_sample_is_a_row_with_its_error_and_the_rest_goes_on(
     monkeypatch.setattr(catalog["mtad"], "decode", decode)
     experiment = prepared()
     last = finished(experiment, journal, crew)
-    kept = journal.kept(experiment.id)
+    kept = journal.cells(experiment.id)
     assert (last.done, last.failed) == (5, 6)
     assert {e for k in kept for row in k.rows.values() for e in row.errors} == {
         "RuntimeError: broken on purpose"
     }
     assert all(
-        not row.errors for k in kept if k.asked["decoder"] != "mtad" for row in k.rows.values()
+        not row.errors for k in kept if k.spec["decoder"] != "mtad" for row in k.rows.values()
     )
 
 
@@ -117,7 +123,7 @@ def test_a_prompt_that_does_not_fit_is_a_row_with_its_error(prepared, journal, c
     )
     experiment = prepared(text, data=str(tmp_path))
     assert finished(experiment, journal, crew).failed == 1
-    (kept,) = journal.kept(experiment.id)
+    (kept,) = journal.cells(experiment.id)
     assert "exceed the 512 positions" in kept.rows[1].result.error
     assert not kept.rows[0].errors
 
@@ -190,15 +196,18 @@ def test_quantised_weights_make_another_experiment_which_is_resumed_with_them(
 
 
 def test_a_request_that_was_kept_without_a_quantization_is_read():
-    old = {**Request(PLAN, "small.toml").to_json(), "choice": ["a", "b", "cpu", "float32"]}
-    assert Request.from_json(old).choice == PairChoice("a", "b", "cpu", "float32")
+    old = {
+        **ExperimentRequest(PLAN, "small.toml").to_json(),
+        "choice": ["a", "b", "cpu", "float32"],
+    }
+    assert ExperimentRequest.from_json(old).choice == PairChoice("a", "b", "cpu", "float32")
 
 
 def test_a_set_that_is_not_there_is_said_before_anything_is_loaded(crew):
     with pytest.raises(
         InputError, match="There is no set of prompts 'storys': did you mean 'stories'"
     ):
-        Request(PLAN + 'prompts = ["storys"]', "a.toml").read()
+        ExperimentRequest(PLAN + 'prompts = ["storys"]', "a.toml").read()
 
 
 def test_time_left_is_known_while_items_are_left(prepared, journal, crew, monkeypatch):
@@ -222,3 +231,92 @@ def test_an_experiment_runs_from_the_moment_that_it_can_be_seen(
     monkeypatch.setattr(journal, "begin", look)
     finished(prepared(limit=1), journal, crew)
     assert seen == [True]
+
+
+@pytest.fixture
+def make(device, journal):
+    return lambda **limits: Background(device, journal, Limits(**limits))
+
+
+REQUEST = ExperimentRequest(PLAN, "small.toml")
+
+
+def test_it_runs_to_its_end_and_says_how_far_it_is(make, journal):
+    background = make()
+    background.start(REQUEST)
+    with pytest.raises(InputError, match="is running here already"):
+        background.start(REQUEST)
+    assert "loading the models" in background.says(None) or background.work.id
+    background.join()
+    now = journal.progress(background.work.id)
+    assert (now.done, now.total, background.running, background.work.fault) == (5, 5, False, "")
+    assert background.says(now) == "Small: 5 of 5 items done"
+
+
+def test_it_waits_while_something_else_has_the_device_and_stops_when_asked(make, journal):
+    background = make()
+    with background.device.turn:
+        background.start(REQUEST)
+        deadline = time.monotonic() + 60
+        while not background.waiting and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert background.waiting
+        background.stop()
+    background.join()
+    if background.work.id is not None:
+        before = answers(journal, background.work.id)
+        assert len(before) < 14
+    background.start(REQUEST)
+    background.join()
+    assert journal.progress(background.work.id).done == 5
+
+
+def test_what_breaks_down_is_a_sentence(journal):
+    def fail(*_):
+        raise InputError("The models are missing.")
+
+    background = Background(Device(PairKeeper(loader=fail)), journal, Limits())
+    background.start(REQUEST)
+    background.join()
+    assert background.work.fault == "The models are missing."
+
+
+def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
+    background = make(public=True)
+    with pytest.raises(InputError, match="only the plans that come with the project"):
+        background.start(REQUEST)
+    stories = plans.find("stories").source
+    request = background.allowed(
+        ExperimentRequest(stories, "stories.toml", limit=5000, data="/etc")
+    )
+    assert (request.limit, request.data, request.paths, request.choice.target) == (
+        PUBLIC_PROMPTS,
+        None,
+        False,
+        None,
+    )
+
+
+def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):
+    background = make(public=True)
+    with background.device.turn:
+        background.start(ExperimentRequest(plans.find("stories").source, "stories.toml"), "me")
+        with pytest.raises(InputError, match="Somebody else started"):
+            background.stop("you")
+        background.stop("me")
+    background.join()
+    assert not background.running
+
+
+def test_a_plan_that_names_files_cannot_read_them_here(make):
+    background = make()
+    plan = PLAN.replace('name = "timed"', 'name = "timed"\nprompts = ["/etc/passwd.txt"]')
+    with pytest.raises(InputError, match="There is no set of prompts"):
+        background.start(ExperimentRequest(plan, "small.toml", paths=False))
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_a_plan_of_an_earlier_version_that_asks_servers_is_one_sentence(make, public):
+    plan = '[[engine]]\nstart = "fast"\nlimit = 1\n'
+    with pytest.raises(InputError, match="shared machine" if public else "no longer ask servers"):
+        make(public=public).start(ExperimentRequest(plan, "load.toml"))

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tests.workbench.experiments.made import row, sample
 from workbench.experiments import figures
-from workbench.experiments.journal import Kept
+from workbench.experiments.journal import CellRows
 from workbench.experiments.report import front
 
 
 def kept(
     decoder: str, seconds: list[float], perplexity=2.0, timed=True, scores=None, **metrics
-) -> Kept:
+) -> CellRows:
     """10 tokens for each item."""
     asked = {
         "decoder": decoder,
@@ -37,7 +37,7 @@ def kept(
         score = None if scores is None else {"score": scores[i]}
         each = sample(i, gained=[5, 1, 4], drafted=[4, 4, 4], scores=score, category="ab"[i % 2])
         rows[i] = row(decoder, i, [each], made)
-    return Kept("part", decoder, decoder, "block", len(seconds), asked, rows)
+    return CellRows("part", decoder, decoder, "block", len(seconds), asked, rows)
 
 
 GREEDY = kept("greedy", [1.0, 2.0, 4.0])

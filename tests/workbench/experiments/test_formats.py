@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from decoders import InputError
-from workbench.experiments.request import find
 from workbench.experiments.scores import SCORERS, score
-from workbench.experiments.sets import FORMATS
+from workbench.experiments.sets import FORMATS, find
 
 QUESTION = {"question_id": 81, "category": "writing", "turns": ["Write {a} poem.", "Now rhyme it."]}
 SQUAD = {

@@ -20,8 +20,8 @@ from tests.workbench.experiments.killed import Pretend
 from workbench.experiments import driver
 from workbench.experiments.files import WRITERS
 from workbench.experiments.journal import Journal, new_owner
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import report
-from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew
 
 PROMPTS = [f"prompt {i}" for i in range(5)]
@@ -70,7 +70,7 @@ class Place:
         journal, stop = Journal(self.path), threading.Event()
         with Crew(Pretend(bench=self.bench)) as crew:
             experiment = driver.prepare(
-                Request(text, "own.toml", limit=limit, data=str(self.folder)), crew
+                ExperimentRequest(text, "own.toml", limit=limit, data=str(self.folder)), crew
             )
             for now in driver.run(experiment, journal, crew, stop):
                 if most is not None and now.done >= most:
@@ -96,10 +96,10 @@ class Place:
     def check(self, id: str, parts: list[dict], limit: int | None) -> bool:
         """Whether all that the plan asks for is there; every row is looked at."""
         whole, now = True, Journal(self.path).progress(id)
-        for kept in Journal(self.path).kept(id):
+        for kept in Journal(self.path).cells(id):
             part = parts[int(kept.part.removeprefix("part ")) - 1]
-            count, size = min(part["limit"], limit or 5), kept.asked["batch_size"]
-            firsts = [0] if kept.asked["scheme"] == "dynamic" else range(0, count, size)
+            count, size = min(part["limit"], limit or 5), kept.spec["batch_size"]
+            firsts = [0] if kept.spec["scheme"] == "dynamic" else range(0, count, size)
             asked = Counter(dict.fromkeys(firsts, part["timings"] if part["timed"] else 1))
             found = Counter(row.outputs[0].prompt for row in kept.rows.values())
             assert found <= asked
@@ -123,7 +123,7 @@ def test_a_number_means_the_same_prompts_under_any_limit(tmp_path):
         '[[part]]\nprompts = ["own.txt"]\ndecoders = ["multinomial"]\ntimings = 2\n',
     )
     for limit in (2, 3, 1, 5):
-        kept = Journal(place.path).kept(place.run(plan, limit))
+        kept = Journal(place.path).cells(place.run(plan, limit))
         assert [len(cell.rows) for cell in kept] == [2 * limit] * 2
         for cell in kept:
             written = Counter(row.outputs[0].text for row in cell.rows.values())
@@ -187,6 +187,8 @@ def test_what_is_done_is_said_with_its_timing(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "BEAT_SECONDS", 0.01)
     with Crew(Pretend(0.3, place.bench)) as crew:
         text = '[[part]]\nprompts = ["own.txt"]\ndecoders = ["multinomial"]\ntimings = 2\n'
-        experiment = driver.prepare(Request(text, "own.toml", limit=2, data=str(tmp_path)), crew)
+        experiment = driver.prepare(
+            ExperimentRequest(text, "own.toml", limit=2, data=str(tmp_path)), crew
+        )
         said = {now.doing for now in driver.run(experiment, journal, crew)}
     assert "part 1: own.txt, prompt 2 of 2, timing 2 of 2" in said

@@ -9,19 +9,19 @@ from decoders import InputError
 from tests.workbench.experiments import killed
 from tests.workbench.experiments.made import row, sample
 from tests.workbench.experiments.test_cells import DECODERS, spelled
-from workbench.experiments.journal import STALE_SECONDS, Journal, Row, new_owner
+from workbench.experiments.journal import STALE_SECONDS, ItemRow, Journal, new_owner
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import report
-from workbench.experiments.request import Request
 
 (BLOCK,) = spelled(DECODERS)
 
 
-def rows(item: int, error: str | None = None) -> list[Row]:
+def rows(item: int, error: str | None = None) -> list[ItemRow]:
     return [row(id, item, [sample(item, "ab")], {"new_tokens": 2}, error) for id in BLOCK.ids]
 
 
 def begun(journal: Journal) -> Journal:
-    journal.begin("e1", "title", Request("", "plan.toml").to_json(), {}, [BLOCK])
+    journal.begin("e1", "title", ExperimentRequest("", "plan.toml").to_json(), {}, [BLOCK])
     return journal
 
 
@@ -49,7 +49,7 @@ def test_rows_come_back_as_they_were_and_progress_counts_items(journal):
     owner = new_owner()
     for item in (journal.claim(BLOCK, owner), journal.claim(BLOCK, owner)):
         journal.commit(BLOCK, item, owner, rows(item, "broken" if item else None))
-    kept = journal.kept("e1")
+    kept = journal.cells("e1")
     assert [k.label for k in kept] == ["greedy", "speculative", "mtad"]
     assert kept[1].rows == {0: rows(0)[1], 1: rows(1, "broken")[1]}
     now = journal.progress("e1")
@@ -115,7 +115,7 @@ def test_a_full_disk_is_one_sentence_and_an_item_is_kept_whole_or_not_at_all(tmp
         return db
 
     large = [row(id, item, [sample(item, "x" * 6000)]) for id in BLOCK.ids]
-    monkeypatch.setattr("workbench.runs.database.sqlite3.connect", full)
+    monkeypatch.setattr("workbench.runs.store.sqlite3.connect", full)
     with pytest.raises(InputError, match="the disk is full; free some space, then resume"):
         journal.commit(BLOCK, item, owner, large)
     monkeypatch.undo()

@@ -81,7 +81,7 @@ def test_pairs_are_presets_or_lists_of_models():
             "bad.toml: Plans no longer ask servers of other engines"),
         ('titel = "x"', "bad.toml: there is no key 'titel': did you mean 'title'?"),
         ('[[part]]\ntempreature = 1\ndecoders = ["greedy"]',
-            "part 1: there is no key 'tempreature': did you mean 'temperature'?"),
+            "part 1 (part 1): there is no key 'tempreature': did you mean 'temperature'?"),
         ("[[part]]\nlimit = 1", "`decoders` must be a list of names"),
         ('[[part]]\ndecoders = ["gredy"]', "there is no decoder 'gredy': did you mean 'greedy'?"),
         ('[[part]]\ndecoders = [{name = "mtad", beems = 2}]', "mtad has no setting 'beems'"),
@@ -112,7 +112,8 @@ def test_pairs_are_presets_or_lists_of_models():
         ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "curve"\nx = "beams"\ny = ["speed"]',
             "there is no figure 'speed'"),
         ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "front"', "a front needs `x` and `y`"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"',
+        ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"\n'
+            'figure = "tokens/s"\nless = "a"\nthan = "b"',
             "there is no part 'c'"),
         ('[[part]]\ndecoders = ["greedy"]\n'
             '[[printed]]\ncolumns = ["tokens/s"]\nrows = {a = [1, 2]}',

@@ -69,7 +69,7 @@ def resumed(journal: Journal, id: str) -> list:
 def prompts(journal: Journal, id: str) -> list[dict[int, int]]:
     """For each cell how often it has each prompt; each answer is of the prompt that it names."""
     found = []
-    for kept in journal.kept(id):
+    for kept in journal.cells(id):
         outputs = [row.outputs[0] for row in kept.rows.values()]
         assert all(o.text == f"prompt {o.prompt}" for o in outputs)
         found.append(dict(Counter(o.prompt for o in outputs)))

@@ -13,7 +13,7 @@ from tests.models import CHATML, INST, build_chat_tokenizer, build_pair
 from workbench.experiments.sets import FORMATS, ScoredSet
 from workbench.kinds import imports, links
 from workbench.kinds.batch.study import Batch
-from workbench.kinds.branch.branching import At, branch
+from workbench.kinds.branch.branching import TextPlace, branch
 from workbench.kinds.comparison.results import LivePanels
 from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.divergence.texts import compared
@@ -25,8 +25,7 @@ from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.show import files
 from workbench.show.panels import run_panels
-from workbench.studies.chats import Chat
-from workbench.studies.prompts import PromptSet, parse
+from workbench.studies.prompts import Chat, PromptSet, parse
 from workbench.studies.settings import Settings
 
 TALK = [
@@ -197,15 +196,15 @@ def test_a_branch_goes_on_with_the_answer(pair, prompt, shared, unmetered):
     """Of a wrapped text it was a text without its template, and asked anew it was another one."""
     run = ended(pair, study(prompt, **shared, temperature=0.8), unmetered)
     parent = run.results[0].alone
-    asked = branch(pair, run, At("greedy", 2), ord("a"))
+    asked = branch(pair, run, TextPlace("greedy", 2), ord("a"))
     assert isinstance(asked.prompt, Chat)
     assert asked.prompt.messages[-1][0] == "assistant"
     assert admit(pair, asked) == [
         [*parent.prompt_ids, *(t.id for t in parent.tokens[:2]), ord("a")]
     ]
-    once_more = branch(pair, ended(pair, asked, unmetered), At("greedy", 1), ord("b"))
+    once_more = branch(pair, ended(pair, asked, unmetered), TextPlace("greedy", 1), ord("b"))
     assert once_more.prompt.messages[:-1] == asked.prompt.messages[:-1]
-    at_once = branch(pair, run, At("greedy", 0), "a")
+    at_once = branch(pair, run, TextPlace("greedy", 0), "a")
     found = ended(pair, at_once, unmetered).results[0].alone
     assert [p.text for p in found.prompt_parts] == [*(p.text for p in parent.prompt_parts), "a"]
 

@@ -15,7 +15,7 @@ from decoders import InputError
 from workbench.kinds import imports
 from workbench.kinds.batch.view import findings
 from workbench.kinds.links import to_query
-from workbench.runs.estimates import BatchFigures, rows, times_greedy
+from workbench.runs.figures import BatchFigures, rows, times_greedy
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.show import draws, files, tables, verdicts

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from workbench.measuring.disturbance import Sources, Watch
-from workbench.runs.trace import Load
+from workbench.runs.record import Load
 
 
 class Machine:

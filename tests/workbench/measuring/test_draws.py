@@ -16,10 +16,9 @@ from workbench.kinds.draw.again import again
 from workbench.kinds.draw.study import Draw
 from workbench.measuring import session
 from workbench.measuring.work import admit
-from workbench.runs.draws import drawn, findings, grown, seeds
+from workbench.runs.draws import KNOWN, findings, grown, seeds, texts_of
 from workbench.runs.events import Ended, onto
 from workbench.runs.record import Run
-from workbench.runs.verdicts import KNOWN
 
 SHARED = {"max_new_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 3}
 
@@ -107,7 +106,7 @@ def test_five_decoders_and_what_their_draws_say(pair, unmetered):
     assert found["mtad"].p is None
     assert found["greedy"].distance > found["greedy"].most
     for result in run.results:
-        root = grown(sample.pieces for sample in drawn([result]))
+        root = grown(sample.pieces for sample in texts_of([result]))
         assert root.count == 100 == sum(child.count for child in root.following)
 
 
@@ -141,7 +140,7 @@ def test_stop_within_a_round_keeps_what_is_drawn(pair, unmetered):
         cancel=lambda: next(count) > 25,
     )
     assert run.cancelled
-    assert 0 < len(drawn(run.results)) < 40
+    assert 0 < len(texts_of(run.results)) < 40
     assert len(run.results) == 1
     again = Run.from_json(run.dumps())
     assert again == run
@@ -170,7 +169,7 @@ def test_draws_with_other_seeds_are_added_to_a_run(pair, unmetered):
         ]
         assert seeds(parts) == [range(3, 51)]
         (once,) = [result for result in whole.results if result.decoder == name]
-        assert [s.pieces for s in drawn(parts)] == [s.pieces for s in once.samples]
+        assert [s.pieces for s in texts_of(parts)] == [s.pieces for s in once.samples]
     assert [each.texts for each in findings(run)] == [48, 48]
     assert findings(run) == findings(whole)
     assert Run.from_json(run.dumps()) == run

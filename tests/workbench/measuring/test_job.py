@@ -11,9 +11,9 @@ from tests.models import build_pair, build_tokenizer
 from tests.workbench.measuring.conftest import batch, comparison
 from workbench.measuring import job as job_module
 from workbench.measuring.disturbance import Sources, Watch
-from workbench.measuring.job import measure
+from workbench.measuring.job import PromptState, Times, measure, most_at_once, totals
 from workbench.measuring.work import StopClock, Update, Work, admit
-from workbench.runs.record import Result
+from workbench.runs.record import Energy, Result
 from workbench.studies.schemes import SCHEMES
 from workbench.studies.study import Job, Study
 
@@ -210,7 +210,7 @@ def test_a_timing_that_draws_nothing_yields_nothing_and_gives_the_same(
     study = comparison("speculative")
     place, job = work(pair, study, unmetered), study.jobs()[0]
     shown, first, outputs = run(measure(place, job))
-    quiet, second, again = run(measure(place, job, drawn=False))
+    quiet, second, again = run(measure(place, job, shows=False))
     assert len(shown) > 0
     assert quiet == []
     assert (second.alone.tokens, again) == (first.alone.tokens, outputs)
@@ -223,3 +223,26 @@ def test_a_job_is_plain_data_that_says_its_options():
         "max_batch": 1, "padding": "none", "ignore_eos": False, "max_cache_bytes": None,
         "prefill_chunk": None,
     }  # fmt: skip
+
+
+NONE = Energy(None, "not measured: a test")
+
+
+def test_overlapping_requests_are_counted():
+    assert most_at_once([(0, 2), (1, 3), (2, 4)]) == 2
+    assert most_at_once([(0, 1)] * 3) == 3
+    assert most_at_once([]) == 0
+
+
+def test_a_batch_s_first_round_reads_the_prompts_and_is_left_out_of_decoding():
+    times = Times(began=10.0, ends=[12.0, 13.0, 15.0], rounds=3, at_once=2)
+    assert (times.whole, times.after_first, times.each) == (5.0, 3.0, [2.0, 1.0, 2.0])
+    nothing = Times(10.0, [], 0, 0)
+    assert (nothing.whole, nothing.after_first, nothing.each) == (0.0, 0.0, [])
+
+
+@pytest.mark.parametrize("requests", [[], ["unfinished"]])
+def test_a_job_that_broke_down_at_once_has_the_names_and_no_figures(requests):
+    found = totals([PromptState(i) for i, _ in enumerate(requests)], [], True, NONE)
+    assert {"seconds", "new_tokens", "perplexity", "decode_seconds", "at_once"} <= set(found)
+    assert set(found.values()) == {None}

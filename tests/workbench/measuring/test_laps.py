@@ -8,15 +8,13 @@ import pytest
 
 import decoders
 from workbench.kinds.comparison.study import Comparison
-from workbench.measuring import cycles, session
 from workbench.measuring import job as job_module
-from workbench.measuring.cycles import MOST_MORE, extension, laps_in_order
+from workbench.measuring import session
 from workbench.measuring.disturbance import Sources, Watch
-from workbench.measuring.gauges import BELOW_RESOLUTION
-from workbench.measuring.meter import Meter
+from workbench.measuring.meter import BELOW_RESOLUTION, Meter
+from workbench.measuring.session import MOST_MORE, extension, laps_in_order
 from workbench.runs.events import Ended, Finished, Progress, Started
-from workbench.runs.record import Result, Sample
-from workbench.runs.trace import Energy, Lap, Load
+from workbench.runs.record import Energy, Lap, Load, Result, Sample
 from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
@@ -44,7 +42,7 @@ def run(pair, unmetered, asked: Comparison, **options):
 def uncounted(monkeypatch) -> None:
     """A machine without counters whose timings are never enough, whatever else runs here."""
     monkeypatch.setattr(Watch, "load", lambda *_: Load())
-    monkeypatch.setattr(cycles, "LEAST_SECONDS", 1e9)
+    monkeypatch.setattr(session, "LEAST_SECONDS", 1e9)
 
 
 def test_every_second_cycle_runs_backwards():
@@ -201,7 +199,7 @@ def test_a_decoder_that_watches_the_clock_may_draw_other_tokens(pair, unmetered)
 
 def test_the_run_says_its_threads_and_the_counters_that_are_missing(pair, unmetered, tmp_path):
     blind = Watch(Sources(proc=tmp_path, cgroups=()))
-    from workbench.measuring.threads import Threads
+    from workbench.models.environment import Threads
 
     *_, ended = session.run(
         pair, study(timings=1), meter=unmetered, watch=blind, threads=Threads(1, "a test")

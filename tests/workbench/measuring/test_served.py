@@ -2,26 +2,30 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from decoders import Fate
-from tests.workbench.engines.served import served
+import decoders
+from decoders import Fate, InputError
+from tests.workbench.engines.served import MODEL, a_json, served
 from tests.workbench.engines.test_recorded import RECORDED, asked, prompt, replayed
+from tests.workbench.measuring.conftest import comparison
 from workbench.engines.addresses import Engine
 from workbench.engines.client import connect
 from workbench.engines.record import Record, Speculation
 from workbench.measuring import served as made
-from workbench.measuring.fates import rebuilt
-from workbench.runs.record import Run
-from workbench.runs.trace import UNTOLD, Server
-from workbench.studies.methods import Served
+from workbench.measuring import session
+from workbench.measuring.asking import hidden
+from workbench.measuring.served import rebuilt, same_model
+from workbench.runs.record import UNTOLD, Run, Server
+from workbench.studies.settings import Served
 from workbench.studies.study import Job
 
 
 def record(text="", tokens=None, count=None, **fields) -> Record:
     told = {"arrivals": ((0.5, None),), "seconds": 2.0, "finished": "length", **fields}
-    return Record("fast", "vllm", "stories", "", text, tokens, count, **told)
+    return Record("fast", "vllm", "stories", text, tokens, count, **told)
 
 
 def recorded(name: str) -> tuple[Record, list[int] | str]:
@@ -106,14 +110,14 @@ def test_an_answer_without_ids_is_split_here(stories):
 
 def test_ids_that_are_not_the_targets_are_not_taken_for_its(stories):
     other = record(" a dog", (10**6,), 1)
-    assert made.told(other, stories) is None
+    assert made.ids_of(other, stories) is None
     assert made.sample(other, 0, [1], stories).text == " a dog"
 
 
 def test_an_end_that_a_server_leaves_out_is_the_only_one_there_is(stories):
     (end,) = stories.end_tokens
-    assert made.told(record(" a", (5,), 1, finished="stop"), stories) == [5, end]
-    assert made.told(record(" a", (5,), 1), stories) == [5]
+    assert made.ids_of(record(" a", (5,), 1, finished="stop"), stories) == [5, end]
+    assert made.ids_of(record(" a", (5,), 1), stories) == [5]
 
 
 def test_a_text_without_tokens_has_no_figures_but_time(stories):
@@ -130,4 +134,84 @@ def test_a_result_of_an_engine_opens_again(stories):
 
 
 def test_an_answer_that_ends_at_once_has_its_end(stories):
-    assert made.told(record(tokens=(), finished="stop"), stories) == sorted(stories.end_tokens)
+    assert made.ids_of(record(tokens=(), finished="stop"), stories) == sorted(stories.end_tokens)
+
+
+PROMPT, TOKENS = "Once upon a time", 8
+
+
+def answered(stories, meter, text: str | None):
+    """The last request to a server that writes a text, by default greedy's, and its result."""
+    if text is None:
+        text = decoders.generate(stories, PROMPT, "greedy", max_new_tokens=TOKENS).text
+    choice = {"text": text, "finish_reason": "length"}
+    answer = {"choices": [choice], "model": MODEL, "usage": {"completion_tokens": TOKENS}}
+    with served(
+        lambda call: a_json({"data": [{"id": MODEL}]} if call.body is None else answer)
+    ) as server:
+        engine = Engine("fast", server.url, kind="other")
+        study = comparison("engine:fast", prompt=PROMPT, max_new_tokens=TOKENS, temperature=0.0)
+        *_, ended = session.run(stories, study, meter=meter, engines=lambda: {"fast": engine})
+    (result,) = ended.run.results
+    return server.calls[-1].body, result
+
+
+def pair(name: str):
+    return SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(name_or_path=name)))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
+        ("qwen3-8b", "Qwen/Qwen3-8B"),
+        ("/models/Qwen3-8B-F16.gguf", "/models/Qwen3-8B"),
+        ("Qwen3-8B.gguf", "Qwen/Qwen3-8B"),
+        ("stories", "/home/me/assets/stories/target"),
+        ("assets/stories/target", "/home/me/assets/stories/target"),
+        ("./assets/stories/target/", "/home/me/assets/stories/target"),
+    ],
+)
+def test_names_of_the_target(theirs, ours):
+    assert same_model(theirs, pair(ours))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("Qwen/Qwen3-8B-Base", "Qwen/Qwen3-8B"),
+        ("Other/Qwen3-8B", "Qwen/Qwen3-8B"),
+        ("Qwen3-8B-Q4_K_M.gguf", "Qwen/Qwen3-8B"),
+        ("assets/stories/draft", "/home/me/assets/stories/target"),
+        ("", "Qwen/Qwen3-8B"),
+        ("stories", ""),
+    ],
+)
+def test_names_of_others(theirs, ours):
+    assert not same_model(theirs, pair(ours))
+
+
+def test_a_server_that_tells_only_text_is_judged_by_its_text(stories, unmetered):
+    """Its text is asked for by text, and where it parts from ours, letters tell."""
+    _, result = answered(stories, unmetered, " there was a purple elephant")
+    assert result.agreement.verdict in ("fault", "cannot tell")
+    assert result.agreement.differing == 1
+    assert "It tells no token ids" in result.remarks[0]
+    body, result = answered(stories, unmetered, None)
+    assert (result.agreement.verdict, body["prompt"]) == ("same", PROMPT)
+
+
+def test_what_cannot_be_judged_says_why(stories, unmetered, monkeypatch):
+    def refused(*_, **__):
+        raise InputError("Quantised weights have no float64.")
+
+    monkeypatch.setattr(decoders, "compare_greedy", refused)
+    _, result = answered(stories, unmetered, " a dog")
+    assert result.agreement is None
+    assert result.remarks[-1] == "Its text gets no verdict: Quantised weights have no float64."
+
+
+def test_an_address_is_hidden_wherever_it_stands():
+    engine = Engine("fast", "https://host.example:8443/prefix")
+    for words in ("https://host.example:8443/prefix", "host.example:8443", "for host.example"):
+        assert "host.example" not in hidden(f"It failed: {words}.", engine)

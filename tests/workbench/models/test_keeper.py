@@ -8,30 +8,30 @@ import pytest
 import torch
 
 from decoders import InputError
-from workbench.models import keeper, memory
+from workbench.models import presets
 from workbench.models.keeper import PairKeeper, offered
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
 
 A, B = PairChoice("a"), PairChoice("b")
 
 
-@pytest.fixture
-def loads(monkeypatch):
+class Loads(list):
     """The pairs loaded, in order; a pair is its choice in capitals."""
-    calls = []
 
-    def load(choice, custom_allowed, token=None):
-        calls.append((choice, custom_allowed))
+    def __call__(self, choice, custom_allowed, public):
+        self.append((choice, custom_allowed))
         if choice.target == "broken":
             raise InputError("broken could not be loaded")
         return choice.target.upper()
 
-    monkeypatch.setattr(keeper, "load", load)
-    return calls
+
+@pytest.fixture
+def loads():
+    return Loads()
 
 
 def test_a_pair_is_loaded_once_and_another_takes_its_place(loads):
-    pairs = PairKeeper()
+    pairs = PairKeeper(loader=loads)
     assert [pairs.get(c) for c in (A, A, B, B, A)] == ["A", "A", "B", "B", "A"]
     assert [choice for choice, _ in loads] == [A, B, A]
 
@@ -48,8 +48,7 @@ def test_what_another_pair_held_is_let_go_at_once(monkeypatch):
 
     collect, looked = gc.collect, []
     monkeypatch.setattr(gc, "collect", lambda: looked.append(collect()))
-    monkeypatch.setattr(keeper, "load", lambda *_: Ring())
-    pairs = PairKeeper()
+    pairs = PairKeeper(loader=lambda *_: Ring())
     gone = weakref.ref(pairs.get(A))
     assert not looked
     pairs.get(B)
@@ -57,12 +56,12 @@ def test_what_another_pair_held_is_let_go_at_once(monkeypatch):
 
 
 def test_the_rule_of_the_place_goes_to_the_loader(loads):
-    PairKeeper(custom_allowed=False).get(A)
+    PairKeeper(custom_allowed=False, loader=loads).get(A)
     assert loads == [(A, False)]
 
 
 def test_a_pair_that_cannot_be_loaded_leaves_the_one_in_memory(loads):
-    pairs = PairKeeper()
+    pairs = PairKeeper(loader=loads)
     pairs.get(A)
     with pytest.raises(InputError, match="broken"):
         pairs.get(PairChoice("broken"))
@@ -73,23 +72,22 @@ def test_a_pair_that_cannot_be_loaded_leaves_the_one_in_memory(loads):
 
 def test_a_peek_loads_nothing(loads):
     """While another visitor had switched pairs, typing loaded a model in an interface thread."""
-    pairs = PairKeeper()
+    pairs = PairKeeper(loader=loads)
     assert pairs.peek(A) is None
     pairs.get(A)
     assert (pairs.peek(A), pairs.peek(B)) == ("A", None)
     assert [choice for choice, _ in loads] == [A]
 
 
-def test_a_peek_does_not_wait_for_a_pair_that_is_being_loaded(monkeypatch):
+def test_a_peek_does_not_wait_for_a_pair_that_is_being_loaded():
     loading, go_on = threading.Event(), threading.Event()
 
-    def slow(choice, custom_allowed, token):
+    def slow(*_):
         loading.set()
         assert go_on.wait(30)
         return "loaded"
 
-    pairs = PairKeeper()
-    monkeypatch.setattr(keeper, "load", slow)
+    pairs = PairKeeper(loader=slow)
     worker = threading.Thread(target=pairs.get, args=(A,))
     worker.start()
     try:
@@ -102,7 +100,7 @@ def test_a_peek_does_not_wait_for_a_pair_that_is_being_loaded(monkeypatch):
 
 
 def test_two_that_ask_at_once_load_once(loads):
-    pairs, barrier = PairKeeper(), threading.Barrier(4)
+    pairs, barrier = PairKeeper(loader=loads), threading.Barrier(4)
 
     def ask():
         barrier.wait()
@@ -120,7 +118,7 @@ def test_presets_say_what_memory_they_need_and_which_do_not_fit(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
 
     def labels(free):
-        monkeypatch.setattr(memory, "available_bytes", lambda device: free)
+        monkeypatch.setattr(presets, "available_bytes", lambda device: free)
         return {name: label for label, name in offered()}
 
     qwen = "Qwen3-8B + Qwen3-0.6B"

@@ -8,7 +8,7 @@ from transformers import LlamaConfig
 
 from decoders import InputError
 from decoders.engine.loading import size
-from workbench.models import keeper, memory
+from workbench.models import keeper, presets
 from workbench.models.keeper import load
 from workbench.models.presets import PAIRS, PairChoice
 
@@ -50,7 +50,7 @@ def test_own_models_are_read_from_safetensors_only(folder):
 
 
 def test_presets_may_have_pickled_weights_at_their_pinned_revision(loaded, monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda device: None)
+    monkeypatch.setattr(presets, "available_bytes", lambda device: None)
     tiny = LlamaConfig(
         vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
     )
@@ -74,8 +74,8 @@ def test_strangers_may_load_presets_only(loaded, folder):
 
 @pytest.mark.parametrize("own", [True, False])
 def test_what_does_not_fit_is_refused_before_anything_is_loaded(loaded, folder, monkeypatch, own):
-    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
+    monkeypatch.setattr(presets, "CACHE_BYTES", 0)
+    monkeypatch.setattr(presets, "available_bytes", lambda device: 1000)
     with pytest.raises(
         InputError, match=r"does not fit: its weights take .* in float32 and cpu has"
     ):
@@ -88,8 +88,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(loaded, folder, 
 
 
 def test_quantised_weights_need_less_and_reach_the_loader(loaded, monkeypatch):
-    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 20 * 10**9)
+    monkeypatch.setattr(presets, "CACHE_BYTES", 0)
+    monkeypatch.setattr(presets, "available_bytes", lambda device: 20 * 10**9)
     qwen = PAIRS["Qwen3-8B + Qwen3-0.6B"]
     with pytest.raises(InputError, match="does not fit"):
         load(qwen.choice("cpu", "float32"))
@@ -117,7 +117,7 @@ def test_a_gated_model_says_that_a_token_is_needed_and_where_it_goes(monkeypatch
         except OSError as error:
             raise InputError("meta-llama/Llama-2-13b-hf could not be loaded") from error
 
-    monkeypatch.setattr(memory, "available_bytes", lambda device: None)
+    monkeypatch.setattr(presets, "available_bytes", lambda device: None)
     monkeypatch.setattr(keeper, "load_pair", refused)
     with pytest.raises(
         InputError,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     Gemma3TextConfig,
     GptOssConfig,
@@ -17,16 +18,33 @@ from transformers import (
     SmolLM3Config,
 )
 
-from decoders import InputError, load_pair, smollm2
-from workbench.models import memory, presets
-from workbench.models.presets import EMBEDDED, HEAD, PAIRS, SMOLLM2, PairChoice, first
+import decoders
+from decoders import InputError, catalog, generate, load_pair, smollm2
+from decoders.engine.weights.linear import COPIED_BYTES
+from tests.models import build_tokenizer
+from workbench.models import presets
+from workbench.models.presets import (
+    CACHE_BYTES,
+    EMBEDDED,
+    HEAD,
+    PAIRS,
+    SMOLLM2,
+    PairChoice,
+    available_bytes,
+    first,
+    fits,
+    must_fit,
+    pair_settings,
+    tuned,
+)
 from workbench.page.parts import words
+from workbench.studies.settings import Settings
 
 SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}
 QWEN = {"vocab_size": 151936, "num_key_value_heads": 8, "head_dim": 128}
 LLAMA3 = {"vocab_size": 128256, "num_key_value_heads": 8, "num_attention_heads": 32}
 OPT = {"vocab_size": 50272}
-GEMMA = {"vocab_size": 262144, "num_key_value_heads": 1, "head_dim": 256}
+GEMMA_SIZES = {"vocab_size": 262144, "num_key_value_heads": 1, "head_dim": 256}
 
 
 def sizes(width, inner, layers, heads, **more):
@@ -74,8 +92,8 @@ CONFIGS = {
     ),
     "Qwen/Qwen3-4B": Qwen3Config(**QWEN, **sizes(2560, 9728, 36, 32), tie_word_embeddings=True),
     "Qwen/Qwen3-32B": Qwen3Config(**QWEN, **sizes(5120, 25600, 64, 64), tie_word_embeddings=False),
-    "google/gemma-3-1b-it": Gemma3TextConfig(**GEMMA, **sizes(1152, 6912, 26, 4)),
-    "google/gemma-3-270m-it": Gemma3TextConfig(**GEMMA, **sizes(640, 2048, 18, 4)),
+    "google/gemma-3-1b-it": Gemma3TextConfig(**GEMMA_SIZES, **sizes(1152, 6912, 26, 4)),
+    "google/gemma-3-270m-it": Gemma3TextConfig(**GEMMA_SIZES, **sizes(640, 2048, 18, 4)),
     "allenai/OLMo-2-1124-7B-Instruct": Olmo2Config(vocab_size=100352, **sizes(4096, 11008, 32, 32)),
     "allenai/OLMo-2-0425-1B-Instruct": Olmo2Config(vocab_size=100352, **sizes(2048, 8192, 16, 16)),
     "openai/gpt-oss-20b": GptOssConfig(
@@ -127,7 +145,7 @@ def test_on_a_gpu_it_begins_with_a_larger_pair_that_fits_where_the_hub_answers(
 
     monkeypatch.setattr(presets, "default_device", lambda: torch.device("cuda"))
     monkeypatch.setattr(presets, "default_dtype", lambda device: torch.bfloat16)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: free)
+    monkeypatch.setattr(presets, "available_bytes", lambda device: free)
     monkeypatch.setattr(presets.HfApi, "model_info", info)
     at_hand(True)
     assert (first({}) == PAIRS["Qwen3-4B + Qwen3-0.6B"].choice()) == larger
@@ -195,3 +213,172 @@ def test_a_choice_says_what_to_load_and_how_it_is_called():
     assert choice.title == "facebook/opt-13b + facebook/opt-125m"
     assert EMBEDDED.choice() == PairChoice()
     assert PairChoice().title == "embedded pair"
+
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+LLAMA = (
+    "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}"
+    "<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant"
+    "<|end_header_id|>\n\n{% endif %}"
+)
+GEMMA = (
+    "{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n"
+    "{{ m.content }}<end_of_turn>\n{% endfor %}"
+    "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
+)
+OLMO = (
+    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+TEMPLATES = {"llama": LLAMA, "gemma3_text": GEMMA, "olmo2": OLMO}
+CHAT = [
+    {"role": "user", "content": "ab ba"},
+    {"role": "assistant", "content": "aab"},
+    {"role": "user", "content": "bb"},
+]
+PRESETS = {
+    (CONFIGS[pair.target.id].model_type, CONFIGS[pair.draft.id].model_type): name
+    for name, pair in PAIRS.items()
+    if pair.target and pair.draft and pair.target.id in CONFIGS
+}
+
+
+def tiny(model_type, layers, seed):
+    """A model of an architecture in which all that can be small is small."""
+    wanted = {
+        "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": layers, "head_dim": 8,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": len(build_tokenizer()),
+        "word_embed_proj_dim": 32, "ffn_dim": 48, "max_position_embeddings": 512,
+        "num_local_experts": 4, "sliding_window": 16, "pad_token_id": 0,
+    }  # fmt: skip
+    usual = AutoConfig.for_model(model_type)
+    own = {name: value for name, value in wanted.items() if hasattr(usual, name)}
+    if getattr(usual, "layer_types", None):
+        own["layer_types"] = usual.layer_types[:layers]
+    torch.manual_seed(seed)
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **own)).float().eval()
+
+
+@pytest.mark.parametrize("kinds", PRESETS, ids=lambda kinds: PRESETS[kinds])
+def test_a_preset_loads_and_answers_chats(kinds, tmp_path):
+    for role, model_type, layers in (("target", kinds[0], 2), ("draft", kinds[1], 1)):
+        tokenizer = build_tokenizer()
+        tokenizer.chat_template = TEMPLATES.get(kinds[0], CHATML)
+        tiny(model_type, layers, layers).save_pretrained(tmp_path / role)
+        tokenizer.save_pretrained(tmp_path / role)
+    pair = load_pair(tmp_path, dtype="float32", device="cpu")
+    options = {"max_new_tokens": 12, "temperature": 0.0, "ignore_eos": True}
+    slow = generate(pair, CHAT, "greedy", **options)
+    assert len(slow.tokens) == 12
+    for name in ("speculative", "block", "suffix", "best_first"):
+        assert generate(pair, CHAT, name, **options).tokens == slow.tokens, name
+    rendered = pair.tokenizer.apply_chat_template(
+        CHAT, add_generation_prompt=True, return_dict=True
+    )["input_ids"]
+    assert generate(pair, rendered, "greedy", **options).tokens == slow.tokens
+    sampled = decoders.catalog["mtad"]()
+    assert generate(pair, CHAT, sampled, max_new_tokens=12, ignore_eos=True, seed=1).tokens
+
+
+CPU = torch.device("cpu")
+
+
+def test_free_memory_of_the_cpu_is_what_the_machine_and_the_container_leave(monkeypatch, tmp_path):
+    monkeypatch.setattr(presets, "CGROUP", tmp_path)
+    machine = available_bytes(CPU)
+    assert machine > 10**8
+    (tmp_path / "memory.current").write_text("600\n")
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert available_bytes(CPU) == 400
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_bytes(CPU) > 10**8
+
+
+def test_a_gpu_is_asked_itself(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (5 * 10**9, 10**10))
+    assert available_bytes(torch.device("cuda:1")) == 5 * 10**9
+
+
+def test_weights_must_leave_room_for_the_caches(monkeypatch):
+    monkeypatch.setattr(presets, "available_bytes", lambda device: 10 * 10**9)
+    most = 10 * 10**9 - CACHE_BYTES
+    assert fits(most, torch.device("xpu"))
+    assert not fits(most + 1, torch.device("xpu"))
+    assert fits(most - 2 * COPIED_BYTES, CPU)  # small models are held twice
+    assert not fits(most - 2 * COPIED_BYTES + 1, CPU)
+    with pytest.raises(
+        InputError,
+        match=r"big does not fit: its weights take 26\.0 GB in bfloat16 and cpu has 10\.0 GB free",
+    ):
+        must_fit("big", 26 * 10**9, CPU, torch.bfloat16)
+
+
+def test_a_device_that_does_not_tell_is_tried():
+    assert available_bytes(torch.device("mps")) is None
+    assert fits(10**15, torch.device("mps"))
+
+
+OURS = EMBEDDED, SMOLLM2
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A function that makes a folder of a pair with this file of settings."""
+
+    def made(text: str | None) -> PairChoice:
+        (tmp_path / "target").mkdir(exist_ok=True)
+        if text is not None:
+            (tmp_path / "settings.json").write_text(text)
+        return PairChoice(str(tmp_path))
+
+    return made
+
+
+def test_a_folder_keeps_settings_for_one_use_or_for_several(pair):
+    two = {"mtad": {"draft_length": 6}, "dsbd": [{"draft_beams": 6}, {"draft_beams": 3}]}
+    choice = pair(json.dumps(two))
+    assert tuned(choice) == {"mtad": {"draft_length": 6}, "dsbd": {"draft_beams": 6}}
+    assert pair_settings(choice)["dsbd"] == [{"draft_beams": 6}, {"draft_beams": 3}]
+
+
+@pytest.mark.parametrize("preset", OURS, ids=lambda preset: preset.name)
+def test_the_pairs_of_this_package_have_settings_that_differ_from_the_librarys(preset):
+    usual = Settings.from_json({"decoders": [*catalog]})
+    own = tuned(preset.choice())
+    assert Settings.from_json({**own, "decoders": [*catalog]}) != usual
+    assert all(own == tuned(preset.choice(device)) for device in ("cpu", "cuda"))
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "3", "[" * 100_000, '{"mtad": ', "\0"])
+def test_a_missing_or_damaged_file_means_the_defaults(pair, text):
+    assert tuned(pair(text)) == {}
+
+
+def test_pairs_that_lie_in_no_one_folder_have_none(pair, tmp_path):
+    choice = pair('{"mtad": {"draft_length": 6}}')
+    assert tuned(PairChoice(choice.target, "another/draft")) == {}
+    assert all(tuned(preset.choice()) == {} for preset in PAIRS.values() if preset not in OURS)
+    assert tuned(PairChoice(str(tmp_path / "target"))) == {}
+    assert tuned(PairChoice("\0")) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"mtadd": {}}, "There is no decoder 'mtadd': did you mean 'mtad'"),
+        ({"mtad": {"beems": 2}}, "mtad has no setting 'beems': did you mean 'beams'"),
+        ({"mtad": {"beams": 0}}, "mtad: beams must be"),
+        ({"mtad": {"threshold": float("nan")}}, "mtad: threshold must be"),
+        ({"mtad": 3}, "one JSON object or several in a list, not 3"),
+        ({"mtad": []}, "one JSON object or several in a list, not []"),
+        ({"mtad": [{}, {"beams": "two"}]}, "mtad: beams must be"),
+    ],
+)
+def test_what_is_unknown_or_out_of_range_is_one_sentence_that_names_the_file(pair, settings, says):
+    with pytest.raises(InputError, match=r"settings\.json") as error:
+        tuned(pair(json.dumps(settings)))
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)

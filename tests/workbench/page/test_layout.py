@@ -16,7 +16,7 @@ from workbench.page.layout import build
 from workbench.page.parts import frame
 from workbench.page.widgets.components import Address
 from workbench.runs.recorded import recordings
-from workbench.studies import presets
+from workbench.studies import settings as presets
 
 
 @pytest.fixture(scope="module")

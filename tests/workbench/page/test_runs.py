@@ -13,7 +13,7 @@ from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
 from workbench.page.layout import build
-from workbench.runs.estimates import label
+from workbench.runs.figures import label
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
 

@@ -13,7 +13,7 @@ from tests.workbench.page.visitor import Visitor
 from workbench.page.tabs.theory import TheoryTab, draw, fault, rows
 from workbench.runs.recorded import recordings
 from workbench.studies.limits import Limits
-from workbench.theory.estimates import Measured, measured
+from workbench.theory.estimates import Measurements, measured
 from workbench.theory.pages import PAGES
 from workbench.theory.pages.rules import RULES
 
@@ -45,11 +45,11 @@ def test_every_corner_of_the_sliders_draws(page, run):
         for chosen in itertools.product(*picked)
         for end in ("low", "high")
     ]
-    for values, m in itertools.product(extremes, (Measured(), found)):
+    for values, m in itertools.product(extremes, (Measurements(), found)):
         words, *figures = draw(page, m, values)[: 1 + len(page.cards)]
         assert "nan" not in words
         assert all(figure.data for figure in figures)
-        assert ("Measured" in words) == (m is found)
+        assert ("Measurements" in words) == (m is found)
 
 
 @pytest.mark.parametrize("value", [None, -0.1, 1.1])
@@ -79,7 +79,7 @@ def test_the_page_of_rules_says_which_are_lossless_and_what_they_keep():
     """The example of block verification's paper: 10/9 against 11/9 of two tokens."""
     values = [s.value for s in RULES.sliders]
     said = {
-        rule: draw(RULES, Measured(), [rule, *values])[0] for rule in RULES.choices[0].options()
+        rule: draw(RULES, Measurements(), [rule, *values])[0] for rule in RULES.choices[0].options()
     }
     assert "exactly the target’s law here · keeps **1.222** of 2" in said["block"]
     assert "exactly the target’s law here · keeps **1.111** of 2" in said["speculative"]
@@ -97,13 +97,13 @@ def test_whole_sliders_stay_whole():
     """Gradio sends 5.0 where a slider of whole numbers stands at 5."""
     page = PAGES[0]
     assert (
-        draw(page, Measured(), [0.8, 5.0, 0.0, 0.0])[0]
-        == draw(page, Measured(), [0.8, 5, 0.0, 0.0])[0]
+        draw(page, Measurements(), [0.8, 5.0, 0.0, 0.0])[0]
+        == draw(page, Measurements(), [0.8, 5, 0.0, 0.0])[0]
     )
 
 
 def test_the_words_say_what_the_paper_says():
-    words = draw(PAGES[0], Measured(), [0.8, 5, 0.0, 0.0])[0]
+    words = draw(PAGES[0], Measurements(), [0.8, 5, 0.0, 0.0])[0]
     assert "**3.69** tokens per round" in words
     assert "**1.63×** the operations" in words
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workbench.runs.verdicts import LEVEL, SOUGHT, holm, needed, p_value
+from workbench.runs.draws import LEVEL, SOUGHT, holm, needed, p_value
 
 LOOKS = 40  # a press of the button each
 STEP = 100  # draws a press

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from decoders import InputError
-from workbench.runs.record import Run
+from workbench.runs.record import LARGEST_FILE, Run
 
 VERSION_1 = Path(__file__).parent / "version1"
 
@@ -168,11 +168,10 @@ def test_a_file_that_is_broken_or_foreign_gives_one_clear_sentence(text):
     assert "\n" not in str(refusal.value)
 
 
-def test_a_file_larger_than_any_run_is_refused_unread(monkeypatch):
+def test_a_file_larger_than_any_run_is_refused_unread():
     """50 MB were kept without a word."""
-    monkeypatch.setattr("workbench.runs.record.LARGEST_FILE", 1000)
     with pytest.raises(InputError, match="larger than"):
-        Run.from_json("x" * 1001)
+        Run.from_json("x" * (LARGEST_FILE + 1))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from decoders import InputError
-from workbench.runs.estimates import BatchFigures
-from workbench.runs.recorded import Measured, Recording, id_of, recorded, recordings, shipped
+from workbench.runs.figures import BatchFigures
+from workbench.runs.recorded import BatchRecording, Recording, id_of, recorded, recordings, shipped
 from workbench.runs.store import RunStore
 
 
@@ -38,14 +38,14 @@ def test_an_imported_run_never_takes_the_place_of_a_recorded_one(tmp_path, run):
     assert store.get(kept.id) == kept
 
 
-def test_batches_that_were_written_come_back(batch_run, tmp_path, monkeypatch):
-    found = Measured("python -m tools.batch --sizes 1 2", (0.5, 0.25, 0.1), (batch_run,))
-    monkeypatch.setattr("workbench.runs.recorded.SHIPPED", tmp_path / "measured.json")
-    assert shipped() is None
-    (tmp_path / "measured.json").write_text(found.to_json(), encoding="utf-8")
-    assert shipped() == found
+def test_batches_that_were_written_come_back(batch_run, tmp_path):
+    found = BatchRecording("python -m tools.batch --sizes 1 2", (0.5, 0.25, 0.1), (batch_run,))
+    file = tmp_path / "measured.json"
+    assert shipped(file) is None
+    file.write_text(found.to_json(), encoding="utf-8")
+    assert shipped(file) == found
     hostile = replace(found, command="é 🦊\n")
-    assert Measured.from_json(hostile.to_json()) == hostile
+    assert BatchRecording.from_json(hostile.to_json()) == hostile
 
 
 def test_what_is_shipped_has_the_paper_s_schemes_at_every_size():

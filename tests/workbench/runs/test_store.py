@@ -17,10 +17,8 @@ from decoders import InputError
 from tests.processes import CLEAN
 from tests.workbench.runs import others
 from workbench.page.tabs.runs import best
-from workbench.runs.database import data_folder
-from workbench.runs.record import Run
-from workbench.runs.store import RunStore
-from workbench.runs.trace import Load
+from workbench.runs.record import Load, Run
+from workbench.runs.store import RunStore, data_folder
 
 VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
 

@@ -1,7 +1,6 @@
 """Made-up laps and results of them."""
 
-from workbench.runs.record import Result, Sample
-from workbench.runs.trace import Energy, Lap
+from workbench.runs.record import Energy, Lap, Result, Sample
 
 NONE = Energy(None, "not measured: a test")
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.workbench.made import made_batch
 from workbench.kinds.batch.view import paper_table
-from workbench.runs.estimates import BatchFigures
-from workbench.runs.trace import Load
+from workbench.runs.figures import BatchFigures
+from workbench.runs.record import Load
 from workbench.show import batch, tables
 
 

@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoders import Fate
-from workbench.runs.estimates import Row, rows
-from workbench.runs.record import Run
-from workbench.runs.trace import Energy, Lap, Load
+from workbench.runs.figures import Row, rows
+from workbench.runs.record import Energy, Lap, Load, Run
 from workbench.show import comparison
 
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workbench.made import UNMEASURED, made_batch
-from workbench.runs.estimates import Row, rows
-from workbench.runs.record import Run
-from workbench.runs.trace import Lap
+from workbench.runs.figures import Row, rows
+from workbench.runs.record import Lap, Run
 from workbench.show import differences
 from workbench.show.quantities import BY_NAME
 from workbench.show.sums import gives

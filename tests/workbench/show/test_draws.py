@@ -7,8 +7,7 @@ import pytest
 
 from tests.workbench.made import UNMEASURED
 from workbench.kinds.draw.study import Draw
-from workbench.runs.record import Result, Run, Sample
-from workbench.runs.trace import Piece, Prefix
+from workbench.runs.record import Piece, Prefix, Result, Run, Sample
 from workbench.show import draws, verdicts
 from workbench.show.files import WRITERS
 from workbench.show.view import to_html

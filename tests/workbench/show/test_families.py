@@ -1,7 +1,7 @@
 """Every decoder is in one family, under a distinct name."""
 
 from decoders import catalog
-from workbench.runs.estimates import label
+from workbench.runs.figures import label
 from workbench.show.families import FAMILIES
 
 

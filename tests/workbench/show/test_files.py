@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.workbench.made import made_batch, with_results
-from workbench.runs.estimates import BatchFigures, speed
+from workbench.runs.figures import BatchFigures, speed
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS, to_csv, to_json
 from workbench.show.headline import verdict

@@ -8,10 +8,9 @@ import pytest
 from decoders import catalog
 from tests.workbench.made import UNMEASURED
 from workbench.page.tabs.runs import best
-from workbench.runs.estimates import rows
-from workbench.runs.ranking import fastest as run_fastest
-from workbench.runs.record import Result, Run, Sample
-from workbench.runs.trace import Lap, Load
+from workbench.runs.figures import fastest as run_fastest
+from workbench.runs.figures import rows
+from workbench.runs.record import Lap, Load, Result, Run, Sample
 from workbench.show import panels as strip
 from workbench.show.headline import fastest, marks, verdict
 from workbench.studies.settings import Settings

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from decoders import Fate, catalog
-from workbench.runs.trace import UNTOLD
+from workbench.runs.record import UNTOLD
 from workbench.show.looks import COLOURS, FATES, look_of, mark
 
 

@@ -3,8 +3,8 @@
 import json
 
 from decoders import catalog
-from workbench.runs.agreement import Agreement
 from workbench.runs.events import At, Progress
+from workbench.runs.record import Agreement
 from workbench.show.panel import PROMPT_SHOWN, Panel, badge
 from workbench.studies.schemes import ALONE
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.runs.estimates import Row, rows
+from workbench.runs.figures import Row, rows
 from workbench.runs.record import Run
 from workbench.show.batch_quantities import BATCH_QUANTITIES
 from workbench.show.quantities import BY_NAME, QUANTITIES, megabytes, significant

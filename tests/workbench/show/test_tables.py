@@ -6,9 +6,8 @@ import pytest
 
 from tests.workbench.made import made_batch, made_result, with_results
 from workbench.kinds.batch import view as findings
-from workbench.runs.estimates import BatchFigures, rows
-from workbench.runs.record import Run
-from workbench.runs.trace import Energy, Load
+from workbench.runs.figures import BatchFigures, rows
+from workbench.runs.record import Energy, Load, Run
 from workbench.show import tables
 from workbench.show.tables import Table
 

@@ -1,7 +1,27 @@
+"""Names of decoders and of engines, and the methods that they stand for."""
+
+import pickle
+from dataclasses import asdict
+
 import pytest
 
-from decoders import InputError, catalog
-from workbench.studies.settings import Settings
+from decoders import InputError, Warping, catalog
+from workbench.engines import addresses
+from workbench.studies import settings
+from workbench.studies.settings import (
+    OPENING,
+    PROMPTS,
+    SETTINGS,
+    SHOWN,
+    Served,
+    Settings,
+    described,
+    known,
+    method_of,
+    named,
+    settings_of,
+    written,
+)
 
 
 def test_settings_come_back_from_their_json():
@@ -43,3 +63,97 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(data, message):
     with pytest.raises(InputError, match=message) as refusal:
         Settings.from_json(data)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_name_is_that_of_a_decoder_or_of_an_engine():
+    assert method_of("mtad", {"beams": 3}) == catalog["mtad"](beams=3)
+    engine = method_of("engine:fast")
+    assert (engine, engine.name, engine.title) == (Served("fast"), "engine:fast", "Engine fast")
+    assert (engine.lossless, engine.uses_draft, engine.law) == (False, False, None)
+    assert settings_of("engine:fast") == ()
+    assert pickle.loads(pickle.dumps(engine)) == engine
+
+
+def test_names_are_the_same_here_and_where_engines_are_named():
+    assert settings.NAME.pattern == addresses.NAME.pattern
+
+
+@pytest.mark.parametrize("name", ["engine:", "engine:a b", "engine:<b>", f"engine:{'x' * 65}"])
+def test_what_is_no_name_is_one_sentence(name):
+    assert not known(name)
+    with pytest.raises(InputError, match="is no name of an engine"):
+        method_of(name)
+
+
+@pytest.mark.parametrize("name", ["greedy", "engine:fast", "engine:a.b-c_1"])
+def test_known_names(name):
+    assert known(name)
+
+
+def test_settings_keep_the_engines_names_and_nothing_else_of_them():
+    settings = Settings.from_json({"decoders": ["greedy", "engine:fast"]})
+    told = settings.to_json()
+    assert told["decoders"] == ["greedy", "engine:fast"]
+    assert "engine:fast" not in told
+    assert Settings.from_json(told) == settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"decoders": ["engine:fast", "engine:fast"]}, "engine:fast is chosen twice"),
+        ({"decoders": ["gredy"]}, "did you mean 'greedy'"),
+        ({"decoders": ["greedy"], "engine:fast": {"beams": 2}}, "no setting 'engine:fast'"),
+    ],
+)
+def test_settings_that_cannot_be_used(settings, says):
+    with pytest.raises(InputError, match=says):
+        Settings.from_json(settings)
+
+
+def test_the_papers_settings_are_the_papers():
+    assert SETTINGS["MTAD paper"] == asdict(Warping(temperature=1.0, top_k=20, top_p=0.9))
+    assert SETTINGS["DSBD paper"] == asdict(Warping(temperature=1.0, top_k=10, top_p=0.8))
+    assert SETTINGS["greedy (T=0)"]["temperature"] == 0
+    mtad, dsbd = catalog["mtad"](), catalog["dsbd"]()
+    assert (mtad.draft_length, mtad.beams, mtad.threshold) == (4, 8, 0.1)
+    assert (dsbd.draft_length, dsbd.draft_beams) == (2, 4)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_preset_says_how_tokens_are_drawn_and_nothing_else(name):
+    """Presets silently reset decoders and tokens."""
+    assert set(SETTINGS[name]) == set(asdict(Warping()))
+    Settings(SHOWN, **SETTINGS[name])
+    assert named(SETTINGS[name]) == name
+    assert described(name).startswith(f"{name}: temperature ")
+
+
+def test_what_follows_no_preset_has_no_name():
+    for other in ({"top_k": 21}, {"min_p": 0.1}, {"top_n_sigma": 1}, {"temperature_last": True}):
+        assert named({**SETTINGS["MTAD paper"], **other}) is None
+    assert named({}) is None
+
+
+def test_what_the_page_opens_with_leaves_the_defaults_alone():
+    """Links, the endpoint and the terminal mean what they meant."""
+    assert SETTINGS[OPENING]["temperature"] < Settings(SHOWN).temperature == 1.0
+    assert (Settings(SHOWN).top_k, Settings(SHOWN).top_p) == (0, 1.0)
+
+
+def test_drawing_in_words():
+    assert written({"temperature": 0.7, "top_k": 0, "top_p": 0.9}) == "temperature 0.7, top-p 0.9"
+    assert written({"temperature": 1.0, "top_k": 20, "top_p": 1.0}) == "temperature 1, top-k 20"
+    assert written({"temperature": 0.0, "top_k": 20, "top_p": 0.5}) == "temperature 0"
+    assert written({}) == "temperature 1"
+    assert written({"min_p": 0.1, "top_n_sigma": 1.5, "temperature_last": True}) == (
+        "temperature 1, min-p 0.1, top-nσ 1.5, temperature last"
+    )
+    assert written({"temperature": 2.0, "temperature_last": True}) == "temperature 2"
+    for hostile in (None, "hot", [], {}):
+        assert written({"temperature": hostile, "top_k": hostile, "top_p": hostile}) == ""
+
+
+def test_example_prompts_are_texts():
+    assert len(PROMPTS) >= 3
+    assert all(text.strip() == text for text in PROMPTS.values())

@@ -6,8 +6,8 @@ from rich.console import Console
 
 from workbench.kinds.comparison.command import text
 from workbench.runs.events import At, Ended, Finished, Progress, Started
+from workbench.runs.record import Energy, TokenRecord
 from workbench.runs.store import RunSummary
-from workbench.runs.trace import Energy, TokenRecord
 from workbench.terminal import show
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from decoders.theory import expected_tokens, walltime_factor
 from tests.workbench.made import made_batch
 from workbench.show.sums import gives
-from workbench.theory.estimates import NOTHING, Measured, MeasuredSpeculative, measured
+from workbench.theory.estimates import NOTHING, MeasuredSpeculative, Measurements, measured
 from workbench.theory.pages import PAGES
 
 EMS_SD = next(page for page in PAGES if page.title == "EMS-SD")
@@ -25,14 +25,14 @@ def values(page, **changes):
 def test_every_page_speaks_of_every_kind_of_run(page, run, batch_run):
     for each in (run, batch_run, replace(run, results=[])):
         found = measured(each)
-        assert page.found(found).endswith((".", "|"))
+        assert page.of_run(found).endswith((".", "|"))
         assert all(card.figure(values(page), found).data for card in page.cards)
         assert page.tables is None or "formula" in page.tables(found)
 
 
 def test_a_decoder_without_rounds_is_not_said_to_have_not_run(batch_run):
     """In a batch speculative decoding runs, though no round of it is kept."""
-    assert PAGES[0].found(measured(batch_run)) == "This run has no rounds of speculative decoding."
+    assert PAGES[0].of_run(measured(batch_run)) == "This run has no rounds of speculative decoding."
 
 
 @given(
@@ -47,8 +47,8 @@ def test_what_the_formulas_give_follows_from_what_was_measured_as_it_is_shown(
 ):
     """alpha = 0.83 and gamma = 4.1 stood beside an expectation of unrounded ones."""
     costs = (c, verify, 1.4) if timed else (None, None, None)
-    found = Measured(MeasuredSpeculative(accepted, 99, gamma, 2.3, *costs))
-    words = PAGES[0].found(found)
+    found = Measurements(MeasuredSpeculative(accepted, 99, gamma, 2.3, *costs))
+    words = PAGES[0].of_run(found)
     alpha, shown, tokens = re.search(
         r"α = (\S+), .* γ = (\S+) on average \(expected (\S+)\)", words
     ).groups()
@@ -67,26 +67,26 @@ def test_what_the_formulas_give_follows_from_what_was_measured_as_it_is_shown(
 def test_what_disturbed_timings_gave_is_marked():
     """Expected and measured values of a disturbed run stood there as if they were certain."""
     run = MeasuredSpeculative(60, 100, 4.0, 2.3, 0.1, 1.2, 1.4, sure=False)
-    words = PAGES[0].found(Measured(run))
+    words = PAGES[0].of_run(Measurements(run))
     for part in ("c = ≈0.1", "expects ≈", "measured ≈1.40×", "took ≈1.2", "expectation is ≈"):
         assert part in words
     assert words.count("≈") == 5  # counts of tokens need no clock
-    assert PAGES[0].tables(Measured(run)).strip().splitlines()[-1].count("≈") == 3
-    assert "≈" not in PAGES[0].found(Measured(replace(run, sure=True)))
+    assert PAGES[0].tables(Measurements(run)).strip().splitlines()[-1].count("≈") == 3
+    assert "≈" not in PAGES[0].of_run(Measurements(replace(run, sure=True)))
 
 
 def test_without_a_draft_model_there_is_no_c_but_a_speed():
     """Drafts of look-up beside greedy: "greedy did not run", it said."""
     copied = MeasuredSpeculative(60, 100, 4.0, 2.3, None, 1.2, 0.67)
-    words = PAGES[0].found(Measured(copied))
+    words = PAGES[0].of_run(Measurements(copied))
     assert "Its speed was 0.67× greedy’s; no draft model ran, so there is no c." in words
-    alone = PAGES[0].found(Measured(replace(copied, verify_cost=None, speedup=None)))
+    alone = PAGES[0].of_run(Measurements(replace(copied, verify_cost=None, speedup=None)))
     assert "greedy did not run" in alone
 
 
 def test_a_batch_stands_next_to_the_formula():
     found = measured(made_batch())
-    words, table = EMS_SD.found(found).split("\n\n")
+    words, table = EMS_SD.of_run(found).split("\n\n")
     assert words.startswith("Prompt lookup gained 2.50 tokens per round, mean of 4 samples")
     heads, _, row = table.splitlines()
     assert [cell.strip() for cell in row.split("|")][1] == "4"

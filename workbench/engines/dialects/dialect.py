@@ -1,4 +1,8 @@
-"""What a file about an engine says (Dialect)."""
+"""What a file about an engine says (Dialect), and any other server with OpenAI's completions API.
+
+Source:
+    OpenAI, API reference, "Create completion (legacy)".
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -62,3 +66,6 @@ def neutral(query: Query, model: str | None) -> dict[str, Any]:
         "seed": query.seed,
         "stream": query.stream,
     }
+
+
+OTHER = Dialect("other", neutral)

@@ -44,9 +44,6 @@ class Details(Shape):
     drafted: Count = Field(
         0, validation_alias=AliasChoices("spec_num_proposed_drafts", "spec_draft_token_num")
     )
-    histogram: list[Count] = Field(
-        [], validation_alias=AliasChoices("spec_correct_drafts_histogram", "spec_accept_histogram")
-    )
 
 
 class FinishReason(Shape):
@@ -90,21 +87,12 @@ def body(query: Query, model: str | None) -> dict[str, Any]:
 def speculation(details: Details | None) -> Speculation | None:
     if details is None or not details.steps:
         return None
-    return Speculation(
-        details.drafted, details.accepted, details.steps, _trimmed(details.histogram)
-    )
-
-
-def _trimmed(histogram: list[int]) -> tuple[int, ...]:
-    """Without the empty places at its end: its length is that of the longest draft so far."""
-    while histogram and not histogram[-1]:
-        histogram = histogram[:-1]
-    return tuple(histogram)
+    return Speculation(details.drafted, details.accepted, details.steps)
 
 
 def of_extension(event: Event) -> Speculation | None:
-    told = shaped(Extended, event).sglext
-    return speculation(told.spec_tokens_details if told else None)
+    extension = shaped(Extended, event).sglext
+    return speculation(extension.spec_tokens_details if extension else None)
 
 
 def chunks(events: Iterable[Event]) -> Iterator[Chunk]:
@@ -112,7 +100,7 @@ def chunks(events: Iterable[Event]) -> Iterator[Chunk]:
 
     `completion_tokens` always counts from the beginning, so it tells them apart.
     """
-    text, seen = "", 0
+    text, count = "", 0
     for event in events:
         if is_completion(event):
             yield from completions([event], of_extension)
@@ -124,12 +112,12 @@ def chunks(events: Iterable[Event]) -> Iterator[Chunk]:
         new = answer.text.removeprefix(text) if whole else answer.text
         yield Chunk(
             new,
-            None if ids is None else tuple(ids[seen:] if whole else ids),
+            None if ids is None else tuple(ids[count:] if whole else ids),
             meta.completion_tokens,
             meta.finish_reason.type if meta.finish_reason else None,
             speculation(meta) if meta.finish_reason else None,
         )
-        text, seen = text + new, meta.completion_tokens
+        text, count = text + new, meta.completion_tokens
 
 
 SGLANG = Dialect(

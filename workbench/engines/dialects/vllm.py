@@ -32,7 +32,6 @@ class Speculating(Shape):
     num_draft_tokens: Count
     num_accepted_draft_tokens: Count
     num_spec_steps: Count
-    acceptance_histogram: list[Count] = []
     per_step_accepted: list[Count] | None = None
     per_step_drafted: list[Count] | None = None
 
@@ -60,15 +59,14 @@ def body(query: Query, model: str | None) -> dict[str, Any]:
 
 def speculation(event: Event) -> Speculation | None:
     metrics = shaped(WithMetrics, event).metrics
-    told = metrics.speculative_decoding if metrics else None
-    if told is None:
+    counts = metrics.speculative_decoding if metrics else None
+    if counts is None:
         return None
-    steps = zip(told.per_step_drafted or (), told.per_step_accepted or (), strict=False)
+    steps = zip(counts.per_step_drafted or (), counts.per_step_accepted or (), strict=False)
     return Speculation(
-        told.num_draft_tokens,
-        told.num_accepted_draft_tokens,
-        told.num_spec_steps,
-        tuple(told.acceptance_histogram),
+        counts.num_draft_tokens,
+        counts.num_accepted_draft_tokens,
+        counts.num_spec_steps,
         tuple(steps),
     )
 

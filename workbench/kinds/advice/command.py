@@ -6,8 +6,6 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from decoders import InputError
-from decoders.errors import quoted
 from workbench.kinds.advice.findings import sentences, unread
 from workbench.kinds.advice.study import MOST_PROMPTS, Advice
 from workbench.runs.record import Run
@@ -42,16 +40,14 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if not args.count.isdecimal():
-        raise InputError(f"--count takes a whole number, not {quoted(args.count)}.")
-    chosen = prompts.find(args.prompts).first(int(args.count))
+    chosen = prompts.find(args.prompts).first(flags.number("count", args.count))
     settings, own = flags.settings(args, Advice.usual), flags.own(args, Advice)
     advice = Advice(chosen, settings, args.measure_all, **own)
     return study.run(advice, args)
 
 
 def summary(run: Run) -> Group:
-    warning, found, table = sentences(run)
-    says = (Text(plain(text)) for text in (warning, found, *unread(run)) if text)
+    warning, finding, table = sentences(run)
+    says = (Text(plain(text)) for text in (warning, finding, *unread(run)) if text)
     shown = Group(grid(table), "") if table else Group()
     return Group(shown, *says, "", *remarks(run))

@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 from decoders import InputError, Method, catalog
 from decoders.errors import quoted
 from workbench.studies import prompts as prompt_links
-from workbench.studies.gone import GONE
 from workbench.studies.prompts import Prompt, PromptSet
-from workbench.studies.schemes import BASELINE
+from workbench.studies.schemes import BASELINE, in_turn
 from workbench.studies.settings import Settings
-from workbench.studies.study import Job, Study
+from workbench.studies.study import GONE, Job, Study
 
 MOST_PROMPTS = 20
 TIMED_LENGTHS = (1, 4, 8)  # draft lengths whose rounds are timed; those between are interpolated
@@ -84,17 +83,12 @@ class Advice(Study):
         return [method for method in self.settings.methods if method.name not in known]
 
     def jobs(self) -> list[Job]:
-        """Prompt by prompt, the target's text first.
-
-        Every second prompt has the decoders in reverse order, so that a machine that gets slower or
-        faster favours none of them.
-        """
+        """Prompt by prompt, the target's text first."""
         seed, jobs = self.settings.seed, []
         timed = [*self.needed[1:], *self.others]
         for i in range(len(self.prompts)):
             jobs.append(Job(TEXTS, i, seed, keep="chances", prompt=i))
-            order = reversed(timed) if i % 2 else timed
-            jobs += [Job(method, i, seed, keep="lengths", prompt=i) for method in order]
+            jobs += [Job(method, i, seed, keep="lengths", prompt=i) for method in in_turn(timed, i)]
         return jobs
 
     def to_json(self) -> dict[str, Any]:

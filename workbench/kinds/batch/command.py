@@ -9,7 +9,7 @@ from rich.text import Text
 
 from workbench.kinds.batch.study import SIZES, START, Batch
 from workbench.kinds.batch.view import findings
-from workbench.runs.estimates import rows
+from workbench.runs.figures import rows
 from workbench.runs.record import Run
 from workbench.show.tables import Table, figures
 from workbench.studies import prompts

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from decoders import InputError
-from workbench.kinds.batch.results import BatchResults, Live, lay_out_card
+from workbench.kinds.batch.results import BatchResults, LiveBatch, lay_out_card
 from workbench.kinds.batch.study import START, Batch
 from workbench.models.presets import PairChoice
 from workbench.page.parts import words
@@ -169,8 +169,8 @@ class BatchTab(StudyTab):
             says += f" · batches of {max(large)} use some prompts twice: only {count:g} are chosen"
         return says
 
-    def follow(self, study: Batch, *looked_at: Any) -> Live:
-        return Live(self.results, *looked_at)
+    def follow(self, study: Batch, *looked_at: Any) -> LiveBatch:
+        return LiveBatch(self.results, *looked_at)
 
     def _chosen(self, values: Values, own: prompts.PromptSet | str) -> prompts.PromptSet | str:
         return own if values[self.set] == OWN else prompts.built_in(values[self.set])

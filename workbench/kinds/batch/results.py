@@ -13,10 +13,10 @@ from workbench.kinds.batch.view import acceptance, findings, paper_table, verdic
 from workbench.page.parts import words
 from workbench.page.parts.results import Figures
 from workbench.page.widgets.handlers import QUIET, Updates
-from workbench.runs.estimates import BatchFigures, label
 from workbench.runs.events import Finished, Progress, Started
+from workbench.runs.figures import BatchFigures, label
 from workbench.runs.record import Run
-from workbench.runs.recorded import Measured
+from workbench.runs.recorded import BatchRecording
 from workbench.show import batch, tables
 
 # Between two drawings of a study that grows: one takes a browser a quarter of a second, on cores
@@ -59,17 +59,17 @@ class BatchResults(Figures):
                             gr.Plot(show_label=False, container=False, elem_classes="chart")
                         )
             # The parts that follow the choice of decoder and time.
-            self.drawn = [*plots, gr.Markdown(elem_id="batch-paper", elem_classes="wb-wide")]
+            self.shapes = [*plots, gr.Markdown(elem_id="batch-paper", elem_classes="wb-wide")]
         self.table = gr.HTML(elem_id="batch-figures", elem_classes="wb-note")
         gr.Markdown(COLUMNS, elem_classes="wb-note")
         gr.on(
             [self.decoder.input, self.decoding.input],
             self._draw,
             [self.run, self.decoder, self.decoding],
-            self.drawn,
+            self.shapes,
             **QUIET,
         )
-        return [self.run, self.verdict, self.charts, self.decoder, *self.drawn, self.table]
+        return [self.run, self.verdict, self.charts, self.decoder, *self.shapes, self.table]
 
     def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
         return super().show(run, unkept, *looked_at) if run.results else {}
@@ -86,13 +86,13 @@ class BatchResults(Figures):
             + words.timing(run),
             self.charts: gr.update(visible=bool(decoders)),
             self.decoder: gr.update(choices=[(label(d), d) for d in decoders], value=decoder),
-            **dict(zip(self.drawn, self._draw(run, decoder, decoding), strict=True)),
+            **dict(zip(self.shapes, self._draw(run, decoder, decoding), strict=True)),
             self.table: tables.markup(tables.figures(run)),
         }
 
     def _draw(self, run: Run | None, decoder: str | None, decoding: bool) -> list[Any]:
         if run is None or decoder is None:
-            return [gr.skip()] * len(self.drawn)
+            return [gr.skip()] * len(self.shapes)
         figures = BatchFigures(run)
         table = tables.markdown(paper_table(figures, decoder, decoding))
         return [
@@ -101,7 +101,7 @@ class BatchResults(Figures):
         ]
 
 
-class Live:
+class LiveBatch:
     """The figures of a batch study while it grows.
 
     Args:
@@ -124,11 +124,11 @@ class Live:
         return self._results.growing(event.run, *self._looked_at)
 
 
-def lay_out_card(found: Measured) -> None:
+def lay_out_card(recording: BatchRecording) -> None:
     with gr.Accordion(
         "Measured beforehand: the cost of each scheme", open=False, elem_id="batch-card"
     ):
-        for run in found.runs:
+        for run in recording.runs:
             figures = BatchFigures(run)
             each = [_table(run, figures, decoder) for decoder in figures.decoders]
             with gr.Row():
@@ -146,10 +146,10 @@ def lay_out_card(found: Measured) -> None:
                         container=False,
                         elem_classes="chart",
                     )
-        run, load = found.runs[0], ", ".join(f"{value:.2f}" for value in found.load)
+        run, load = recording.runs[0], ", ".join(f"{value:.2f}" for value in recording.load)
         where = run.environment
         gr.Markdown(
-            f"{run.created[:10]} · `{found.command}` · {where['device_name']}, "
+            f"{run.created[:10]} · `{recording.command}` · {where['device_name']}, "
             f"threads: {where['threads']}, CPUs: {where['cpus']} · {where['dtype']} · "
             f"torch {where['torch']} · load before it {load}",
             elem_classes="wb-note",

@@ -112,7 +112,7 @@ class Batch(Study):
 
         The tokens that a round gains do not depend on the batch, so they are kept once per decoder.
         """
-        kept: set[str] = set()
+        names: set[str] = set()
         methods = [m for m in self.settings.methods if m.name != BASELINE]
         jobs = []
         for repeat in range(self.settings.repeats):
@@ -122,8 +122,8 @@ class Batch(Study):
                     (catalog[BASELINE](), s) for s in dict.fromkeys(map(baseline_scheme, schemes))
                 ]
                 for method, scheme in [*cells, *((m, s) for m in methods for s in schemes)]:
-                    keep: Keep = "figures" if method.name in kept else "lengths"
-                    kept.add(method.name)
+                    keep: Keep = "figures" if method.name in names else "lengths"
+                    names.add(method.name)
                     jobs.append(
                         Job(
                             method, repeat, self.settings.seed + repeat, size, scheme, keep,

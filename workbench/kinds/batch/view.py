@@ -10,7 +10,7 @@ import html
 import statistics
 from collections.abc import Callable, Iterable
 
-from workbench.runs.estimates import BatchFigures, Row, label, speed, unsteady
+from workbench.runs.figures import BatchFigures, Row, label, speed, unsteady
 from workbench.runs.record import Result, Run
 from workbench.show import batch, batch_quantities, quantities, tables
 from workbench.show.spread import MISSING, figure, padding_ratio

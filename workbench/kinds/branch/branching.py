@@ -16,16 +16,15 @@ from workbench.measuring.transcript import Pieces, Place
 from workbench.measuring.work import encode_prompt
 from workbench.models.environment import environment
 from workbench.runs.record import Run, Sample
-from workbench.studies.chats import Chat, Words
-from workbench.studies.prompts import checked
+from workbench.studies.prompts import Chat, Words, checked
 from workbench.studies.settings import Settings
-from workbench.studies.start import Start, Step
+from workbench.studies.study import BranchStep, Start
 
 LISTED = 20  # alternatives shown
 
 
 @dataclass(frozen=True)
-class At:
+class TextPlace:
     """A place in a run.
 
     Attributes:
@@ -40,7 +39,7 @@ class At:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Candidate:
     """A token that could stand at a place.
 
     Attributes:
@@ -57,13 +56,12 @@ class Choice:
     warped: float | None
 
 
-def alternatives(pair: ModelPair, run: Run, where: At, wanted: Sequence[int] = ()) -> list[Choice]:
+def alternatives(
+    pair: ModelPair, run: Run, where: TextPlace, wanted: Sequence[int] = ()
+) -> list[Candidate]:
     """The likeliest tokens at a place, from one pass over the tokens before it.
 
     Args:
-        pair: the pair that made the run
-        run: the run
-        where: the place
         wanted: ids of further tokens to list
 
     Raises:
@@ -87,14 +85,14 @@ def alternatives(pair: ModelPair, run: Run, where: At, wanted: Sequence[int] = (
     raw, warped = (p[0, tokens].tolist() for p in (read.log_p.exp(), read.p))
     label, samples = Pieces(pair.tokenizer).label, method.law == Law.TARGET
     return [
-        Choice(t, label(place, t), r, w if samples else None)
+        Candidate(t, label(place, t), r, w if samples else None)
         for t, r, w in zip(tokens, raw, warped, strict=True)
     ]
 
 
 def listed(
-    pair: ModelPair, run: Run, where: At, token: int | str | None = None
-) -> tuple[list[Choice], int | None]:
+    pair: ModelPair, run: Run, where: TextPlace, token: int | str | None = None
+) -> tuple[list[Candidate], int | None]:
     """The likeliest tokens at a place, with the token that a reader typed among them.
 
     Args:
@@ -112,7 +110,11 @@ def listed(
 
 
 def branch(
-    pair: ModelPair, run: Run, where: At, token: int | str, names: Sequence[str] | None = None
+    pair: ModelPair,
+    run: Run,
+    where: TextPlace,
+    token: int | str,
+    names: Sequence[str] | None = None,
 ) -> Comparison:
     """The study that continues a run's text from a place, with the settings of the run.
 
@@ -127,15 +129,16 @@ def branch(
     chosen = token_of(pair, token)
     ids, place = prefix(pair, run, where)
     text = Pieces(pair.tokenizer).label(place, chosen)
-    kept = "".join(token.text for token in sample(run, where).tokens[: where.at])
+    before = "".join(token.text for token in sample(run, where).tokens[: where.at])
     earlier = Start.from_json(run.study["start"]).trail if run.study.get("start") else ()
     return Comparison(
-        _continued(run, kept + text),
+        _continued(run, before + text),
         Settings.from_json(
             {**run.settings, "decoders": [where.decoder] if names is None else names}
         ),
         Start(
-            (*ids, chosen), (*earlier, Step(run.id, where.decoder, where.repeat, where.at, text))
+            (*ids, chosen),
+            (*earlier, BranchStep(run.id, where.decoder, where.repeat, where.at, text)),
         ),
     )
 
@@ -150,24 +153,24 @@ def _continued(run: Run, text: str) -> Words:
     return str(prompt) + text
 
 
-def prefix(pair: ModelPair, run: Run, where: At) -> tuple[list[int], Place]:
+def prefix(pair: ModelPair, run: Run, where: TextPlace) -> tuple[list[int], Place]:
     """The token ids before a place, beginning with the prompt, and the place after their text.
 
     Raises:
         InputError: if they are not known
     """
-    found = sample(run, where)
+    text = sample(run, where)
     of_pair(pair, run)
-    if not 0 <= where.at <= len(found.tokens):
+    if not 0 <= where.at <= len(text.tokens):
         raise InputError(
-            f"This text has {len(found.tokens)} tokens; choose a place from 0 to "
-            f"{len(found.tokens)}, not {where.at}."
+            f"This text has {len(text.tokens)} tokens; choose a place from 0 to "
+            f"{len(text.tokens)}, not {where.at}."
         )
-    kept, place, pieces = found.tokens[: where.at], Place(), Pieces(pair.tokenizer)
-    for token in kept:
+    before, place, pieces = text.tokens[: where.at], Place(), Pieces(pair.tokenizer)
+    for token in before:
         in_vocabulary(pair, token.id)
         _, place = pieces.extend(place, token.id)
-    return [*_prompt(pair, run, found), *(token.id for token in kept)], place
+    return [*_prompt(pair, run, text), *(token.id for token in before)], place
 
 
 def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
@@ -186,7 +189,7 @@ def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
     return ids
 
 
-def sample(run: Run, where: At) -> Sample:
+def sample(run: Run, where: TextPlace) -> Sample:
     """The text that a place is in; raises InputError if there is none."""
     if run.kind != Comparison.kind:
         raise InputError(f"Only texts of a comparison can be branched; this run is a {run.kind}.")
@@ -221,7 +224,6 @@ def token_of(pair: ModelPair, token: int | str) -> int:
     """The id of a token.
 
     Args:
-        pair: the pair
         token: its id, as a number or as "#123", or the text of a single token
 
     Raises:

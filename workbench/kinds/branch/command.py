@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from workbench.kinds.branch import branching as branch
-from workbench.runs.estimates import label
+from workbench.runs.figures import label
 from workbench.runs.store import RunStore
 from workbench.show.looks import visible
 from workbench.show.tables import Table
@@ -52,7 +52,7 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    parent, where = RunStore().get(args.run), branch.At(args.decoder, args.at, args.repeat)
+    parent, where = RunStore().get(args.run), branch.TextPlace(args.decoder, args.at, args.repeat)
     if args.token is not None:
         return study.run(
             lambda pair: branch.branch(pair, parent, where, args.token, args.decoders), args

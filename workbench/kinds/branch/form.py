@@ -51,7 +51,7 @@ class Branching:
 
 def likely(
     host: Host, asked: Asked, choice: PairChoice
-) -> tuple[list[branching.Choice], int | None]:
+) -> tuple[list[branching.Candidate], int | None]:
     """The tokens that could stand at a place of a kept run's text, and the id of a typed one.
 
     One visitor at a time may call it.
@@ -83,7 +83,7 @@ def data(event: gr.EventData) -> Asked:
     return asked if isinstance(asked, dict) else {}
 
 
-def place(asked: Asked) -> branching.At:
+def place(asked: Asked) -> branching.TextPlace:
     """The place that a question is about; raises InputError for data that no strip sends."""
     parts = [asked.get(name) for name in ("run", "decoder", "at", "token")]
     if not all(isinstance(each, str) for each in parts[:2]) or not isinstance(
@@ -92,7 +92,7 @@ def place(asked: Asked) -> branching.At:
         raise InputError("Name a token by its run, its decoder and its place.")
     if not all(is_text(each) for each in parts if isinstance(each, str)):
         raise InputError("That is half a character (a lone surrogate), not a token; type it again.")
-    return branching.At(asked["decoder"], asked["at"])
+    return branching.TextPlace(asked["decoder"], asked["at"])
 
 
 def names(asked: Asked) -> list[str]:

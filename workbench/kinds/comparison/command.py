@@ -10,11 +10,11 @@ from rich.text import Text
 
 from decoders import catalog
 from workbench.kinds.comparison.study import START, Comparison
-from workbench.runs.estimates import rows
+from workbench.runs.figures import rows
 from workbench.runs.record import Result, Run
 from workbench.show import laws, looks, panel, tables
-from workbench.studies.methods import Served, known, method_of
-from workbench.terminal import engines, flags, study
+from workbench.studies.settings import Served, known, method_of
+from workbench.terminal import flags, study
 from workbench.terminal.show import coloured, grid, plain, remarks
 
 DESCRIPTION = (
@@ -41,14 +41,14 @@ def register(commands: Any) -> None:
     )  # fmt: skip
     command.set_defaults(command=run)
     flags.add_prompt(command)
-    engines.add(command)
+    flags.add_engines(command)
     flags.add(command, START, Comparison)
 
 
 def run(args: argparse.Namespace) -> int:
     settings = flags.settings(args, START)
-    asked = tuple(map(Served, engines.given(args)))
-    settings = replace(settings, methods=(*settings.methods, *asked))
+    servers = tuple(map(Served, flags.engines(args)))
+    settings = replace(settings, methods=(*settings.methods, *servers))
     return study.run(Comparison(flags.prompt(args), settings), args)
 
 

@@ -7,7 +7,7 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds.branch.form import Branching
-from workbench.kinds.comparison.results import ComparisonResults, Live, samples
+from workbench.kinds.comparison.results import ComparisonResults, LiveComparison, samples
 from workbench.kinds.comparison.study import START, Comparison
 from workbench.kinds.judge.form import Judging
 from workbench.models.presets import PairChoice
@@ -19,7 +19,7 @@ from workbench.page.parts.choices import PairPicker
 from workbench.page.parts.frame import StudyTab
 from workbench.page.widgets.handlers import QUIET, Updates, Values
 from workbench.runs.recorded import Recording, recordings
-from workbench.studies import presets
+from workbench.studies import settings as presets
 from workbench.studies.settings import Settings, shared
 
 CUSTOM = "custom"
@@ -204,8 +204,8 @@ class CompareTab(StudyTab):
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
         return {**super().telling(values, data, choice), self.preset: _preset_of(data["settings"])}
 
-    def follow(self, study: Comparison, *looked_at: Any) -> Live:
-        return Live(study, self.results)
+    def follow(self, study: Comparison, *looked_at: Any) -> LiveComparison:
+        return LiveComparison(study, self.results)
 
     def _preset(self, name: str) -> Updates:
         """Updates for a preset: it sets the sampling; decoders and the number of tokens stay."""

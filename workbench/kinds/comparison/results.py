@@ -14,11 +14,10 @@ from workbench.page.parts.results import Kept
 from workbench.page.parts.runner import Runner
 from workbench.page.widgets.components import Alternatives, TokenStrip
 from workbench.page.widgets.handlers import Updates
-from workbench.runs.estimates import rows, times_greedy
 from workbench.runs.events import At, Finished, Progress, Started
-from workbench.runs.record import Run
+from workbench.runs.figures import rows, times_greedy
+from workbench.runs.record import PromptPart, Run
 from workbench.runs.recorded import recorded
-from workbench.runs.trace import PromptPart
 from workbench.show import comparison, laws, tables
 from workbench.show.panel import Panel
 from workbench.show.panels import run_panels
@@ -64,9 +63,7 @@ class ComparisonResults:
         """Updates that show a run.
 
         Args:
-            run: the run
             unkept: whether it could not be kept
-            looked_at: nothing, for comparisons
             settled: whether its timing is over
         """
         panels = run_panels(run)
@@ -83,8 +80,8 @@ class ComparisonResults:
 
     def figures(self, run: Run, settled: bool = True) -> Updates:
         """Updates of what timing changes: the verdict, charts and tables."""
-        found, table = rows(run.results), tables.markup(tables.figures(run))
-        three = comparison.charts(found, run.settings)
+        lines, table = rows(run.results), tables.markup(tables.figures(run))
+        three = comparison.charts(lines, run.settings)
         return {
             self.headline: words.trail(run) + words.headline(run, settled),
             self.box: gr.update(visible=True),
@@ -92,7 +89,7 @@ class ComparisonResults:
             self.summary: tables.bare(tables.summary(run)),
             self.table: table,
             self.timing: words.timing(run),
-            **dict(zip(self.details, comparison.details(found), strict=True)),
+            **dict(zip(self.details, comparison.details(lines), strict=True)),
         }
 
 
@@ -107,9 +104,6 @@ class LivePanels:
     """Follows the events of a comparison, and gives the value of the strip.
 
     The texts are those of the first repeat.
-
-    Args:
-        study: the comparison
     """
 
     def __init__(self, study: Comparison):
@@ -188,7 +182,7 @@ def samples(run: Run) -> dict[str, Any]:
     }
 
 
-class Live:
+class LiveComparison:
     """The panels of a comparison while it runs."""
 
     def __init__(self, study: Comparison, results: ComparisonResults):

@@ -4,13 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from workbench.studies.chats import Words, plain, title
-from workbench.studies.presets import OPENING, SETTINGS, SHOWN
-from workbench.studies.prompts import Prompt, checked
+from workbench.studies.prompts import Prompt, Words, checked, plain, title
 from workbench.studies.schemes import BASELINE
-from workbench.studies.settings import Settings
-from workbench.studies.start import Start
-from workbench.studies.study import Job, Study
+from workbench.studies.settings import OPENING, SETTINGS, SHOWN, Settings
+from workbench.studies.study import Job, Start, Study
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import html
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from workbench.runs import laps
-from workbench.runs.estimates import rows
+from workbench.runs import timing
+from workbench.runs.figures import rows
 from workbench.runs.record import Result, Run
 from workbench.show import comparison, differences, tables
 from workbench.show.headline import verdict
@@ -74,7 +74,7 @@ def _of_engine(result: Result) -> Line:
     told = dataclasses.asdict(result.server) if result.server else {}
     return {
         **{f"engine_{name}": told.get(name) for name in ("kind", "version", "model")},
-        "seconds_to_first_token": laps.first(result.laps),
+        "seconds_to_first_token": timing.first(result.laps),
         "verdict": (result.agreement.verdict if result.agreement else None) or None,
     }
 

@@ -32,6 +32,6 @@ def register(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     device, choice = study.loaded(args)
     texts = flags.operand(args), args.first, args.second
-    found = device.ask(choice, compared, *texts, args.texts_in)
-    print("\n".join(words for words in (found["says"], found["facts"]) if words))
-    return int(found["verdict"] == "fault")
+    answer = device.ask(choice, compared, *texts, args.texts_in)
+    print("\n".join(words for words in (answer["says"], answer["facts"]) if words))
+    return int(answer["verdict"] == "fault")

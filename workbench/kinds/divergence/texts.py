@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from decoders import InputError, ModelPair, compare_greedy
-from workbench.studies import chats
+from workbench.studies import prompts
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
@@ -14,10 +14,8 @@ def compared(pair: ModelPair, prompt: str, first: str, second: str, dtype: str) 
     """The verdict as plain data, see `decoders.Divergence`, and `facts`, its figures in words.
 
     Args:
-        pair: the pair
         prompt: the prompt, as text or as a list of token ids or messages in JSON
         first: the text after it, as text or as token ids
-        second: the other text
         dtype: see `decoders.compare_greedy`
 
     Raises:
@@ -27,15 +25,15 @@ def compared(pair: ModelPair, prompt: str, first: str, second: str, dtype: str) 
         raise InputError("The prompt and the texts must be texts; list token ids as in “[5, 9]”.")
     if not prompt:
         raise InputError("The prompt is empty; paste what both texts continue.")
-    found = compare_greedy(pair, *map(pasted, (prompt, first, second)), dtype=dtype)
+    divergence = compare_greedy(pair, *map(pasted, (prompt, first, second)), dtype=dtype)
     facts = ""
-    if found.place is not None and found.tokens[0] != found.tokens[1]:
+    if divergence.place is not None and divergence.tokens[0] != divergence.tokens[1]:
         facts = (
-            f"First candidate’s logit less the second’s: {found.gap_float32:.6g} in float32, "
-            f"{found.gap_float64:.6g} in float64. Rounding moves two logits by at most "
-            f"{found.bound:.2g} in the passes measured."
+            f"First candidate’s logit less the second’s: {divergence.gap_float32:.6g} in float32, "
+            f"{divergence.gap_float64:.6g} in float64. Rounding moves two logits by at most "
+            f"{divergence.bound:.2g} in the passes measured."
         )
-    return {**asdict(found), "facts": facts}
+    return {**asdict(divergence), "facts": facts}
 
 
 def pasted(text: str) -> Any:
@@ -46,4 +44,4 @@ def pasted(text: str) -> Any:
         return text
     if isinstance(ids, list) and all(type(i) is int for i in ids):
         return ids
-    return chats.typed(text)
+    return prompts.typed(text)

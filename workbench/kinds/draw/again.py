@@ -9,14 +9,16 @@ from workbench.runs.record import LARGEST_FILE, Run
 from workbench.runs.recorded import recorded
 
 
-def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
+def again(
+    run: Run, draws: int | None = None, most: int | None = None, largest: int = LARGEST_FILE
+) -> Draw:
     """The study that draws with the seeds after those of a run, and is otherwise the same.
 
     Args:
-        run: a run of draws
         draws: texts that each decoder draws; by default as many as it has, which doubles their
             number
         most: the most draws that this place allows at once
+        largest: bytes of the run with all of them
 
     Raises:
         InputError: if nothing can be added
@@ -35,18 +37,18 @@ def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
         raise InputError(
             "At temperature 0 every seed writes the same text; raise the temperature in a new run."
         )
-    drawn = max(sum(len(result.samples) for result in results) for results in grouped(run).values())
+    count = max(sum(len(result.samples) for result in results) for results in grouped(run).values())
     if draws is None:
         range_ = next(field.metadata for field in Draw.own() if field.name == "draws")
-        draws = min(max(drawn, range_["low"]), range_["high"], most or range_["high"])
+        draws = min(max(count, range_["low"]), range_["high"], most or range_["high"])
     study = replace(
         study,
         draws=draws,
         settings=replace(study.settings, seed=max(each.stop for each in seeds(run.results))),
     )
-    if len(run.dumps()) * (1 + study.draws / drawn) > LARGEST_FILE:
+    if len(run.dumps()) * (1 + study.draws / count) > largest:
         raise InputError(
-            f"With {draws:,} more draws this run would exceed {LARGEST_FILE // 2**20} MB; "
+            f"With {draws:,} more draws this run would exceed {largest // 2**20} MB; "
             "draw fewer, or begin a new run."
         )
     return study

@@ -12,10 +12,9 @@ from decoders import InputError, ModelPair, catalog
 from workbench.kinds.branch import branching as branch
 from workbench.kinds.draw.again import again
 from workbench.kinds.draw.study import START, Draw
-from workbench.runs.draws import Node, drawn, grouped, grown
+from workbench.runs.draws import DEPTH, DrawNode, grouped, grown, texts_of
 from workbench.runs.record import Result, Run
 from workbench.runs.store import RunStore
-from workbench.runs.verdicts import DEPTH
 from workbench.show import draws, looks, verdicts
 from workbench.studies import settings
 from workbench.studies.text import counted
@@ -99,7 +98,7 @@ def summary(run: Run) -> Group:
 
 def tree(results: Sequence[Result], run: Run) -> Tree:
     """The first tokens of a decoder's draws with their counts, expected ones in brackets."""
-    root = grown(sample.pieces for sample in drawn(results))
+    root = grown(sample.pieces for sample in texts_of(results))
     name, count = plain(results[0].decoder), f"  {counted(root.count, 'draw')}"
     shown = Tree(Text.assemble("\n", (name, "bold"), (count, "dim")))
     for error in (result.error for result in results if result.error is not None):
@@ -109,7 +108,11 @@ def tree(results: Sequence[Result], run: Run) -> Tree:
 
 
 def _grow(
-    shown: Tree, node: Node, path: tuple[int, ...], total: int, law: Mapping[tuple[int, ...], float]
+    shown: Tree,
+    node: DrawNode,
+    path: tuple[int, ...],
+    total: int,
+    law: Mapping[tuple[int, ...], float],
 ) -> None:
     for child in node.following[:BRANCHES]:
         below = (*path, child.id)

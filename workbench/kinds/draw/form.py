@@ -22,7 +22,7 @@ from workbench.runs.draws import findings
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
 from workbench.show import draws, tables, verdicts
-from workbench.studies import presets
+from workbench.studies import settings as presets
 
 INTRODUCTION = (
     "One text is chance; a hundred show the distribution. Each decoder continues the same prompt "

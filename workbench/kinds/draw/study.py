@@ -7,8 +7,7 @@ from typing import Any, ClassVar, cast
 
 from decoders import InputError
 from decoders.settings import check, setting
-from workbench.studies.chats import Words, plain, title
-from workbench.studies.prompts import Prompt, checked
+from workbench.studies.prompts import Prompt, Words, checked, plain, title
 from workbench.studies.schemes import MEGABYTE
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job, Study

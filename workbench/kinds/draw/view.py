@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from workbench.runs.draws import drawn, findings
+from workbench.runs.draws import findings, texts_of
 from workbench.runs.record import Result, Run
 from workbench.show import draws, tables, verdicts
 from workbench.show.view import Body, Line, View, checked
@@ -31,7 +31,7 @@ def columns(run: Run) -> Callable[[Result], Line]:
 
     def more(r: Result) -> Line:
         each = of_decoders.get(r.decoder)
-        texts = [tuple(piece.id for piece in sample.pieces) for sample in drawn([r])]
+        texts = [tuple(piece.id for piece in sample.pieces) for sample in texts_of([r])]
         return each_has(r) | {
             "drawn": len(texts),
             "different": len(set(texts)),

@@ -5,10 +5,13 @@ Each row is saved as soon as it is finished.
 
 import argparse
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
 from rich.text import Text
 from transformers.utils import logging as transformers_logging
 
@@ -16,19 +19,88 @@ from decoders import InputError
 from decoders.errors import quoted
 from workbench.experiments import driver
 from workbench.experiments import plan as plans
-from workbench.experiments.files import WRITERS
-from workbench.experiments.journal import Journal
-from workbench.experiments.plan import Plan
-from workbench.experiments.report import notices, report
-from workbench.experiments.request import Request
-from workbench.experiments.workers import Crew, InProcess, Pool, gpus
-from workbench.kinds.experiment.described import described
-from workbench.kinds.experiment.printed import give, listed, watched
+from workbench.experiments.files import WRITERS, markdown
+from workbench.experiments.journal import ExperimentProgress, Journal
+from workbench.experiments.plan import ExperimentRequest, Plan, Sweep, pair_name
+from workbench.experiments.report import Report, notices, report
+from workbench.experiments.workers import Cluster, Crew, InProcess, Pool, gpus
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.show.tables import Table
 from workbench.studies.text import counted
-from workbench.terminal import flags, show
+from workbench.terminal import flags, show, study
+
+
+def described(plan: Plan) -> str:
+    """A plan, with a line for each of its parts."""
+    lines = [plan.title, "", plan.about.strip(), ""]
+    lines += map(_part, plan.parts)
+    return "\n".join([*lines, *(f"note: {note}" for note in plan.notes)])
+
+
+def _part(part: Sweep) -> str:
+    methods = ", ".join(dict.fromkeys(m.name for m in part.methods))
+    return (
+        f"{part.name}: {counted(len(part.methods), 'setting')} of {methods}; "
+        f"{', '.join(part.prompts)}{f' (first {part.limit})' if part.limit else ''}; "
+        f"{', '.join(map(pair_name, part.pairs))}; {part.max_new_tokens} tokens"
+    )
+
+
+def watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> ExperimentProgress:
+    """Run an experiment with a bar; returns how far it came, at its end or at an interrupt."""
+    with (
+        study.interruptible() as stop,
+        closing(driver.run(experiment, journal, crew, stop)) as happening,
+        Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}{task.fields[left]}"),
+            console=Console(stderr=True),
+            transient=True,
+            auto_refresh=False,
+        ) as bar,
+    ):
+        task = bar.add_task("", left="")
+        for now in happening:
+            bar.update(
+                task,
+                description="stopping after this item" if stop.is_set() else now.doing,
+                completed=now.done,
+                total=now.total,
+                left="" if now.eta is None else f", about {show.duration(now.eta)} left",
+            )
+            bar.refresh()
+    return now
+
+
+def give(of: Report, args: argparse.Namespace, console: Console) -> None:
+    """Print a report, and write its files that the options name."""
+    console.print(Text(show.plain(markdown(of))), soft_wrap=True)
+    for kind in args.to:
+        for name, text in WRITERS[kind](of).items():
+            flags.write(args.out / name, text)
+            print(f"written: {args.out / name}")
+
+
+def listed(console: Console, journal: Journal) -> None:
+    """Print the plans that ship, and past experiments."""
+    shipped = [[name, plans.find(name).title] for name in plans.shipped()]
+    console.print(show.grid(Table(["plan", "title"], shipped)), "")
+    past = [
+        [
+            p.id, p.created[:16].replace("T", " "), p.title, f"{p.done}/{p.total}",
+            "running" if p.running else "", f"{p.failed or ''}",
+        ]
+        for p in journal.experiments()
+    ]  # fmt: skip
+    console.print(
+        show.grid(Table(["experiment", "created (UTC)", "plan", "items done", "", "failed"], past))
+        if past
+        else "There are no experiments yet."
+    )
+
 
 DESCRIPTION = (
     "Run a plan: every pair, set of prompts, decoder and setting that it names. Stop it at any "
@@ -100,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
         give(report(journal, name), args, console)
         return 0
     if action == "run":
-        return follow(asked(name, args), journal, args, console)
+        return follow(request_of(name, args), journal, args, console)
     for sentence in notices(report(journal, name)):
         console.print(Text(show.plain(sentence)), soft_wrap=True)
     return follow(journal.experiment(name).request, journal, args, console, name)
@@ -110,7 +182,7 @@ def plan(name: str) -> Plan:
     return plans.read(name) if Path(name).suffix == ".toml" else plans.find(name)
 
 
-def asked(name: str, args: argparse.Namespace) -> Request:
+def request_of(name: str, args: argparse.Namespace) -> ExperimentRequest:
     """The request for a plan, by its name or file, with the options."""
     if args.limit is not None and not (args.limit.isdecimal() and int(args.limit) > 0):
         raise InputError(f"--limit takes a whole number of at least 1, not {quoted(args.limit)}.")
@@ -119,15 +191,15 @@ def asked(name: str, args: argparse.Namespace) -> Request:
             f"There is no folder {args.data}; --data takes the folder of downloaded sets."
         )
     choice = flags.pair(args, PairChoice())  # a plan that names none is of the embedded pair
-    found, named = plan(name), args.models or choice != PairChoice()
-    if named and not args.models and any(p.target for part in found.parts for p in part.pairs):
+    of, named = plan(name), args.models or choice != PairChoice()
+    if named and not args.models and any(p.target for part in of.parts for p in part.pairs):
         raise InputError(
-            f"The plan {found.name} names its models: give --models, or omit --device, --dtype "
+            f"The plan {of.name} names its models: give --models, or omit --device, --dtype "
             "and --quantization."
         )
     folder = args.data or (Path(name).parent if name.endswith(".toml") else None)
-    return Request(
-        found.source, f"{found.name}.toml", choice if named else None,
+    return ExperimentRequest(
+        of.source, f"{of.name}.toml", choice if named else None,
         args.limit and int(args.limit), str(folder.resolve()) if folder else None,
     )  # fmt: skip
 
@@ -138,14 +210,12 @@ def pool(args: argparse.Namespace) -> Pool:
     if args.gpus:
         return gpus(args.gpus)
     if args.ray:
-        from workbench.experiments.cluster import Cluster  # an extra
-
         return Cluster(args.ray)
     return InProcess(Device(PairKeeper()))
 
 
 def follow(
-    request: Request,
+    request: ExperimentRequest,
     journal: Journal,
     args: argparse.Namespace,
     console: Console,
@@ -154,10 +224,6 @@ def follow(
     """Run an experiment with a bar, and print its report.
 
     Args:
-        request: the request
-        journal: the file that keeps experiments
-        args: the options
-        console: prints the report
         resumed: id of the experiment to resume, None for a new one
 
     Returns:

@@ -7,12 +7,11 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
-from workbench.experiments.background import PUBLIC_PROMPTS, Background
-from workbench.experiments.files import WRITERS
-from workbench.experiments.journal import Journal, Progress
+from workbench.experiments.driver import PUBLIC_PROMPTS, Background
+from workbench.experiments.files import WRITERS, orderings_html, shipped
+from workbench.experiments.journal import ExperimentProgress, Journal
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import report
-from workbench.experiments.request import Request
-from workbench.experiments.shipped import as_html, shipped
 from workbench.kinds.advice.form import AdviceCard
 from workbench.kinds.experiment.parts import ExperimentView, Opener, PlanFields
 from workbench.models.presets import PairChoice
@@ -57,8 +56,12 @@ class ExperimentsTab:
             self.note = gr.HTML(elem_id="experiment-note", elem_classes="wb-note")
             self._lay_out_past()
             self.view = ExperimentView(self.journal, self.background)
-            if found := shipped():
-                gr.HTML(as_html(found), elem_id="experiment-orderings", elem_classes="wb-note")
+            if orderings := shipped():
+                gr.HTML(
+                    orderings_html(orderings),
+                    elem_id="experiment-orderings",
+                    elem_classes="wb-note",
+                )
             self.opener = Opener(host, self.journal)
             self.cards = [AdviceCard(host, pair)]
             self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs
@@ -139,7 +142,7 @@ class ExperimentsTab:
             found = self.plan.read(plan, file)
             most, choice = None if limit is None else int(limit), pair if here else None
             self.background.start(
-                Request(found.source, f"{found.name}.toml", choice, most, paths=False),
+                ExperimentRequest(found.source, f"{found.name}.toml", choice, most, paths=False),
                 visit.session_hash,
             )
         except InputError as error:
@@ -196,7 +199,7 @@ class ExperimentsTab:
             id = work.id
         elif past and (self.public or id is None):
             id = past[0].id
-        now, view = self.view.drawn(id, shown)
+        now, view = self.view.draw(id, shown)
         past = [now if now and p.id == now.id else p for p in past]
         if self.public and now:
             past = [now]
@@ -215,7 +218,7 @@ class ExperimentsTab:
         ]
 
 
-def _named(past: Progress) -> str:
+def _named(past: ExperimentProgress) -> str:
     """A line of the list; the progress of the chosen one stands below it."""
     state = "running" if past.running else "unfinished" if past.done < past.total else ""
     return " · ".join(filter(None, (past.title, words.when(past.created), state, past.id)))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from decoders import InputError, catalog
-from workbench.experiments.journal import Journal, Kept, Row
+from workbench.experiments.journal import CellRows, ItemRow, Journal
 from workbench.experiments.plan import GRID, pair_name
 from workbench.kinds.comparison.study import Comparison
 from workbench.runs.record import Run
@@ -15,7 +15,7 @@ from workbench.studies.settings import Settings
 SHARED = ("max_new_tokens", *GRID, "temperature_last", "chat_template", "system")
 
 
-def prompts(cell: Kept) -> list[int]:
+def prompts(cell: CellRows) -> list[int]:
     """Numbers of a cell's prompts that can be opened."""
     return sorted(_traced(cell))
 
@@ -26,9 +26,7 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
     If several cells have the same decoder with other settings, the chosen one is shown.
 
     Args:
-        journal: the file that keeps the experiment
         id: the experiment's id
-        part: the part of its plan
         cell: the cell's id
         prompt: the prompt's number in its set
 
@@ -39,7 +37,7 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
         InputError: if there is no such experiment, cell or prompt, if its set of prompts cannot be
             read here, or if the prompt's rounds were not kept
     """
-    entry, cells = journal.experiment(id), journal.kept(id)
+    entry, cells = journal.experiment(id), journal.cells(id)
     chosen = next((c for c in cells if (c.part, c.cell) == (part, cell)), None)
     if chosen is None:
         raise InputError(f"Experiment {id} has no such cell; choose one of its decoders.")
@@ -55,10 +53,10 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
     beside = _beside(chosen, cells, prompt)
     rows = [_traced(c)[prompt] for c in beside]
     study = Comparison(
-        sets[chosen.asked["prompts"]].text(prompt),
+        sets[chosen.spec["prompts"]].text(prompt),
         Settings(
-            tuple(catalog[c.asked["decoder"]](**c.asked["settings"]) for c in beside),
-            **{name: chosen.asked[name] for name in SHARED if name in chosen.asked},
+            tuple(catalog[c.spec["decoder"]](**c.spec["settings"]) for c in beside),
+            **{name: chosen.spec[name] for name in SHARED if name in chosen.spec},
             seed=rows[0].result.seed,  # the cell's is that of the set's first prompt
             timings=1,  # of those of a prompt, one is shown
         ),
@@ -66,12 +64,12 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
     return Run(
         hashlib.sha256("/".join((id, part, cell, str(prompt))).encode()).hexdigest()[:12],
         entry.created, study.kind, study.title, study.to_json(),
-        places.get(chosen.asked["pair"], {}),
+        places.get(chosen.spec["pair"], {}),
         [replace(row.result, samples=[replace(row.outputs[0], prompt=0)]) for row in rows],
     )  # fmt: skip
 
 
-def _traced(cell: Kept) -> dict[int, Row]:
+def _traced(cell: CellRows) -> dict[int, ItemRow]:
     """The rows of a cell that can be opened, by the number of their prompt."""
     return {
         row.outputs[0].prompt: row
@@ -80,8 +78,8 @@ def _traced(cell: Kept) -> dict[int, Row]:
     }
 
 
-def _beside(chosen: Kept, cells: Sequence[Kept], prompt: int) -> list[Kept]:
+def _beside(chosen: CellRows, cells: Sequence[CellRows], prompt: int) -> list[CellRows]:
     """The cells of its block that have the prompt, one for each decoder, greedy first."""
     fellows = [c for c in cells if c.block == chosen.block and c.part == chosen.part]
-    one = {c.asked["decoder"]: c for c in [*reversed(fellows), chosen] if prompt in _traced(c)}
-    return sorted(one.values(), key=lambda c: c.asked["decoder"] != BASELINE)
+    one = {c.spec["decoder"]: c for c in [*reversed(fellows), chosen] if prompt in _traced(c)}
+    return sorted(one.values(), key=lambda c: c.spec["decoder"] != BASELINE)

@@ -8,8 +8,8 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.experiments import plan as plans
-from workbench.experiments.background import Background
-from workbench.experiments.journal import Journal, Kept, Progress
+from workbench.experiments.driver import Background
+from workbench.experiments.journal import CellRows, ExperimentProgress, Journal
 from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.experiment.opened import as_run, prompts
 from workbench.page.host import Host
@@ -63,7 +63,6 @@ class PlanFields:
         """The plan that is chosen.
 
         Args:
-            plan: its name, or OWN
             file: the visitor's own plan
 
         Raises:
@@ -77,20 +76,16 @@ class PlanFields:
 
     def _about(self, plan: str | None, file: Given | None) -> str:
         try:
-            found = self.read(plan, file) if plan and (plan != OWN or file) else None
+            chosen = self.read(plan, file) if plan and (plan != OWN or file) else None
         except InputError as error:
             return words.note(str(error), "alert")
-        return words.note(" ".join(found.about.split())) if found else ""
+        return words.note(" ".join(chosen.about.split())) if chosen else ""
 
 
 class ExperimentView:
     """An experiment's progress and report.
 
-    `drawn` updates `outputs`. `shown` holds the state drawn last, so that nothing is drawn twice.
-
-    Args:
-        journal: the file that keeps experiments
-        background: runs experiments in this process
+    `draw` updates `outputs`. `shown` holds the state drawn last, so that nothing is drawn twice.
     """
 
     def __init__(self, journal: Journal, background: Background):
@@ -100,9 +95,9 @@ class ExperimentView:
         self.shown = gr.State(None)  # (experiment, items done, time) of the last drawing
         self.outputs = [self.progress, self.report, self.shown]
 
-    def drawn(
+    def draw(
         self, id: str | None, shown: tuple[str, int, float] | None
-    ) -> tuple[Progress | None, list[Any]]:
+    ) -> tuple[ExperimentProgress | None, list[Any]]:
         """The experiment's progress, and the values of `outputs`.
 
         Args:
@@ -120,19 +115,19 @@ class ExperimentView:
             if waits or shown[1] == now.done:
                 return now, [self._says(now), gr.skip(), gr.skip()]
         try:
-            found = report(self.journal, now.id)
+            whole = report(self.journal, now.id)
         except InputError as error:  # the plan names a decoder that is gone
             return now, [words.note(str(error), "alert"), "", None]
-        now = found.progress
+        now = whole.progress
         return now, [
             self._says(now),
             "".join(
-                [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content)}" for s in sections(found)]
+                [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content)}" for s in sections(whole)]
             ),
             (now.id, now.done, time.monotonic()),
         ]
 
-    def _says(self, now: Progress | None) -> str:
+    def _says(self, now: ExperimentProgress | None) -> str:
         work = self.background.work
         fault, left = "", ""
         # The fault of an experiment that never began is shown with any other.
@@ -152,7 +147,6 @@ class Opener:
 
     Args:
         host: the page's host
-        journal: the file that keeps experiments
     """
 
     def __init__(self, host: Host, journal: Journal):
@@ -180,11 +174,11 @@ class Opener:
         self.cell.input(self._chosen, chosen, self.prompt, **QUIET)
         self.open.click(self._opened, [*chosen, self.prompt], self.note, **QUIET)
 
-    def _cells(self, id: str | None) -> dict[str, Kept]:
-        found = report(self.journal, id or "")
+    def _cells(self, id: str | None) -> dict[str, CellRows]:
+        whole = report(self.journal, id or "")
         return {
-            f"{cell.part}: {found.names(cell.part)[cell.cell]}": cell
-            for cell in found.cells
+            f"{cell.part}: {whole.names(cell.part)[cell.cell]}": cell
+            for cell in whole.cells
             if prompts(cell)
         }
 
@@ -215,9 +209,9 @@ class Opener:
             self.host.store.save(run)
         except InputError as error:
             return words.note(str(error), "alert")
-        return f'<div role="status">Kept as <a href="?run={run.id}">run {run.id}</a></div>'
+        return f'<div role="status">CellRows as <a href="?run={run.id}">run {run.id}</a></div>'
 
 
-def _numbers(cell: Kept | None) -> Any:
+def _numbers(cell: CellRows | None) -> Any:
     numbers = [str(number + 1) for number in prompts(cell)] if cell else []
     return gr.update(choices=numbers, value=next(iter(numbers), None))

@@ -50,12 +50,12 @@ def run(args: argparse.Namespace) -> int:
         if (value := getattr(args, field.name, None)) is not None
     }
     device, choice = study.loaded(args)
-    found = device.ask(choice, of_text, flags.operand(args), args.draft, args.rules, settings)
+    answer = device.ask(choice, of_text, flags.operand(args), args.draft, args.rules, settings)
     console = Console(highlight=False)
-    console.print("Draft:", " | ".join(map(visible, found["tokens"])), markup=False)
+    console.print("Draft:", " | ".join(map(visible, answer["tokens"])), markup=False)
     lines = [
         [row["title"], row["law"], str(row["kept"]), f"{row['mean']:.2f}", row["why"]]
-        for row in found["rows"]
+        for row in answer["rows"]
     ]
     heads = ["rule", "its text", "keeps", "on average", "why"]
     console.print(show.grid(Table(heads, lines)))

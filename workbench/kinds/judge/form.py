@@ -7,7 +7,7 @@ import gradio as gr
 from decoders import InputError
 from workbench.kinds.branch.form import data
 from workbench.kinds.comparison.results import ComparisonResults
-from workbench.kinds.judge.judging import At, of_round, of_text
+from workbench.kinds.judge.judging import RoundPlace, of_round, of_text
 from workbench.models.presets import PairChoice
 from workbench.page.api import offer, told
 from workbench.page.host import Host
@@ -30,7 +30,7 @@ class Judging:
         try:
             if not isinstance(asked.get("run"), str) or not isinstance(asked.get("decoder"), str):
                 raise InputError("Name a round by its run, its decoder and its number.")
-            where = At(asked["decoder"], asked.get("round", 0))
+            where = RoundPlace(asked["decoder"], asked.get("round", 0))
             run = self.host.store.get(asked["run"])
             return {**answer, **self.host.device.ask(choice, of_round, run, where)}
         except Exception as error:

@@ -14,8 +14,7 @@ from decoders.trace import DRAFTED
 from workbench.kinds.branch import branching
 from workbench.kinds.divergence.texts import pasted
 from workbench.measuring.transcript import Pieces, Place
-from workbench.runs.record import Run
-from workbench.runs.trace import RoundRecord, TrialRecord
+from workbench.runs.record import RoundRecord, Run, TrialRecord
 from workbench.show.judged import grouped
 from workbench.show.looks import visible
 from workbench.studies.settings import Settings
@@ -28,7 +27,7 @@ CHOSEN = (
 
 
 @dataclass(frozen=True)
-class At:
+class RoundPlace:
     """A round of a run.
 
     Attributes:
@@ -77,10 +76,12 @@ def of_text(
             raise InputError("This pair has no tokenizer; give token ids, as in [5, 9].")
         ids = pair.tokenizer(text("The draft", ids), add_special_tokens=False).input_ids
     places = decoders.read(pair, pasted(prompt), ids, drafted=True, **values)
-    found = decoders.judge(
+    judgements = decoders.judge(
         places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed
     )
-    return told(found, texts(pair, places.tokens), "", headed=bool(pair.packed["draft"].reads))
+    return plain(
+        judgements, texts(pair, places.tokens), "", headed=bool(pair.packed["draft"].reads)
+    )
 
 
 def checked(settings: Any) -> dict[str, Any]:
@@ -94,13 +95,8 @@ def checked(settings: Any) -> dict[str, Any]:
     return dict(settings or {})
 
 
-def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
+def of_round(pair: ModelPair, run: Run, where: RoundPlace) -> dict[str, Any]:
     """Judge the draft of a round, each place with the random number that the round drew there.
-
-    Args:
-        pair: the pair that made the run
-        run: a comparison
-        where: the round
 
     Returns:
         as `of_text`; the decoder's own rule comes first
@@ -114,7 +110,7 @@ def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
     own, certain, note = _source(method)
     before = next(r for r in run.results if (r.decoder, r.repeat) == (where.decoder, where.repeat))
     at = sum(len(each.nodes) for each in before.alone.rounds[: entry.index])
-    ids, _ = branching.prefix(pair, run, branching.At(where.decoder, at, where.repeat))
+    ids, _ = branching.prefix(pair, run, branching.TextPlace(where.decoder, at, where.repeat))
     places = decoders.read(
         pair, ids, [t.token for t in drafted], penalties=settings.penalties, drafted=True,
         draft="head" if method.uses_head else True, **asdict(method.warping(Warping.of(settings))),
@@ -134,12 +130,12 @@ def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
     # Match draws instead of testing, and here would draw other tokens than it did.
     mine = [each for each in mine if each.rule.name != "match"]
     headed = method.uses_head or (method.uses_draft and bool(pair.packed["draft"].reads))
-    return told([*mine, *rest], [t.text for t in drafted], note, len(mine), headed)
+    return plain([*mine, *rest], [t.text for t in drafted], note, len(mine), headed)
 
 
-def _draft(run: Run, where: At) -> tuple[RoundRecord, list[TrialRecord]]:
+def _draft(run: Run, where: RoundPlace) -> tuple[RoundRecord, list[TrialRecord]]:
     """A round and its draft, which must be one chain."""
-    rounds = branching.sample(run, branching.At(where.decoder, 0, where.repeat)).rounds
+    rounds = branching.sample(run, branching.TextPlace(where.decoder, 0, where.repeat)).rounds
     if type(where.round) is not int or not 0 <= where.round < len(rounds):
         raise InputError(f"This text has rounds 0 to {len(rounds) - 1}, not {quoted(where.round)}.")
     entry = rounds[where.round]
@@ -164,12 +160,12 @@ def _source(method: Any) -> tuple[Any, bool, str]:
             f"The drafts of {method.title} come from counts, which a run does not keep; run a "
             "decoder with a draft model, or with copies."
         )
-    drawn = source.uses_draft or source.uses_head
-    return rule, not drawn, CHOSEN if source.kind.name == "CHOSEN" else ""
+    random = source.uses_draft or source.uses_head
+    return rule, not random, CHOSEN if source.kind.name == "CHOSEN" else ""
 
 
-def told(
-    found: Sequence[Judgement],
+def plain(
+    judgements: Sequence[Judgement],
     names: Sequence[str],
     note: str,
     own: int = 0,
@@ -177,13 +173,13 @@ def told(
 ) -> dict[str, Any]:
     """Judgements as plain data; the first `own` of them are of the decoder itself."""
     words = [visible(name.strip(" ") or "␣") for name in names]
-    return {"tokens": list(names), "rows": grouped(found, words, own, headed), "note": note}
+    return {"tokens": list(names), "rows": grouped(judgements, words, own, headed), "note": note}
 
 
 def texts(pair: ModelPair, tokens: Sequence[int]) -> list[str]:
     """The text of each token."""
-    pieces, place, found = Pieces(pair.tokenizer), Place(), []
+    pieces, place, labels = Pieces(pair.tokenizer), Place(), []
     for token in tokens:
-        found.append(pieces.label(place, token))
+        labels.append(pieces.label(place, token))
         _, place = pieces.extend(place, token)
-    return found
+    return labels

@@ -12,11 +12,10 @@ from workbench.models.presets import PAIRS, PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE, Updates, Values
-from workbench.runs.estimates import label
+from workbench.runs.figures import label
 from workbench.show import families
 from workbench.show.families import FAMILIES
-from workbench.studies.methods import is_engine, method_of
-from workbench.studies.presets import placed
+from workbench.studies.settings import is_engine, method_of, placed
 
 WORDS = {2: "two", 5: "five", 15: "fifteen", 16: "sixteen"}
 OWN = "own models"

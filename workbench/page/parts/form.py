@@ -10,13 +10,13 @@ from decoders import InputError, catalog
 from decoders.settings import check
 from workbench.page.parts.choices import DecoderChoice
 from workbench.page.widgets.handlers import Updates, Values
-from workbench.runs.estimates import label
-from workbench.studies import presets, settings
-from workbench.studies.methods import method_of
+from workbench.runs.figures import label
+from workbench.studies import settings
+from workbench.studies.settings import method_of
 from workbench.studies.text import allowed, cited, is_list, is_switch, is_text, parse, written
 
 SHARED = "settings"  # the owner of what all decoders share
-DEFAULT_DECODERS = [method.name for method in presets.SHOWN]
+DEFAULT_DECODERS = [method.name for method in settings.SHOWN]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,8 +5,7 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from workbench.models.presets import PairChoice
-from workbench.models.tuned import tuned
+from workbench.models.presets import PairChoice, tuned
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.form import SettingsForm
@@ -15,7 +14,7 @@ from workbench.page.parts.runner import Runner
 from workbench.page.widgets.handlers import QUIET, Faults, NotedForm, Updates, Values
 from workbench.runs.record import Run
 from workbench.runs.recorded import Recording, recordings
-from workbench.studies import chats
+from workbench.studies import prompts
 from workbench.studies.study import Study
 
 
@@ -120,13 +119,13 @@ class StudyTab:
             data: a study, as its `to_json` gives it; parts left out have their default
         """
         return {
-            **({self.prompt: chats.written(data["prompt"])} if "prompt" in data else {}),
+            **({self.prompt: prompts.written(data["prompt"])} if "prompt" in data else {}),
             **self.form.filled({**self.shown, **data.get("settings", {})}),
         }
 
     def typed(self, values: Values) -> dict[str, Any]:
         """The study in the form, as its `to_json` gives it, unchecked."""
-        prompt = chats.typed(values[self.prompt])
+        prompt = prompts.typed(values[self.prompt])
         return {"prompt": prompt, "settings": self.form.typed(values)}
 
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:

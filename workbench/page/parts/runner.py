@@ -21,8 +21,8 @@ from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.results import Follower
 from workbench.page.widgets.handlers import DEVICE, QUIET, Faults, Updates
-from workbench.runs.estimates import rows, unsteady
 from workbench.runs.events import Ended, Event, Finished, Started
+from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
 from workbench.studies.study import Study
 

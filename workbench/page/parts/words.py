@@ -9,17 +9,18 @@ from urllib.parse import quote
 from decoders import smollm2
 from workbench.kinds import links
 from workbench.models.presets import SMOLLM2, PairChoice
-from workbench.runs.estimates import label, number
 from workbench.runs.events import At, Ended, Finished, Progress, Started
+from workbench.runs.figures import label, number
 from workbench.runs.record import Run
 from workbench.runs.recorded import Recording, recorded, recordings
 from workbench.show import looks, tables
 from workbench.show.files import WRITERS
 from workbench.show.headline import verdict
 from workbench.show.terms import explained
-from workbench.studies import presets, schemes
+from workbench.studies import schemes
+from workbench.studies import settings as presets
 from workbench.studies.settings import Settings
-from workbench.studies.start import Start
+from workbench.studies.study import Start
 from workbench.studies.text import counted
 
 EMBEDDED_CHOICE = PairChoice()
@@ -165,8 +166,8 @@ def heading(side: str, run: Run) -> str:
     """The heading of one of two runs, with the settings and the date that tell them apart."""
     return (
         f'<h2>{side} · <a href="?run={run.id}">run {run.id}</a> '
-        f"<small>{html.escape(presets.asked(run.settings))} · {html.escape(when(run.created))} UTC"
-        f" · <bdi>{html.escape(run.title[:120])}</bdi></small></h2>"
+        f"<small>{html.escape(presets.with_seed(run.settings))} · {html.escape(when(run.created))} "
+        f"UTC · <bdi>{html.escape(run.title[:120])}</bdi></small></h2>"
     )
 
 

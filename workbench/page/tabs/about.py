@@ -3,7 +3,7 @@
 import gradio as gr
 
 from decoders import catalog
-from workbench.runs.estimates import label
+from workbench.runs.figures import label
 from workbench.show import laws, quantities
 from workbench.studies.text import cited
 

@@ -15,8 +15,7 @@ from workbench.page.parts.frame import StudyTab
 from workbench.page.tabs.rooms import Rooms
 from workbench.page.widgets.components import Given, GivenButton, RunTable
 from workbench.page.widgets.handlers import QUIET, Updates
-from workbench.runs.estimates import label
-from workbench.runs.ranking import Fastest
+from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
 from workbench.show import differences, quantities, spread, view
 from workbench.studies import schemes, text

@@ -12,10 +12,11 @@ from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
-from workbench.runs import estimates, recorded
-from workbench.theory.estimates import Measured, measured
+from workbench.runs import recorded
+from workbench.runs.figures import label
+from workbench.theory.estimates import Measurements, measured
 from workbench.theory.pages import PAGES
-from workbench.theory.pages.page import Card, Choice, Page, Slider
+from workbench.theory.pages.page import Choice, FigureCard, Page, Slider
 
 
 class TheoryTab:
@@ -36,7 +37,7 @@ class TheoryTab:
                 allow_custom_value=host.limits.public,
             )
             self.note = gr.HTML(elem_id="theory-note", elem_classes="wb-note")
-            self.measured = gr.State(Measured())
+            self.measured = gr.State(Measurements())
             self.picked = self.run.change(self._pick, self.run, [self.measured, self.note], **QUIET)
             with gr.Tabs(overflow_behavior="wrap"):
                 self.pages = [self._lay_out(page) for page in PAGES]
@@ -48,7 +49,7 @@ class TheoryTab:
         return tab
 
     def _lay_out_in(self, tab: gr.Tab, page: Page) -> None:
-        first = draw(page, Measured(), [field.value for field in page.fields])
+        first = draw(page, Measurements(), [field.value for field in page.fields])
         with gr.Row():
             fields = [control(field) for field in page.fields]
         outputs: list[Any] = [gr.Markdown(first[0], elem_classes="wb-now")]
@@ -70,7 +71,7 @@ class TheoryTab:
         self._redraw(tab, page, fields, outputs)
 
     def _redraw(self, tab: gr.Tab, page: Page, fields: list[Any], outputs: list[Any]) -> None:
-        def redraw(found: Measured, *values: Any) -> list[Any]:
+        def redraw(found: Measurements, *values: Any) -> list[Any]:
             if wrong := fault(page, values):
                 return [words.note(wrong, "alert"), *(gr.skip() for _ in outputs[1:])]
             return draw(page, found, values)
@@ -96,7 +97,7 @@ class TheoryTab:
         runs = [
             (
                 f"{words.when(run.created)} UTC · {run.kind} · "
-                f"{', '.join(map(estimates.label, run.decoders))} · {run.models}",
+                f"{', '.join(map(label, run.decoders))} · {run.models}",
                 run.id,
             )
             for run in kept
@@ -104,14 +105,14 @@ class TheoryTab:
         ]
         return gr.update(choices=[*self.always, *runs])
 
-    def _pick(self, id: str | None) -> tuple[Measured, str]:
+    def _pick(self, id: str | None) -> tuple[Measurements, str]:
         try:
-            return (measured(self.host.store.get(id.strip())) if id else Measured()), ""
+            return (measured(self.host.store.get(id.strip())) if id else Measurements()), ""
         except InputError as error:
-            return Measured(), words.note(str(error), "alert")
+            return Measurements(), words.note(str(error), "alert")
 
 
-def rows(cards: Sequence[Card]) -> Iterator[Sequence[Card]]:
+def rows(cards: Sequence[FigureCard]) -> Iterator[Sequence[FigureCard]]:
     """The cards in rows of at most three, of lengths as even as possible."""
     length = math.ceil(len(cards) / math.ceil(len(cards) / 3))
     return (cards[i : i + length] for i in range(0, len(cards), length))
@@ -144,14 +145,14 @@ def fault(page: Page, values: Sequence[Any]) -> str | None:
     return None
 
 
-def draw(page: Page, found: Measured, values: Sequence[Any]) -> list[Any]:
+def draw(page: Page, found: Measurements, values: Sequence[Any]) -> list[Any]:
     """The parts that follow the values and the run: words, figures and, if any, tables."""
     v = SimpleNamespace(
         **{each.name: type(each.value)(x) for each, x in zip(page.fields, values, strict=True)}
     )
     words = page.now(v)
-    if found != Measured():
-        words += f"\n\n**Measured:** {page.found(found)}"
+    if found != Measurements():
+        words += f"\n\n**Measured:** {page.of_run(found)}"
     return [
         words,
         *(card.figure(v, found) for card in page.cards),

@@ -10,12 +10,12 @@ import plotly.graph_objects as go
 
 from decoders import theory
 from workbench.show.figure import canvas, level
-from workbench.theory.estimates import Measured, MeasuredDSBD
+from workbench.theory.estimates import MeasuredDSBD, Measurements
 from workbench.theory.pages.page import (
     FAMILY,
     HERE,
     UNIT,
-    Card,
+    FigureCard,
     Page,
     Slider,
     Values,
@@ -79,7 +79,7 @@ def now(v: Values) -> str:
     )
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measurements) -> str:
     run = m.dsbd
     if run is None:
         return "This run has no rounds of DSBD."
@@ -107,14 +107,14 @@ DSBD = Page(
         Slider("minimum", "least beams W_min", "fewest beams of a layer", 1, 16, 1, 1),
     ),
     (
-        Card(
+        FigureCard(
             "Layers per round",
             r"E(\text{layers}) \ge \frac{1-\min(t,\beta)^{\gamma+1}}{1-\min(t,\beta)}",
             "The width is chosen so that a layer passes with a chance of about t, if β allows it. "
             "A lower bound. Theorem 3.2.",
             lambda v, m: steps_figure(v.beta, v.t, v.gamma, m.dsbd),
         ),
-        Card(
+        FigureCard(
             "Width",
             r"\begin{gathered} P(m,k)=\sum_{i=1}^{m} \alpha_i \prod_{j<i}(1-\alpha_j)\, P(m-i,k-1)"
             r" \\ W_L=\max\bigl(W_{min},\,\max\{K: P(\ge K)\ge t\}\bigr) \end{gathered}",
@@ -124,5 +124,5 @@ DSBD = Page(
         ),
     ),
     now,
-    found,
+    of_run,
 )

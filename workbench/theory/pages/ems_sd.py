@@ -13,12 +13,12 @@ import plotly.graph_objects as go
 from decoders import theory
 from workbench.show.figure import canvas
 from workbench.show.tables import Table, markdown
-from workbench.theory.estimates import NOTHING, Measured, MeasuredBatch
+from workbench.theory.estimates import NOTHING, MeasuredBatch, Measurements
 from workbench.theory.pages.page import (
     HERE,
     NOW,
     UNIT,
-    Card,
+    FigureCard,
     Page,
     Slider,
     Values,
@@ -37,7 +37,7 @@ PADDING = {
 
 
 def padding_figure(
-    part: str, p: float, batch: int, cap: int, found: Measured = NOTHING
+    part: str, p: float, batch: int, cap: int, m: Measurements = NOTHING
 ) -> go.Figure:
     """Figure 6: one part of `theory.Padding` against p.
 
@@ -55,10 +55,10 @@ def padding_figure(
         hovertemplate=f"%{{x:.2f}}: %{{y:.3f}}<extra>{ROUNDS} simulated rounds</extra>",
     )  # fmt: skip
     disc(figure, p, exact(batch, p), "{:.2f}")
-    for each in found.batches:
+    for each in m.batches:
         if (measured := each.padding(batch)) is not None:
             diamond(figure, each.p, getattr(measured, part), f"{{:.2f}} measured, {each.decoder}")
-    if run := found.speculative:
+    if run := m.speculative:
         diamond(figure, run.alpha, exact(batch, run.alpha), "{:.2f} for the run’s α")
     return figure
 
@@ -69,7 +69,7 @@ def _simulated(batch: int, cap: int) -> list[theory.Padding]:
     return [theory.simulated_padding(p, batch, cap, ROUNDS, draw) for p in ACCURACIES]
 
 
-def longest_figure(p: float, batch: int, cap: int, found: Measured = NOTHING) -> go.Figure:
+def longest_figure(p: float, batch: int, cap: int, m: Measurements = NOTHING) -> go.Figure:
     """P(tau_max = k), with the rest of the mass on the cap.
 
     Measured bars are the shares of rounds of the run's batches of this size.
@@ -80,7 +80,7 @@ def longest_figure(p: float, batch: int, cap: int, found: Measured = NOTHING) ->
         x=names, y=theory.longest_acceptance(p, batch, cap), name="formula", marker_color=NOW,
         hovertemplate="k = %{x}: %{y:.3f}<extra></extra>",
     )  # fmt: skip
-    for run, pattern in zip(found.batches, cycle(("", "/", "x", "."))):
+    for run, pattern in zip(m.batches, cycle(("", "/", "x", "."))):
         if (shares := run.longest(batch, cap)) is not None:
             figure.add_bar(
                 x=names, y=shares, name=f"measured, {run.decoder}",
@@ -100,7 +100,7 @@ def now(v: Values) -> str:
     )
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measurements) -> str:
     if m.batches:
         return "\n\n".join(map(_of_batch, m.batches))
     if m.speculative is None:
@@ -155,27 +155,27 @@ EMS_SD = Page(
         Slider("cap", "cap", "longest acceptance possible", 1, 16, 8, 1),
     ),
     (
-        Card(
+        FigureCard(
             "Longest acceptance",
             r"\tau_{max} = \max(\tau_0,\dots,\tau_{b-1})",
             "The request that gains most sets the length to which all others are padded. Figure 6; "
             "crosses are simulated as in the paper.",
             lambda v, m: padding_figure("longest", v.p, v.batch, v.cap, m),
         ),
-        Card(
+        FigureCard(
             "Its distribution",
             r"P(\tau_{max}=k) = (1-p^k)^b-(1-p^{k-1})^b",
             "In a large batch some request nearly always gains all. The last bar has the rest of "
             "the mass. Equation 11.",
             lambda v, m: longest_figure(v.p, v.batch, v.cap, m),
         ),
-        Card(
+        FigureCard(
             "Pads",
             r"\bar\delta = \tau_{max}-\frac1b\sum_i\tau_i",
             "Tokens computed and cached for nothing, per request and round. Figure 6.",
             lambda v, m: padding_figure("pads", v.p, v.batch, v.cap, m),
         ),
-        Card(
+        FigureCard(
             "Padding ratio",
             r"\bar r = \bar\delta\,/\,\tau_{max}",
             "The share of a padded batch that is padding. Batches here can be packed without any. "
@@ -184,5 +184,5 @@ EMS_SD = Page(
         ),
     ),
     now,
-    found,
+    of_run,
 )

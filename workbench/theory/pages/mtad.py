@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 from decoders import theory
 from workbench.show.figure import canvas
 from workbench.show.quantities import significant
-from workbench.theory.estimates import Measured, MeasuredMTAD
-from workbench.theory.pages.page import Card, Page, Slider, Values, diamond, family
+from workbench.theory.estimates import MeasuredMTAD, Measurements
+from workbench.theory.pages.page import FigureCard, Page, Slider, Values, diamond, family
 
 LOOSE = 100  # a bound on a ratio of perplexities that is higher than this says nothing
 HIGHEST = 1e6  # and above this it would leave the curves no room
@@ -93,7 +93,7 @@ def now(v: Values) -> str:
     )
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measurements) -> str:
     run = m.mtad
     if run is None:
         return "This run has no rounds of MTAD."
@@ -132,7 +132,7 @@ MTAD = Page(
         Slider("log_q", "best log q", "of a draft token, nats", -4.0, 0.0, -0.5),
     ),
     (
-        Card(
+        FigureCard(
             "Tokens per round",
             r"\bar\gamma \ge \frac{|\ln\tau|}{U}",
             "Models that never differ by more than U cannot fail the threshold at once. The steps "
@@ -140,7 +140,7 @@ MTAD = Page(
             "Theorem 3.6.",
             lambda v, m: kept_figure(v.tau, v.U, v.gamma, m.mtad),
         ),
-        Card(
+        FigureCard(
             "Against exact joint decoding",
             r"\frac{PPL}{PPL^*} \le \tau^{-1/\bar\gamma}"
             r" \exp\frac{(1-\epsilon\bar\gamma)H(p)+(1-\epsilon+\bar\gamma)U}{\bar\gamma}",
@@ -148,7 +148,7 @@ MTAD = Page(
             "long outputs. Theorem 3.5.",
             lambda v, m: ratio_figure(v.tau, v.gamma_bar, v.H, v.U, v.epsilon, m.mtad),
         ),
-        Card(
+        FigureCard(
             "Perplexity under the draft",
             r"PPL_q \le \exp\Bigl(\frac{H(p,q)}{\bar\gamma}"
             r"-\frac{1-\epsilon}{\bar\gamma}\,L_q(\gamma-1)\Bigr)",
@@ -158,5 +158,5 @@ MTAD = Page(
         ),
     ),
     now,
-    found,
+    of_run,
 )

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from decoders import Judgement, judge
 from workbench.show.figure import canvas
 from workbench.show.judged import Row, grouped
-from workbench.theory.estimates import Measured
-from workbench.theory.pages.page import FAMILY, Card, Choice, Page, Slider, Values
+from workbench.theory.estimates import Measurements
+from workbench.theory.pages.page import FAMILY, Choice, FigureCard, Page, Slider, Values
 
 TOKENS = "ABC"
 LONGEST = 3
@@ -46,13 +46,13 @@ def judged(v: Values) -> Sequence[Row]:
     if impossible(v):
         return []
     places = len(v.draft) + 1
-    found: list[Judgement] = judge(
+    judgements: list[Judgement] = judge(
         [shares(v, "p")] * places,
         [shares(v, "q")] * places,
         [TOKENS.index(token) for token in v.draft],
         uniforms=[getattr(v, f"u_{i}") for i in range(1, places)],
     )
-    return grouped(found, list(v.draft))
+    return grouped(judgements, list(v.draft))
 
 
 def kept_figure(rows: Sequence[Row]) -> go.Figure:
@@ -79,7 +79,7 @@ def now(v: Values) -> str:
     )
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measurements) -> str:
     return (
         "Open a round of this run under Compare and unfold “What other rules would keep” to judge"
         " its own draft."
@@ -107,7 +107,7 @@ ONE_DRAFT = Page(
         ),
     ),
     (
-        Card(
+        FigureCard(
             "Kept on average",
             r"\mathrm{E}[\text{kept}] = \sum_i \Pr(\text{the first } i \text{ tokens are kept})",
             "Over all random numbers, for this draft alone. A rule that keeps more of one draft "
@@ -116,6 +116,6 @@ ONE_DRAFT = Page(
         ),
     ),
     now,
-    found,
+    of_run,
     choices=(Choice("draft", "draft", "what the draft model drew", drafts, "BAB"),),
 )

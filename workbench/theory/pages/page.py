@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from workbench.show.figure import GREY
 from workbench.show.looks import COLOURS
-from workbench.theory.estimates import Measured
+from workbench.theory.estimates import Measurements
 
 UNIT = [i / 100 for i in range(101)]
 NOW, HERE = COLOURS[1], COLOURS[2]  # the sliders' curve and point; measurements
@@ -69,7 +69,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Card:
+class FigureCard:
     """One figure.
 
     Attributes:
@@ -82,7 +82,7 @@ class Card:
     title: str
     formula: str
     says: str
-    figure: Callable[[Values, Measured], go.Figure]
+    figure: Callable[[Values, Measurements], go.Figure]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Page:
         sliders: the sliders
         cards: the figures
         now: the results of the formulas for slider values
-        found: the measurements of a run
+        of_run: the measurements of a run
         tables: the paper's own tables, if any
         choices: lists to pick from, before the sliders
     """
@@ -103,10 +103,10 @@ class Page:
     title: str
     source: str
     sliders: tuple[Slider, ...]
-    cards: tuple[Card, ...]
+    cards: tuple[FigureCard, ...]
     now: Callable[[Values], str]
-    found: Callable[[Measured], str]
-    tables: Callable[[Measured], str] | None = None
+    of_run: Callable[[Measurements], str]
+    tables: Callable[[Measurements], str] | None = None
     choices: tuple[Choice, ...] = ()
 
     @property
@@ -128,11 +128,7 @@ def family(
     """Add the curves of a family: quiet ones for five values, a bold one for the current value.
 
     Args:
-        figure: the figure, which is returned
-        xs: the places across
         symbol: the parameter's symbol
-        values: its five values
-        now: its current value
         curve: called with the parameter's value and x
         point: the sliders' place across, for a disc on the bold curve, and the disc's text
         shape: Plotly's shape of the lines

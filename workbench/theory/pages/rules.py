@@ -6,6 +6,7 @@ Source:
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -13,7 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from decoders import Fate, Round, catalog
+from decoders import Fate, Method, Round, catalog
 from decoders.testing import Rows, Situation, variation, ways
 from decoders.testing.most import most_of_tree
 from decoders.testing.oracle import Watched
@@ -21,9 +22,73 @@ from decoders.testing.proof import Everywhere, Row, Table, likely, most_accepted
 from decoders.testing.situations import Path
 from workbench.show.figure import canvas
 from workbench.show.looks import COLOURS
-from workbench.theory.estimates import Measured
-from workbench.theory.pages.page import NOW, Card, Choice, Page, Slider, Values
-from workbench.theory.pages.trees import TREES
+from workbench.theory.estimates import Measurements
+from workbench.theory.pages.page import NOW, Choice, FigureCard, Page, Slider, Values
+
+
+@dataclass(frozen=True)
+class SmallTree:
+    """A decoder of small trees.
+
+    Attributes:
+        title: its name and what its tree is
+        make: makes it for the children of every layer
+        last: children of each node of a second layer
+        distinct: whether the children of a node differ
+    """
+
+    title: str
+    make: Callable[[tuple[int, ...]], Method]
+    last: int = 2
+    distinct: bool = False
+
+    def shape(self, layers: int) -> tuple[int, ...]:
+        return (2, self.last)[:layers]
+
+
+def _spelled(shape: tuple[int, ...]) -> str:
+    return ",".join(map(str, shape))
+
+
+INDEPENDENT, DIFFERENT = "a tree, children drawn independently", "a tree, children that differ"
+TREES = {
+    "specinfer": SmallTree(
+        f"SpecInfer: {INDEPENDENT}", lambda shape: catalog["specinfer"](expansion=shape)
+    ),
+    "mcss": SmallTree(
+        f"MCSS: {DIFFERENT}", lambda shape: catalog["mcss"](expansion=shape), distinct=True
+    ),
+    "traversal_tree": SmallTree(
+        f"Traversal verification: {INDEPENDENT}",
+        lambda shape: catalog["traversal"](expansion=shape),
+    ),
+    "traversal_distinct": SmallTree(
+        f"Traversal verification: {DIFFERENT}",
+        lambda shape: catalog["traversal"](expansion=shape, draft="distinct"),
+        distinct=True,
+    ),
+    "match_tree": SmallTree(
+        f"Match: {INDEPENDENT}",
+        lambda shape: catalog["match"](draft=f"tree(expansion={_spelled(shape)})"),
+    ),
+    "match_distinct": SmallTree(
+        f"Match: {DIFFERENT}",
+        lambda shape: catalog["match"](draft=f"distinct(expansion={_spelled(shape)})"),
+        distinct=True,
+    ),
+    "kseq_tree": SmallTree(
+        f"K-SEQ, SpecTr’s rule: {INDEPENDENT}",
+        lambda shape: catalog["speculative"](
+            rule="kseq", draft=f"tree(expansion={_spelled(shape)})"
+        ),
+    ),
+    "multipath": SmallTree(
+        "Multi-path block: two chains, drawn independently",
+        lambda shape: catalog["multipath"](drafts=2, draft_length=len(shape)),
+        last=1,
+    ),
+}
+
 
 SHOWN = 3  # tokens of a text in the figure
 EXACT = 1e-9
@@ -55,14 +120,14 @@ class Outcome:
     Attributes:
         law: the law of the texts that come out
         target: the target's
-        kept: for each place of the first draft the chance that a token there is kept
+        chances: for each place of the first draft the chance that a token there is kept
         most: the largest such chance of a lossless rule
         together: the largest mean number of tokens kept by one lossless rule
     """
 
     law: dict[str, float]
     target: dict[str, float]
-    kept: list[float]
+    chances: list[float]
     most: list[float]
     together: float
 
@@ -96,7 +161,7 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
     table = Table(len(p), Everywhere(p), Everywhere(q))
     target, draft = (Rows((tuple(map(float, row)),)) for row in (p, q))
     known: dict[Path, float] = defaultdict(float)
-    kept = [0.0] * gamma
+    chances = [0.0] * gamma
     tree = TREES.get(rule)
     method = tree.make(tree.shape(gamma)) if tree else catalog[rule](draft_length=gamma)
     situation = Situation(target, draft, gamma + 1)
@@ -104,16 +169,16 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
         known[request.output] += chance
         fates = [trial.fate for trial in request.rounds[0].trials]
         for place in range(fates.count(Fate.ACCEPTED)):
-            kept[place] += chance
+            chances[place] += chance
     start: dict[Path, float] = {(): 1.0}
     law, alone = (
         {_text(path): mass for path, mass in likely(table, gamma + 1, each).items()}
         for each in (known, start)
     )
     if tree:
-        return Outcome(law, alone, kept, *most_of_tree(table, tree.shape(gamma), tree.distinct))
+        return Outcome(law, alone, chances, *most_of_tree(table, tree.shape(gamma), tree.distinct))
     most = [float(chance) for chance in most_accepted(table, gamma)]
-    return Outcome(law, alone, kept, most, sum(most))
+    return Outcome(law, alone, chances, most, sum(most))
 
 
 def _text(path: Path) -> str:
@@ -140,10 +205,10 @@ def law_figure(outcome: Outcome) -> go.Figure:
 def kept_figure(outcome: Outcome) -> go.Figure:
     """The chance that each draft token is kept, beside the most of a lossless rule."""
     figure = canvas("place in the draft", "chance that its token is kept")
-    places = list(range(1, len(outcome.kept) + 1))
+    places = list(range(1, len(outcome.chances) + 1))
     for name, chances, colour in (
         ("most of a lossless rule", outcome.most, COLOURS[0]),
-        ("this rule", outcome.kept, NOW),
+        ("this rule", outcome.chances, NOW),
     ):
         figure.add_bar(
             x=places, y=chances, name=name, marker_color=colour,
@@ -168,7 +233,7 @@ def now(v: Values) -> str:
             f"a path of {len(shape)} in a tree with {' and then '.join(map(str, shape))} children"
         )
     words = (
-        f"{rules()[v.rule]}: {verdict} · keeps **{sum(outcome.kept):.3f}** of {what} on average"
+        f"{rules()[v.rule]}: {verdict} · keeps **{sum(outcome.chances):.3f}** of {what} on average"
         f" · a lossless rule at most **{outcome.together:.3f}**"
     )
     if layers(v) < v.gamma:
@@ -176,7 +241,7 @@ def now(v: Values) -> str:
     return words
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measurements) -> str:
     run = m.speculative
     if run is None:
         return "This run has no rounds of speculative decoding."
@@ -204,7 +269,7 @@ RULES = Page(
         ),
     ),
     (
-        Card(
+        FigureCard(
             "The law that comes out",
             r"TV = \tfrac12 \sum_x |P(x) - P_{\text{target}}(x)|",
             "Every text that the rule can write, with its probability. All random choices are "
@@ -212,7 +277,7 @@ RULES = Page(
             "total variation is that of the whole text.",
             lambda v, m: law_figure(enumerated(v)),
         ),
-        Card(
+        FigureCard(
             "Draft tokens kept",
             r"w_i = \min\Bigl(1,\, w_{i-1}\frac{p(x_i)}{q(x_i)}\Bigr),\quad"
             r" \Pr(\text{keep } i) \le \mathrm{E}_q\, w_i",
@@ -223,6 +288,6 @@ RULES = Page(
         ),
     ),
     now,
-    found,
+    of_run,
     choices=(Choice("rule", "rule", "of the catalog, with its usual settings", rules, "block"),),
 )

@@ -5,6 +5,7 @@ Source:
     below.
 """
 
+from dataclasses import dataclass
 from functools import partial
 
 import plotly.graph_objects as go
@@ -15,18 +16,85 @@ from workbench.show.quantities import times, two_decimals
 from workbench.show.spread import marked
 from workbench.show.sums import enough, gives
 from workbench.show.tables import Table, markdown
-from workbench.theory.estimates import Measured, MeasuredSpeculative
+from workbench.theory.estimates import MeasuredSpeculative, Measurements
 from workbench.theory.pages.page import (
     FAMILY,
     UNIT,
-    Card,
+    FigureCard,
     Page,
     Slider,
     Values,
     diamond,
     family,
 )  # fmt: skip
-from workbench.theory.papers import TABLE_1, TABLE_4
+
+
+@dataclass(frozen=True, slots=True)
+class Table1Row:
+    """A row of table 1, for c = c_hat = 0.
+
+    Attributes:
+        alpha: acceptance
+        gamma: draft length
+        operations: operations / those of plain decoding
+        speed: speed / that of plain decoding
+    """
+
+    alpha: float
+    gamma: int
+    operations: float
+    speed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Table4Row:
+    """A row of table 4: T5-XXL (11B) with a smaller T5 as its draft model.
+
+    Attributes:
+        task: the task
+        draft: the draft model
+        temperature: 0 or 1
+        gamma: draft length
+        alpha: acceptance
+        c: cost of a draft pass / cost of a target pass
+        expected: the speed-up that the paper expects
+        empirical: the speed-up that it measured
+    """
+
+    task: str
+    draft: str
+    temperature: int
+    gamma: int
+    alpha: float
+    c: float
+    expected: float
+    empirical: float
+
+
+TABLE_1 = (
+    Table1Row(0.6, 2, 1.53, 1.96),
+    Table1Row(0.7, 3, 1.58, 2.53),
+    Table1Row(0.8, 2, 1.23, 2.44),
+    Table1Row(0.8, 5, 1.63, 3.69),
+    Table1Row(0.9, 2, 1.11, 2.71),
+    Table1Row(0.9, 10, 1.60, 6.86),
+)
+
+TABLE_4 = (
+    Table4Row("EnDe", "T5-small", 0, 7, 0.75, 0.02, 3.2, 3.4),
+    Table4Row("EnDe", "T5-base", 0, 7, 0.80, 0.04, 3.3, 2.8),
+    Table4Row("EnDe", "T5-large", 0, 7, 0.82, 0.11, 2.5, 1.7),
+    Table4Row("EnDe", "T5-small", 1, 7, 0.62, 0.02, 2.3, 2.6),
+    Table4Row("EnDe", "T5-base", 1, 5, 0.68, 0.04, 2.4, 2.4),
+    Table4Row("EnDe", "T5-large", 1, 3, 0.71, 0.11, 2.0, 1.4),
+    Table4Row("CNNDM", "T5-small", 0, 5, 0.65, 0.02, 2.4, 3.1),
+    Table4Row("CNNDM", "T5-base", 0, 5, 0.73, 0.04, 2.6, 3.0),
+    Table4Row("CNNDM", "T5-large", 0, 3, 0.74, 0.11, 2.0, 2.2),
+    Table4Row("CNNDM", "T5-small", 1, 5, 0.53, 0.02, 1.9, 2.3),
+    Table4Row("CNNDM", "T5-base", 1, 3, 0.55, 0.04, 1.8, 2.2),
+    Table4Row("CNNDM", "T5-large", 1, 3, 0.56, 0.11, 1.6, 1.7),
+)
+
 
 GAMMAS = (1, 2, 4, 8, 16)
 LONGEST = 32  # the largest gamma among which the best is searched
@@ -119,7 +187,7 @@ def now(v: Values) -> str:
     )
 
 
-def found(m: Measured) -> str:
+def of_run(m: Measurements) -> str:
     run = m.speculative
     if run is None:
         return "This run has no rounds of speculative decoding."
@@ -154,7 +222,7 @@ def _shown(run: MeasuredSpeculative) -> tuple[list[str], list[str]]:
     results = [two_decimals(value) for value in _formulas(*values)]
     read = [partial(two_decimals, value) for value in values]
     texts = enough(lambda *numbers: all(map(gives, results, _formulas(*numbers))), *read)
-    costs, speedups = ([marked(x, run.sure) for x in found] for found in (texts[2:], results[1:]))
+    costs, speedups = ([marked(x, run.sure) for x in each] for each in (texts[2:], results[1:]))
     return [*texts[:2], *costs], [results[0], *speedups]
 
 
@@ -166,7 +234,7 @@ def _formulas(alpha: float, gamma: float, *costs: float) -> list[float]:
     return [tokens, theory.walltime_factor(alpha, gamma, c), tokens / (gamma * c + verify)]
 
 
-def tables(m: Measured) -> str:
+def tables(m: Measurements) -> str:
     first = [
         [f"{r.alpha}", f"{r.gamma}", f"{r.operations:.2f}×",
          f"{theory.operations_factor(r.alpha, r.gamma, 0):.2f}×",
@@ -210,33 +278,33 @@ SPECULATIVE = Page(
         Slider("c_hat", "operations ĉ", "of the draft over the target, per token", 0.0, 1.0, 0.0),
     ),
     (
-        Card(
+        FigureCard(
             "Tokens per round",
             r"E(\text{tokens}) = \frac{1-\alpha^{\gamma+1}}{1-\alpha}",
             "Each target pass yields the drafts kept and one token more. Equation 1, figure 2.",
             lambda v, m: tokens_figure(v.alpha, v.gamma, m.speculative),
         ),
-        Card(
+        FigureCard(
             "Speed-up",
             r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
             "Drafting costs time too; below 1 it does not pay. Assumes that verifying takes as "
             "long as one pass. Theorem 3.8, figure 4.",
             lambda v, m: speedup_figure(v.alpha, v.gamma, v.c, m.speculative),
         ),
-        Card(
+        FigureCard(
             "Best draft length",
             r"\gamma^* = \arg\max_\gamma \frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
             "The better and the cheaper the draft model, the longer it should write. Searched up "
             "to 32. Figure 3.",
             lambda v, m: best_gamma_figure(v.alpha, v.c, m.speculative),
         ),
-        Card(
+        FigureCard(
             "Operations",
             r"\frac{(1-\alpha)(\gamma \hat c+\gamma+1)}{1-\alpha^{\gamma+1}}",
             "The price: refused drafts are wasted arithmetic. Theorem 3.11, figure 4.",
             lambda v, m: operations_figure(v.alpha, v.gamma, v.c_hat),
         ),
-        Card(
+        FigureCard(
             "Expected against measured",
             r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)} \;\text{ against the clock}",
             "The paper’s twelve runs, and the one chosen above. On the dotted line theory and "
@@ -245,6 +313,6 @@ SPECULATIVE = Page(
         ),
     ),
     now,
-    found,
+    of_run,
     tables,
 )

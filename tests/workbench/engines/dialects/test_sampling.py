@@ -6,10 +6,9 @@ import pytest
 
 from decoders import InputError
 from tests.workbench.engines.served import MODEL, a_stream, chunk, served, vllm
-from workbench.engines.client import Client
-from workbench.engines.dialects.table import DIALECTS
+from workbench.engines.client import Client, Wire
+from workbench.engines.dialects import DIALECTS
 from workbench.engines.record import Query
-from workbench.engines.wire import Wire
 
 
 def asked(kind: str, temperature: float = 0.7, **cuts) -> Query:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from workbench.engines.dialects.table import DIALECTS
+from workbench.engines.dialects import DIALECTS
 from workbench.engines.record import Query
 
 

@@ -15,18 +15,27 @@ from decoders import InputError, ModelPair, catalog
 from decoders.theory import expected_tokens
 from tests.layouts import pair_of
 from workbench.kinds import imports
-from workbench.kinds.advice.findings import doubts, findings, sentences, table, verdict
-from workbench.kinds.advice.speedups import ranked, tokens_per_round
+from workbench.kinds.advice.findings import (
+    Costs,
+    Findings,
+    Timed,
+    doubts,
+    findings,
+    ranked,
+    sentences,
+    table,
+    tokens_per_round,
+    verdict,
+)
 from workbench.kinds.advice.study import Advice
-from workbench.kinds.advice.timings import Costs, Findings, Timed
 from workbench.kinds.advice.view import answer
 from workbench.kinds.links import from_query, to_query
 from workbench.measuring import session
 from workbench.measuring.transcript import acceptances
 from workbench.runs.events import Ended, Progress
 from workbench.runs.record import Result, Run
-from workbench.studies.gone import GONE
 from workbench.studies.settings import Settings
+from workbench.studies.study import GONE
 
 PROMPTS = ["abc abc", "one two one", "xyz"]
 

@@ -13,7 +13,7 @@ from decoders.distribution import Warping, warp
 from decoders.engine.passes.packed import PackedPasses
 from tests.models import build_pair, build_tokenizer, plain_logits
 from tests.workbench.measuring.conftest import comparison
-from workbench.kinds.branch.branching import At, alternatives, branch, listed, token_of
+from workbench.kinds.branch.branching import TextPlace, alternatives, branch, listed, token_of
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.measuring.work import admit
@@ -61,10 +61,10 @@ def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered
     for at in range(len(own) + 1):
         others = [
             each.id
-            for each in alternatives(exact, run, At(name, at))
+            for each in alternatives(exact, run, TextPlace(name, at))
             if at == len(own) or each.id != own[at]
         ]
-        study = branch(exact, run, At(name, at), others[at % 3])
+        study = branch(exact, run, TextPlace(name, at), others[at % 3])
         ids = [*prompt, *own[:at], others[at % 3]]
         assert admit(exact, study) == [ids]
         assert [(job.method, job.seed) for job in study.jobs()] == [(decoders.catalog[name](), 7)]
@@ -77,10 +77,10 @@ def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered
 
 
 def test_all_chosen_decoders_continue_and_a_branch_can_be_branched(exact, run, unmetered):
-    study = branch(exact, run, At("mtad", 3), 5, ["greedy", "dsbd"])
+    study = branch(exact, run, TextPlace("mtad", 3), 5, ["greedy", "dsbd"])
     first = ended(exact, study, unmetered)
     assert first.decoders == ["greedy", "dsbd"]
-    second = branch(exact, first, At("dsbd", 2), 6)
+    second = branch(exact, first, TextPlace("dsbd", 2), 6)
     assert second.start.ids == (
         *study.start.ids,
         *(t.id for t in first.results[1].alone.tokens[:2]),
@@ -97,16 +97,18 @@ def test_all_chosen_decoders_continue_and_a_branch_can_be_branched(exact, run, u
 
 def test_rewinding_greedy_to_a_token_writes_the_same_again(exact, run, unmetered):
     own = [t.id for t in run.results[0].alone.tokens]
-    found = ended(exact, branch(exact, run, At("greedy", 3), own[3]), unmetered).results[0].alone
+    found = (
+        ended(exact, branch(exact, run, TextPlace("greedy", 3), own[3]), unmetered).results[0].alone
+    )
     assert [t.id for t in found.tokens][:4] == own[4:]
 
 
 def test_a_branch_is_never_tokenised_again(exact, run, unmetered):
     """`ab` and `c` are two tokens, and their text would be three."""
     one, two = exact.tokenizer.convert_tokens_to_ids(["ab", "c"])
-    study = branch(exact, run, At("greedy", 0), one)
+    study = branch(exact, run, TextPlace("greedy", 0), one)
     first = ended(exact, study, unmetered)
-    again = branch(exact, first, At("greedy", 0), two)
+    again = branch(exact, first, TextPlace("greedy", 0), two)
     assert again.prompt.endswith("abc")
     assert again.start.ids[-2:] == (one, two)
     assert list(exact.tokenizer(again.prompt).input_ids) != list(again.start.ids)
@@ -122,7 +124,7 @@ def test_probabilities_are_those_of_a_plain_pass(exact, run):
     logits = plain_logits(exact.target, [*prompt, *own[:2]])
     raw, warped = logits.softmax(-1), warp(logits, Warping(0.8, 20, 1.0))
     least = int(raw.argmin())
-    found = alternatives(exact, run, At("speculative", 2), [least])
+    found = alternatives(exact, run, TextPlace("speculative", 2), [least])
     assert [each.id for each in found[:20]] == torch.topk(raw, 20).indices.tolist()
     assert found[-1].id == least
     assert found[-1].warped == 0
@@ -135,7 +137,7 @@ def test_probabilities_are_those_of_a_plain_pass(exact, run):
 def test_a_decoder_that_does_not_sample_has_no_chances_of_plain_sampling(exact, run, name):
     """Greedy and beam search listed what plain sampling would draw; greedy always takes the
     likeliest, beam search draws nothing."""
-    found = [each.warped for each in alternatives(exact, run, At(name, 2))]
+    found = [each.warped for each in alternatives(exact, run, TextPlace(name, 2))]
     assert found == ([1.0] + [0.0] * 19 if name == "greedy" else [None] * 20)
 
 
@@ -144,25 +146,25 @@ def test_the_prefix_is_read_once_for_all_alternatives(exact, run, monkeypatch):
     monkeypatch.setattr(
         PackedPasses, "run", lambda *arguments: passes.append(1) or forward(*arguments)
     )
-    alternatives(exact, run, At("dsbd", 4), [1, 2, 3])
+    alternatives(exact, run, TextPlace("dsbd", 4), [1, 2, 3])
     assert len(passes) == 1
 
 
 @pytest.mark.parametrize(
     ("where", "token", "says"),
     [
-        (At("greedy", 99), 5, "This text has 8 tokens; choose a place from 0 to 8, not 99."),
-        (At("greedy", -1), 5, "choose a place"),
-        (At("typical", 1), 5, "This run has no text of 'typical'"),
-        (At("greedy", 1, 3), 5, "This run has no text of 'greedy'"),
-        (At("greedy", True), 5, "A place is a decoder's name"),
-        (At(None, 1), 5, "A place is a decoder's name"),
-        (At("greedy", 1), 67, "There is no token 67; the vocabulary has ids 0 to 66."),
-        (At("greedy", 1), -1, "There is no token -1"),
-        (At("greedy", 1), True, "There is no token True"),
-        (At("greedy", 1), "#999999", "There is no token 999999"),
-        (At("greedy", 1), "ab c", "4 tokens here (a | b |   | c)"),
-        (At("greedy", 1), "", "is no token"),
+        (TextPlace("greedy", 99), 5, "This text has 8 tokens; choose a place from 0 to 8, not 99."),
+        (TextPlace("greedy", -1), 5, "choose a place"),
+        (TextPlace("typical", 1), 5, "This run has no text of 'typical'"),
+        (TextPlace("greedy", 1, 3), 5, "This run has no text of 'greedy'"),
+        (TextPlace("greedy", True), 5, "A place is a decoder's name"),
+        (TextPlace(None, 1), 5, "A place is a decoder's name"),
+        (TextPlace("greedy", 1), 67, "There is no token 67; the vocabulary has ids 0 to 66."),
+        (TextPlace("greedy", 1), -1, "There is no token -1"),
+        (TextPlace("greedy", 1), True, "There is no token True"),
+        (TextPlace("greedy", 1), "#999999", "There is no token 999999"),
+        (TextPlace("greedy", 1), "ab c", "4 tokens here (a | b |   | c)"),
+        (TextPlace("greedy", 1), "", "is no token"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(exact, run, where, token, says):
@@ -182,17 +184,17 @@ def test_a_run_of_another_pair_says_which_one_to_load(exact, run, pair):
     with pytest.raises(
         InputError, match=r"This run was made with .*; load that pair to continue it"
     ):
-        branch(pair, run, At("greedy", 1), 5)
+        branch(pair, run, TextPlace("greedy", 1), 5)
     other = dataclasses.replace(
         run, environment={**run.environment, "target": {"name": "big/one"}, "draft": None}
     )
     with pytest.raises(InputError, match="This run was made with big/one; load that pair"):
-        alternatives(exact, other, At("greedy", 1))
+        alternatives(exact, other, TextPlace("greedy", 1))
 
 
 def test_a_run_of_another_kind_has_no_texts_to_branch(exact, batch_run):
     with pytest.raises(InputError, match="this run is a batch"):
-        branch(exact, batch_run, At("greedy", 1), 5)
+        branch(exact, batch_run, TextPlace("greedy", 1), 5)
 
 
 def test_a_run_without_its_prompts_tokens_is_branched_if_they_are_as_many(exact, run):
@@ -208,11 +210,11 @@ def test_a_run_without_its_prompts_tokens_is_branched_if_they_are_as_many(exact,
         return dataclasses.replace(run, results=results)
 
     length = run.results[0].alone.prompt_length
-    assert branch(exact, older(length), At("greedy", 2), 5) == branch(
-        exact, run, At("greedy", 2), 5
+    assert branch(exact, older(length), TextPlace("greedy", 2), 5) == branch(
+        exact, run, TextPlace("greedy", 2), 5
     )
     with pytest.raises(InputError, match="tokenised differently here"):
-        branch(exact, older(length + 1), At("greedy", 2), 5)
+        branch(exact, older(length + 1), TextPlace("greedy", 2), 5)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_a_start_from_a_broken_file_is_one_sentence(start):
 
 
 def test_a_start_beyond_the_vocabulary_is_refused_before_any_work(exact, run):
-    study = branch(exact, run, At("greedy", 1), 5)
+    study = branch(exact, run, TextPlace("greedy", 1), 5)
     wrong = dataclasses.replace(study, start=dataclasses.replace(study.start, ids=(5, 99)))
     with pytest.raises(InputError, match="out of range"):
         admit(exact, wrong)

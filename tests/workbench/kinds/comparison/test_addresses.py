@@ -16,7 +16,7 @@ from workbench.kinds import imports, links
 from workbench.kinds.comparison.form import endpoints
 from workbench.kinds.comparison.study import Comparison
 from workbench.page.parts.form import SettingsForm
-from workbench.studies.methods import ADDRESS, NAME, SERVED
+from workbench.studies.settings import ADDRESS, NAME, SERVED
 
 SAYS = "by the name that whoever runs the workbench"
 

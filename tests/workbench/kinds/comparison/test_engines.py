@@ -8,11 +8,9 @@ from dataclasses import replace
 import pytest
 
 from workbench.measuring.served import NO_ENERGY, untold
-from workbench.runs.agreement import Agreement
-from workbench.runs.estimates import rows
-from workbench.runs.laps import round_seconds
-from workbench.runs.record import Result, Run, Sample
-from workbench.runs.trace import UNTOLD, Lap, Server, TokenRecord
+from workbench.runs.figures import rows
+from workbench.runs.record import UNTOLD, Agreement, Lap, Result, Run, Sample, Server, TokenRecord
+from workbench.runs.timing import round_seconds
 from workbench.show import comparison, panels, tables
 from workbench.show.files import WRITERS
 from workbench.show.headline import verdict

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.kinds.comparison.form import CompareTab
 from workbench.kinds.comparison.form import endpoints as register
-from workbench.models.tuned import tuned
+from workbench.models.presets import tuned
 from workbench.page.host import Host
 from workbench.studies.settings import Settings
 

@@ -8,8 +8,8 @@ import pytest
 from workbench.kinds.comparison.results import LivePanels
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
-from workbench.runs.estimates import rows
 from workbench.runs.events import Ended, Finished, Progress
+from workbench.runs.figures import rows
 from workbench.show import panels
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from decoders import InputError
-from workbench.kinds.draw import again as module
 from workbench.kinds.draw.again import again
 from workbench.runs.draws import findings, seeds
 from workbench.runs.events import pooled
@@ -73,11 +72,11 @@ def test_what_cannot_be_added_to_is_one_sentence(draw_run, change, says):
         again(change(draw_run))
 
 
-def test_a_run_never_outgrows_what_can_be_read_back(draw_run, monkeypatch):
-    monkeypatch.setattr(module, "LARGEST_FILE", 3 * len(draw_run.dumps()))
-    assert again(draw_run).draws == 20
+def test_a_run_never_outgrows_what_can_be_read_back(draw_run):
+    largest = 3 * len(draw_run.dumps())
+    assert again(draw_run, largest=largest).draws == 20
     with pytest.raises(InputError, match="draw fewer, or begin a new run"):
-        again(draw_run, draws=50)
+        again(draw_run, draws=50, largest=largest)
 
 
 @pytest.mark.parametrize("draws", [5, 1001, "many", True])

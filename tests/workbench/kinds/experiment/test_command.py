@@ -6,7 +6,7 @@ import pytest
 
 from tests.workbench.experiments.test_schema import RAISED, written
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
+from workbench.experiments.plan import ExperimentRequest
 from workbench.terminal import show
 
 PLAN = '[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'
@@ -129,7 +129,7 @@ def test_advise_refuses_in_one_sentence(call, words):
 
 
 def test_a_stored_experiment_on_servers_is_one_sentence(call):
-    request = Request('[[engine]]\nname = "fast"\n', "load.toml")
+    request = ExperimentRequest('[[engine]]\nname = "fast"\n', "load.toml")
     Journal().begin("a1b2c3", "Load", request.to_json(), {}, [])
     for action in ("report", "resume"):
         status, out, err = call("experiment", action, "a1b2c3")

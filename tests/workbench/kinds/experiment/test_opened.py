@@ -24,11 +24,11 @@ def test_a_prompt_states_the_settings_it_was_decoded_with_so_that_it_can_be_run_
     experiment = prepared(PLAN)
     *_, last = driver.run(experiment, journal, crew)
     assert (last.done, last.failed) == (12, 0)
-    for cell in journal.kept(experiment.id):
+    for cell in journal.cells(experiment.id):
         assert prompts(cell) == [0, 1, 2]
         for prompt in prompts(cell):
             run = as_run(journal, experiment.id, cell.part, cell.cell, prompt)
-            assert run.settings["seed"] == cell.asked["seed"] + prompt
+            assert run.settings["seed"] == cell.spec["seed"] + prompt
             assert [r.seed for r in run.results] == [run.settings["seed"]] * 3
             assert run.settings["timings"] == 1
             assert [len(r.laps) for r in run.results] == [1] * 3

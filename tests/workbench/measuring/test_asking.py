@@ -14,7 +14,7 @@ from tests.workbench.measuring.conftest import comparison
 from workbench.engines.addresses import Engine
 from workbench.measuring import asking, session
 from workbench.runs.events import Ended, Progress
-from workbench.runs.trace import UNTOLD
+from workbench.runs.record import UNTOLD
 
 PROMPT = "Once upon a time"
 TOKENS = 12

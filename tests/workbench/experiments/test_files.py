@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from workbench.experiments import plan as plans
-from workbench.experiments.shipped import SIGNS, Orderings, as_html, shipped
+from workbench.experiments.files import SIGNS, Orderings, orderings_html, shipped
 
 
 def test_they_are_those_of_the_plan():
@@ -15,7 +15,7 @@ def test_they_are_those_of_the_plan():
 
 def test_they_are_shown_with_a_sign_each_and_say_when_they_were_recorded():
     found = shipped()
-    shown = as_html(found)
+    shown = orderings_html(found)
     assert shown.count("<li ") == len(found.found)
     assert f"Recorded on {found.created[:10]}" in shown
     for verdict, sign in SIGNS.items():
@@ -26,6 +26,6 @@ def test_they_are_shown_with_a_sign_each_and_say_when_they_were_recorded():
 def test_a_text_in_them_stays_text_and_they_survive_their_file():
     found = shipped()
     forged = replace(found, pair="<i>", found=(replace(found.found[0], says="<img>"),))
-    assert "<img>" not in as_html(forged)
-    assert "<i>" not in as_html(forged)
+    assert "<img>" not in orderings_html(forged)
+    assert "<i>" not in orderings_html(forged)
     assert Orderings.from_json(forged.to_json()) == forged

@@ -1,15 +1,16 @@
-"""Figures from results: grouped into rows, each with greedy's result of the same seed."""
+"""Figures from results, in rows with greedy's result of the same seed; the fastest, and places."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, stdev
+from typing import NamedTuple
 
-from workbench.runs import doubts, laps
-from workbench.runs.laps import Estimate
+from workbench.runs import timing
 from workbench.runs.record import Result, Run
-from workbench.studies.methods import known, method_of
+from workbench.runs.timing import Estimate
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, batches
+from workbench.studies.settings import known, method_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,6 @@ def speed(result: Result, decoding: bool = False) -> float | None:
     """New tokens per second.
 
     Args:
-        result: the result
         decoding: leave out each batch's first round, which also reads the prompts
 
     Source:
@@ -99,10 +99,10 @@ def times_greedy(result: Result, greedy: Result | None, decoding: bool = False) 
         return None
     if (
         not decoding
-        and (found := timed_times_greedy(result, greedy)) is not None
-        and found.laps > 1
+        and (timed := timed_times_greedy(result, greedy)) is not None
+        and timed.laps > 1
     ):
-        return found.value
+        return timed.value
     return _ratio(speed(result, decoding), speed(greedy, decoding))
 
 
@@ -123,8 +123,8 @@ def timed_speed(result: Result, decoding: bool = False) -> Estimate | None:
     tokens = number(result, "decode_tokens" if decoding else "new_tokens")
     if not tokens:
         return None
-    return laps.estimate(
-        result, lambda seconds: tokens / seconds, laps.after_first if decoding else laps.whole
+    return timing.estimate(
+        result, lambda seconds: tokens / seconds, timing.after_first if decoding else timing.whole
     )
 
 
@@ -137,14 +137,14 @@ def timed_times_greedy(
     tokens, base = (
         number(r, "decode_tokens" if decoding else "new_tokens") for r in (result, greedy)
     )
-    ratio = laps.ratio(result, greedy, laps.after_first if decoding else laps.whole)
+    ratio = timing.ratio(result, greedy, timing.after_first if decoding else timing.whole)
     return ratio.scaled(tokens / base) if ratio and tokens and base else None
 
 
 def timed_joules(result: Result) -> Estimate | None:
     """Joules per token with their range over the timings that drew nothing."""
     tokens = number(result, "new_tokens")
-    joules = laps.estimate(result, lambda joules: joules, laps.joules)
+    joules = timing.estimate(result, lambda joules: joules, timing.joules)
     return joules.scaled(1 / tokens) if joules and tokens else None
 
 
@@ -153,7 +153,7 @@ def unsteady(row: Row) -> list[str]:
     reasons = [
         reason
         for result, greedy in zip(row.results, row.greedy, strict=True)
-        for reason in (*doubts.faults(result), *doubts.unsteady(result, greedy))
+        for reason in (*timing.faults(result), *timing.unsteady(result, greedy))
     ]
     return list(dict.fromkeys(reasons))
 
@@ -161,7 +161,7 @@ def unsteady(row: Row) -> list[str]:
 def uncertain(row: Row) -> bool:
     """Whether timings of a row lie too far apart for its speed to be compared."""
     return any(
-        doubts.wide(result, greedy) is not None
+        timing.wide(result, greedy) is not None
         for result, greedy in zip(row.results, row.greedy, strict=True)
     )
 
@@ -179,9 +179,6 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 class BatchFigures:
     """The figures of a batch run by decoder, batch size and scheme.
-
-    Args:
-        run: the run
 
     Attributes:
         rows: the rows of its results
@@ -207,12 +204,12 @@ class BatchFigures:
 
     def schemes(self, decoder: str, decoding: bool = False) -> list[str]:
         """The schemes that were measured; with `decoding`, those with a speed of decoding."""
-        found = {
+        names = {
             r.scheme
             for r in self.rows
             if r.decoder == decoder and not (decoding and speed(r.first, True) is None)
         }
-        return [scheme for scheme in SCHEMES if scheme in found]
+        return [scheme for scheme in SCHEMES if scheme in names]
 
     def row(self, decoder: str, size: int, scheme: str) -> Row | None:
         """The row; at batch size 1 all schemes are the same."""
@@ -246,3 +243,98 @@ class BatchFigures:
             for batch in batches(self.acceptances.get(decoder, []), size)
             for i in range(max(map(len, batch)))
         ]
+
+
+UNKNOWN = (0.0, math.inf)  # the range of a figure that may lie anywhere
+
+
+class Fastest(NamedTuple):
+    """The decoder of a run that wrote most tokens per second, mean over its repeats.
+
+    Attributes:
+        decoder: its id
+        speed: tokens per second
+        batch_size: requests decoded at once
+        greedy: greedy's speed in the same kind of batch; None if it was not measured
+        sure: see `quickest`
+        stopped: whether the run was stopped
+    """
+
+    decoder: str
+    speed: float
+    batch_size: int
+    greedy: float | None
+    sure: bool = True
+    stopped: bool = False
+
+
+def fastest(run: Run) -> Fastest | None:
+    """The fastest decoder of a run; None if none was timed."""
+    row, sure = quickest(rows(run.results))
+    if row is None or (speed := mean_speed(row.results)) is None:
+        return None
+    return Fastest(row.decoder, speed, row.batch_size, mean_speed(row.greedy), sure, run.cancelled)
+
+
+def quickest(lines: Sequence[Row]) -> tuple[Row | None, bool]:
+    """The row with most tokens per second.
+
+    Returns:
+        (row, sure): the row, None if none was timed, and whether no other row shares its place
+    """
+    timed = [(speed, row) for row in lines if (speed := _mean(row))]
+    if not timed:
+        return None, False
+    _, first = max(timed, key=lambda each: each[0])
+    return first, _reach(first) != UNKNOWN and len(leaders(lines)) == 1
+
+
+def leaders(lines: Sequence[Row]) -> list[Row]:
+    """The rows that share the first place in tokens per second."""
+    timed = [row for row in lines if _mean(row)]
+    turned = [(-high, -low) for low, high in map(_reach, timed)]
+    return [row for row, place in zip(timed, places(turned), strict=True) if place == 1]
+
+
+def _mean(row: Row) -> float | None:
+    speed = mean_speed(row.results)
+    return speed if speed and math.isfinite(speed) else None
+
+
+def _reach(row: Row) -> tuple[float, float]:
+    """The range of a row's speed.
+
+    It is one standard deviation over repeats, or the range of a single repeat's timings.
+    """
+    speeds = [value for r in row.results if r.error is None and (value := speed(r))]
+    if len(speeds) > 1 and not unsteady(row):
+        return fmean(speeds) - stdev(speeds), fmean(speeds) + stdev(speeds)
+    return _range(row, timed_speed(row.first))
+
+
+def _range(row: Row, timed: Estimate | None) -> tuple[float, float]:
+    """The range of an estimate; a row that was timed once or was disturbed may lie anywhere."""
+    return (timed.low, timed.high) if timed and timed.laps > 1 and not unsteady(row) else UNKNOWN
+
+
+def finishes(lines: Sequence[Row]) -> list[int]:
+    """The place in which each row finished its text of the first repeat."""
+    return places(
+        [_range(row.once, timing.estimate(row.first, lambda seconds: seconds)) for row in lines]
+    )
+
+
+def places(ranges: Sequence[tuple[float, float]]) -> list[int]:
+    """The place of each range, the least first.
+
+    Ranges that overlap, also by way of others, share a place.
+
+    Args:
+        ranges: (low, high) of each
+    """
+    order, place, end = [0] * len(ranges), 0, -math.inf
+    for count, i in enumerate(sorted(range(len(ranges)), key=lambda i: ranges[i]), 1):
+        low, high = ranges[i]
+        place = count if low > end else place
+        order[i], end = place, max(end, high)
+    return order

@@ -1,4 +1,4 @@
-"""Estimates from several timings of the same work, with their ranges.
+"""Estimates from several timings of the same work, with their ranges, and doubts about them.
 
 The same seed gives the same rounds. If the rounds of all laps are the same, a request's time is the
 sum over its rounds of the undisturbed seconds of each, so disturbances that hit different rounds of
@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.runs.record import Result
-from workbench.runs.trace import Energy, Lap
+from workbench.runs.record import Energy, Lap, Result
 
 ONE_IN = 10  # one in this many timings, rounded up, is taken for undisturbed
 RANGE = 0.8  # the share of the resamples that lie in a range
@@ -33,7 +32,7 @@ Laps = Sequence[Lap]
 
 
 @dataclass(frozen=True)
-class Figure:
+class LapFigure:
     """A figure of laps.
 
     Calling it gives the figure of all laps; None if there is none.
@@ -55,7 +54,7 @@ def seconds(
     rounds: Callable[[Lap], Sequence[float]],
     length: Callable[[Lap], float | None] = lambda _: None,
     together: Callable[..., np.ndarray] = np.sum,
-) -> Figure:
+) -> LapFigure:
     """A part of a job's time, as a figure of its laps.
 
     Args:
@@ -75,7 +74,7 @@ def seconds(
         parts = np.array_split(picked, math.ceil(len(picked) * times.size / MOST_AT_ONCE))
         return np.concatenate([together(_undisturbed(times[part]), axis=-1) for part in parts])
 
-    return Figure(over)
+    return LapFigure(over)
 
 
 def _joules(laps: Laps, picked: np.ndarray) -> np.ndarray:
@@ -84,13 +83,6 @@ def _joules(laps: Laps, picked: np.ndarray) -> np.ndarray:
     counts = np.asarray([not lap.drawn for lap in laps])[picked]
     counts = counts | ~counts.any(-1, keepdims=True)
     return np.where(counts, spent, 0.0).sum(-1) / counts.sum(-1)
-
-
-def _both(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
-    parts = [
-        found for part in (drafting, verifying) if (found := part.over(laps, picked)) is not None
-    ]
-    return np.sum(parts, axis=0) if parts else None
 
 
 whole = seconds(lambda lap: lap.rounds, lambda lap: lap.seconds)  # of the job
@@ -102,8 +94,7 @@ first = seconds(  # which is that round's
 )
 drafting = seconds(lambda lap: lap.drafting[1:], together=np.mean)  # of a round's draft passes
 verifying = seconds(lambda lap: lap.verifying[1:], together=np.mean)
-drafting_and_verifying = Figure(_both)
-joules = Figure(_joules)  # mean of the laps that drew nothing, or of all laps if each one drew
+joules = LapFigure(_joules)  # mean of the laps that drew nothing, or of all laps if each one drew
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,34 +143,26 @@ def round_seconds(result: Result) -> list[float]:
 
 
 def estimate(
-    result: Result, shown: Callable[[Any], Any], figure: Figure = whole
+    result: Result, shown: Callable[[Any], Any], figure: LapFigure = whole
 ) -> Estimate | None:
     """A figure of a result with its range.
 
     Args:
-        result: the result
         shown: turns the figure, a number or an array, into the one to estimate
-        figure: the figure of the laps
 
     Returns:
         None if the laps do not have the figure
     """
 
     def over(picked: np.ndarray) -> np.ndarray | None:
-        found = figure.over(result.laps, picked)
-        return None if found is None else shown(_positive(found))
+        values = figure.over(result.laps, picked)
+        return None if values is None else shown(_positive(values))
 
     return _over(len(result.laps), over)
 
 
-def ratio(result: Result, base: Result, figure: Figure = whole) -> Estimate | None:
-    """The base's seconds divided by the result's, over the complete cycles of both.
-
-    Args:
-        result: the result
-        base: the result to compare it with
-        figure: the part of the time
-    """
+def ratio(result: Result, base: Result, figure: LapFigure = whole) -> Estimate | None:
+    """The base's seconds divided by the result's, over the complete cycles of both."""
     count = min(len(result.laps), len(base.laps))
 
     def over(picked: np.ndarray) -> np.ndarray | None:
@@ -195,10 +178,10 @@ def energy(laps: Laps) -> Energy:
         only = laps[0].energy
         more = "; drawing the page is included" if laps[0].drawn and only.joules is not None else ""
         return Energy(only.joules, only.source, only.detail + more)
-    found = [lap.energy for lap in laps if not lap.drawn] or [lap.energy for lap in laps]
-    if any(e.joules is None for e in found):
-        return next(e for e in found if e.joules is None)
-    return Energy(joules(laps), found[0].source, f"mean of {len(found)} laps; {found[0].detail}")
+    each = [lap.energy for lap in laps if not lap.drawn] or [lap.energy for lap in laps]
+    if any(e.joules is None for e in each):
+        return next(e for e in each if e.joules is None)
+    return Energy(joules(laps), each[0].source, f"mean of {len(each)} laps; {each[0].detail}")
 
 
 def _undisturbed(seconds: np.ndarray) -> np.ndarray:
@@ -215,10 +198,10 @@ def _over(count: int, figure: Callable[[np.ndarray], np.ndarray | None]) -> Esti
     if count == 1:
         return Estimate(value, value, value, 1)
     picked, orders = _resamples(count)
-    found = figure(picked)
-    if found is None:
+    values = figure(picked)
+    if values is None:
         return Estimate(value, value, value, count)
-    low, high = np.nanquantile(np.repeat(found, orders), [(1 - RANGE) / 2, (1 + RANGE) / 2])
+    low, high = np.nanquantile(np.repeat(values, orders), [(1 - RANGE) / 2, (1 + RANGE) / 2])
     return Estimate(value, min(float(low), value), max(float(high), value), count)
 
 
@@ -240,3 +223,70 @@ def _resamples(count: int) -> tuple[np.ndarray, np.ndarray]:
     source = random.Random(0)
     ways = [tuple(source.choices(range(count), k=count)) for _ in range(MOST_RESAMPLES)]
     return np.asarray(ways), np.ones(MOST_RESAMPLES, dtype=int)
+
+
+# What a counter outside of its bounds, the least and the most, says of a lap. Shares are of a core
+# for the decoding thread, and of the time that was lost; times are per second.
+BOUNDS = {
+    "cpu_share": (0.9, math.inf, "other programs kept the decoding thread from its core"),
+    "preempted": (-math.inf, 50.0, "other programs interrupted the decoder's threads"),
+    "throttled": (-math.inf, 0.02, "the container's CPU limit held the decoder back"),
+    "stolen": (-math.inf, 0.02, "the machine's host took cores away"),
+    "pressure": (-math.inf, 0.6, "programs on this machine waited for a free core"),
+}
+
+
+def wide(result: Result, base: Result | None) -> Estimate | None:
+    """A result's speed, if its timings leave it too uncertain to be compared.
+
+    Args:
+        base: the result whose speed it is divided by, if it is another one
+
+    Returns:
+        None if the speed can be compared, or was timed once
+    """
+    speed = (
+        ratio(result, base)
+        if base is not None and base is not result
+        else estimate(result, lambda s: 1 / s)
+    )
+    return speed if speed is not None and speed.laps > 1 and speed.wide else None
+
+
+def unsteady(result: Result, base: Result | None) -> list[str]:
+    """The reasons why a result's speed cannot be trusted, in sentences.
+
+    A single timing has no range, but it has counters.
+
+    Args:
+        base: the result that its speed is compared with
+    """
+    reasons = []
+    if (speed := wide(result, base)) is not None:
+        share = max(speed.high / speed.value - 1, 1 - speed.low / speed.value)
+        reasons.append(f"{speed.laps} timings leave it uncertain by up to {share:.0%}")
+    return reasons + disturbances(result)
+
+
+def disturbances(result: Result) -> list[str]:
+    """The objections of the machine's counters to the result's timings, in sentences."""
+    reasons = []
+    for counter, (least, most, says) in BOUNDS.items():
+        values = [getattr(lap.load, counter) for lap in result.laps]
+        disturbed = sum(value is not None and not least <= value <= most for value in values)
+        if disturbed > len(values) / 2:
+            reasons.append(says)
+    return reasons + [lap.load.gpu for lap in result.laps if lap.load.gpu][:1]
+
+
+def faults(result: Result) -> list[str]:
+    """A sentence if timings with the same seed wrote other tokens, which must never happen."""
+    differing = sum(not lap.same_tokens for lap in result.laps)
+    return (
+        [
+            f"{differing} of {len(result.laps)} timings wrote tokens that differ from the first "
+            "timing's, with the same seed"
+        ]
+        if differing
+        else []
+    )

@@ -19,7 +19,7 @@ from decoders.testing import Situation, decode, distance, drawn, mutant
 from decoders.testing.situations import ancestral
 from tests.pieces import Made
 from tests.workbench.runs.simulated import directions, ever_unlike, found_share, laws
-from workbench.runs.verdicts import (
+from workbench.runs.draws import (
     LEAST,
     LEVEL,
     SOUGHT,
