@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
-from rich.progress import ExperimentProgress as Bar
+from rich.progress import Progress as Bar
 from rich.text import Text
 from transformers.utils import logging as transformers_logging
 
