@@ -373,7 +373,7 @@ def _draws(
 
 
 @dataclass(frozen=True)
-class Probe:
+class CanaryPlan:
     """What a canary asks: texts of a few tokens after each prefix, seeds counting up.
 
     Two tokens more than the server's draft length reach the token after a whole draft. `dtype` is
@@ -446,7 +446,7 @@ class CanaryReport:
 def watch(
     client: Client,
     pair: ModelPair,
-    what: Probe,
+    what: CanaryPlan,
     doing: Doing = lambda words, done, total: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> CanaryReport:
@@ -486,7 +486,7 @@ def _parts(pair: ModelPair, words: str, ids: Ids, record: Record, dtype: str) ->
 
 
 def _drawn(
-    client: Client, pair: ModelPair, prompts: Sequence[tuple[Ids, Prompt]], what: Probe,
+    client: Client, pair: ModelPair, prompts: Sequence[tuple[Ids, Prompt]], what: CanaryPlan,
     spelling: Spelling | None, doing: Doing, stopped: Callable[[], bool],
 ) -> tuple[list[tuple[Ids, Ids]], list[Speculation], str]:  # fmt: skip
     """The draws, what they tell of draft tokens, and why some are missing."""

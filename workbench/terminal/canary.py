@@ -13,7 +13,7 @@ from rich.text import Text
 from decoders.divergence import DTYPES
 from decoders.errors import quoted
 from workbench.engines.addresses import FILE, LISTED, named
-from workbench.engines.canary import LEVEL, SOUGHT, CanaryReport, Probe, watch
+from workbench.engines.canary import LEVEL, SOUGHT, CanaryPlan, CanaryReport, watch
 from workbench.engines.client import Client, connect, version
 from workbench.show.tables import Table
 from workbench.terminal import flags, show, study
@@ -30,7 +30,7 @@ EXAMPLES = """examples:
   python -m workbench canary http://127.0.0.1:8000
   python -m workbench canary fast --models Qwen/Qwen3-8B Qwen/Qwen3-0.6B --served-in bfloat16
 """
-USUAL = Probe()
+USUAL = CanaryPlan()
 NUMBERS = {
     "draws": "texts drawn",
     "tokens": "tokens of each",
@@ -97,12 +97,12 @@ def run(args: argparse.Namespace) -> int:
     return {"like": 0, "cannot tell": 2}.get(report.verdict, 1)
 
 
-def watch_of(args: argparse.Namespace) -> Probe:
+def watch_of(args: argparse.Namespace) -> CanaryPlan:
     """What the flags ask for; raises InputError for what is no number."""
     places = {name: name.replace("-", "_") for name in NUMBERS}
     numbers = {place: flags.number(name, getattr(args, place)) for name, place in places.items()}
     prefixes = tuple(args.prefix or USUAL.prefixes)
-    return Probe(prefixes, dtype=args.served_in, **numbers)
+    return CanaryPlan(prefixes, dtype=args.served_in, **numbers)
 
 
 def server(client: Client) -> str:

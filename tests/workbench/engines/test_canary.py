@@ -17,8 +17,8 @@ from workbench.engines import canary
 from workbench.engines.canary import (
     LEVEL,
     SOUGHT,
+    CanaryPlan,
     Draws,
-    Probe,
     Spelling,
     Tally,
     checks,
@@ -36,10 +36,10 @@ from workbench.engines.canary import (
 from workbench.engines.client import connect
 from workbench.engines.record import Speculation
 
-WHAT = Probe(prefixes=("abab", "é 🦊"), draws=600, tokens=4)
+WHAT = CanaryPlan(prefixes=("abab", "é 🦊"), draws=600, tokens=4)
 
 
-def watched(pair: ModelPair, answers, what: Probe = WHAT, **options):
+def watched(pair: ModelPair, answers, what: CanaryPlan = WHAT, **options):
     with served(answers) as server:
         client = connect(server.engine())
         try:
@@ -210,7 +210,7 @@ def test_an_end_without_its_token_cannot_be_tested_without_end_tokens(pair, righ
 )
 def test_what_cannot_be_asked_is_one_sentence(fields, says):
     with pytest.raises(InputError, match=says):
-        Probe(**fields)
+        CanaryPlan(**fields)
 
 
 def test_the_law_is_that_of_the_model_at_each_place(pair):
@@ -236,7 +236,7 @@ def test_a_model_without_a_draft_has_coarser_cells(pair):
     assert (draws.chances.shape, len(draws.others)) == ((1, 5), 1)
 
 
-DRAWS = Probe().draws
+DRAWS = CanaryPlan().draws
 
 
 def flagged(server, times: int, seed: int) -> int:
