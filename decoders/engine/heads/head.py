@@ -203,6 +203,8 @@ class Head:
 
     def follow(self) -> bool:
         """Take up other weights, its own or the target's."""
+        if self._fingerprint.lasts():
+            return True
         now = Fingerprint(self.module)
         if not (now.alike(self._fingerprint) and now.weights.alike(self._fingerprint.weights)):
             self._fingerprint = now

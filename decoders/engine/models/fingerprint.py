@@ -4,10 +4,14 @@ A prepared model holds a copy of the modules, programs, and copies of the weight
 that PyTorch documents for changing a module shows here: other modules, hooks, functions in place of
 `forward`, attributes, and weights. Fused optimizers and writes into `.data` raise no version, so a
 few numbers of each weight are read, spread over it: a step of an optimizer changes all of them. Of
-a table of embeddings every row is read once, for a step may leave the rows of other tokens alone.
+a table of embeddings every row is read once, for a step may leave the rows of other tokens alone,
+unless the head shares it.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType, NoneType
 from typing import Any, NamedTuple
 
@@ -15,7 +19,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from decoders.engine.models.twin import changes_frequencies
-from decoders.engine.patches import forward_of, global_hooks, hooks
+from decoders.engine.patches import HOOKS, forward_of, global_hooks, hooks
 
 READ = 16  # numbers of a weight, about
 # Values that are equal if they are the same to a pass.
@@ -52,12 +56,12 @@ class Numbers(NamedTuple):
     """Weights: where they are, how often they were written to, and some of their numbers.
 
     Attributes:
-        stamps: address and version of each
+        stamps: address, version, shape and strides of each
         read: their numbers, by device and dtype, as bytes
     """
 
-    stamps: list[tuple[int, int]]
-    read: dict[tuple[torch.device, torch.dtype], torch.Tensor]
+    stamps: list[tuple]
+    read: dict[tuple, torch.Tensor]
 
     def alike(self, other: "Numbers") -> bool:
         return self.stamps == other.stamps and all(
@@ -86,9 +90,18 @@ class Fingerprint:
         for module in modules_of(model):
             self.modules.append(self._module(module, weights))
         self.config += [self._frozen(vars(config)) for config in self._configs]
-        with torch.inference_mode():
-            self.weights = numbers(weights)
-            self.attributes = numbers(self._loose)._replace(stamps=[])
+        # A head that shares its table gives each row of it a gradient.
+        shared = {
+            number for number, count in Counter(id(t) for t, _ in weights).items() if count > 1
+        }
+        weights = [(tensor, table and id(tensor) not in shared) for tensor, table in weights]
+        self.weights = numbers(weights)
+        self.attributes = numbers(self._loose)._replace(stamps=[])
+        modules = [module for module, *_ in self.modules]
+        strange = (
+            self._loose or any(map(changes_frequencies, modules)) or not all(map(plain, weights))
+        )
+        self._glance = None if strange else Glance(modules, self._configs, weights)
         del self._configs, self._numbers, self._loose
 
     def _module(self, module: torch.nn.Module, weights: list[tuple[torch.Tensor, bool]]) -> tuple:
@@ -129,6 +142,14 @@ class Fingerprint:
             self._configs.append(value)
         return Same(value)
 
+    def lasts(self) -> bool:
+        """Whether the model certainly is what it was, at half the cost of another fingerprint."""
+        return (
+            self._glance is not None
+            and self.config[0] == global_hooks()
+            and self._glance.same(self.weights)
+        )
+
     def alike(self, other: "Fingerprint") -> bool:
         """Whether two are of the same model, but perhaps for the numbers of its weights."""
         return (
@@ -136,6 +157,90 @@ class Fingerprint:
             and self.config == other.config
             and self.attributes.alike(other.attributes)
         )
+
+
+class Glance:
+    """Whether a model is made of the very objects of which it was made, and has the same numbers.
+
+    Args:
+        modules, configs: those of the model
+        weights: parameters and buffers, see `numbers`
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[torch.nn.Module],
+        configs: Sequence[PreTrainedConfig],
+        weights: Sequence[tuple[torch.Tensor, bool]],
+    ):
+        self._modules, self._holders = modules, [*modules, *configs]
+        self._dicts = list(map(vars, self._holders))
+        kinds: list[Any] = list(map(type, modules))
+        self._forwards: dict[Any, Any] = {kind: kind.forward for kind in kinds}
+        self._named: list[dict] = []
+        self._others: list[Collection] = []
+        for number, held in enumerate(self._dicts):
+            self._add(held, PASSED_OVER if number < len(modules) else ())
+        for held in self._dicts[: len(modules)]:
+            self._named += [held["_modules"], *(held[name] for name in HOOKS)]
+        # Of tensors no reference is kept, which would hold their memory.
+        self._tensors = [
+            held[name]
+            for held in self._dicts[: len(modules)]
+            for name in ("_parameters", "_buffers")
+        ]
+        self._spans = [span(tensor, table) for tensor, table in weights]
+        self._before = self._sizes(), self._objects()
+
+    def _add(self, container: Collection, without: Collection[str] = ()) -> None:
+        """Note a container, and the containers in it but for those of some names."""
+        if isinstance(container, dict):
+            self._named.append(container)
+            inner = [value for name, value in container.items() if name not in without]
+        else:
+            self._others.append(container)
+            inner = list(container)
+        for value in inner:
+            if isinstance(value, (dict, list, tuple, set, frozenset)):
+                self._add(value)
+
+    def _sizes(self) -> list:
+        """What tells the same numbers, names and addresses."""
+        return [
+            *map(len, chain(self._named, self._others, self._tensors)),
+            *chain.from_iterable(self._tensors),
+            *map(id, chain.from_iterable(map(dict.values, self._tensors))),
+        ]
+
+    def _objects(self) -> list:
+        return [
+            *map(type, self._modules),
+            *chain.from_iterable(self._named),
+            *chain.from_iterable(map(dict.values, self._named)),
+            *chain.from_iterable(self._others),
+        ]
+
+    def same(self, weights: Numbers) -> bool:
+        sizes, objects = self._before
+        return (
+            all(map(is_, map(vars, self._holders), self._dicts))
+            and all(kind.forward is forward for kind, forward in self._forwards.items())
+            and self._sizes() == sizes
+            and all(map(is_, self._objects(), objects))
+            and self._same_numbers(weights)
+        )
+
+    def _same_numbers(self, weights: Numbers) -> bool:
+        values = chain.from_iterable(map(dict.values, self._tensors))
+        tensors = [tensor for tensor in values if tensor is not None]
+        if list(map(stamp, tensors)) != weights.stamps:
+            return False
+        lines = dict[tuple, list[torch.Tensor]]()
+        with torch.inference_mode():
+            for tensor, place in zip(tensors, self._spans, strict=True):
+                line = tensor.as_strided(*place)
+                lines.setdefault((tensor.device, tensor.dtype), []).append(line)
+            return Numbers([], joined(lines)).alike(weights._replace(stamps=[]))
 
 
 def modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
@@ -151,19 +256,37 @@ def modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
 
 def numbers(tensors: list[tuple[torch.Tensor, bool]]) -> Numbers:
     """Read a few numbers of each tensor; of those that are tables, one of each row."""
-    stamps, lines = list[tuple[int, int]](), dict[tuple, list[torch.Tensor]]()
-    for whole, table in tensors:
-        for tensor in parts(whole):
-            if tensor.layout is not torch.strided or tensor.is_meta:
-                stamps.append((id(tensor), 0))
-                continue
-            version = 0 if tensor.is_inference() else tensor._version
-            stamps.append((tensor.data_ptr(), version))
-            if tensor.numel():
-                lines.setdefault((tensor.device, tensor.dtype), []).append(line(tensor, table))
-    return Numbers(
-        stamps, {kind: torch.cat(each).view(torch.uint8) for kind, each in lines.items()}
-    )
+    stamps, lines = list[tuple](), dict[tuple, list[torch.Tensor]]()
+    with torch.inference_mode():
+        for whole, table in tensors:
+            for tensor in parts(whole):
+                if not readable(tensor):
+                    stamps.append((id(tensor),))
+                    continue
+                stamps.append(stamp(tensor))
+                if tensor.numel():
+                    line = tensor.as_strided(*span(tensor, table))
+                    lines.setdefault((tensor.device, tensor.dtype), []).append(line)
+        return Numbers(stamps, joined(lines))
+
+
+def plain(weight: tuple[torch.Tensor, bool]) -> bool:
+    """Whether a tensor is one of plain numbers, and has some."""
+    tensor, _ = weight
+    return readable(tensor) and tensor.numel() > 0 and not hasattr(tensor, "__tensor_flatten__")
+
+
+def readable(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_meta
+
+
+def stamp(tensor: torch.Tensor) -> tuple:
+    version = 0 if tensor.is_inference() else tensor._version
+    return tensor.data_ptr(), version, tensor.shape, tensor.stride()
+
+
+def joined(lines: dict[tuple, list[torch.Tensor]]) -> dict[tuple, torch.Tensor]:
+    return {kind: torch.cat(each).view(torch.uint8) for kind, each in lines.items()}
 
 
 def parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -175,19 +298,19 @@ def parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         yield tensor
 
 
-def line(tensor: torch.Tensor, table: bool) -> torch.Tensor:
-    """Numbers of a tensor at even distances: of each row one, or `READ` in all, about.
+def span(tensor: torch.Tensor, table: bool) -> tuple[tuple[int], tuple[int]]:
+    """How many numbers of a tensor are read, and how far apart: of each row one, or `READ`, about.
 
     A distance is never whole rows, which would always meet the same columns.
     """
-    span, width = tensor.numel(), tensor.shape[-1] if tensor.dim() else 1
+    most, width = tensor.numel(), tensor.shape[-1] if tensor.dim() else 1
     if not tensor.is_contiguous():
         sizes = zip(tensor.shape, tensor.stride(), strict=True)
-        span = 1 + sum((size - 1) * stride for size, stride in sizes)
-    step, rows = span // READ, span // READ // width
+        most = 1 + sum((size - 1) * stride for size, stride in sizes)
+    step, rows = most // READ, most // READ // width
     if table:
         step = width - 1
     elif rows:
         step = rows * width - width * 3 // 8
     step = max(1, step)
-    return tensor.as_strided(((span - 1) // step + 1,), (step,))
+    return ((most - 1) // step + 1,), (step,)

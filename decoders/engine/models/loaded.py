@@ -81,12 +81,14 @@ class Loaded:
 
         This is called once, when a run begins.
         """
+        if self._fingerprint.lasts():
+            return True
         now = Fingerprint(self.model)
         if not now.alike(self._fingerprint):
             return False
         if not now.weights.alike(self._fingerprint.weights):
             self.forget()
-            self._fingerprint = now
+        self._fingerprint = now
         return True
 
     def forget(self) -> None:
