@@ -100,11 +100,20 @@ def as_html(all: Orderings) -> str:
         for found in all.found
         if found.verdict == verdict
     )
+    marks = "".join(
+        f'<b class="sign {found.verdict.replace(" ", "-")}" title="{html.escape(found.says)}">'
+        f"{SIGNS[found.verdict]}</b>"
+        for verdict in counts
+        for found in all.found
+        if found.verdict == verdict
+    )
     return (
-        f'<section class="wb wb-orderings"><h3>What the papers found, measured here</h3>'
-        f"<p>{told}.</p>"
+        '<section class="wb wb-orderings"><h3>Does the order of the papers hold here?</h3>'
+        f"<p>Of {len(all.found)} claims such as “{html.escape(all.found[0].says)}”: {told}.</p>"
+        f'<div class="marks" aria-hidden="true">{marks}</div>'
         f'<p class="source">Recorded on {html.escape(all.created[:10])} with the plan '
         f"<code>{html.escape(all.plan)}</code> (experiment {html.escape(all.experiment)}; "
         f"{html.escape(all.pair)}). Brackets are 95% intervals. Press <b>Run the plan</b> to "
-        f"measure it here.</p><ul>{items}</ul></section>"
+        f"measure it here.</p><details><summary>All {len(all.found)} claims, with their figures"
+        f"</summary><ul>{items}</ul></details></section>"
     )

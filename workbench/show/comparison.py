@@ -27,7 +27,18 @@ SAME = "Hatched: one distribution, so they differ by chance alone."
 
 def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[go.Figure]:
     """Speed, energy, and perplexity beside repetition: a bar for each decoder."""
-    return [speed(rows), energy(rows), perplexity(rows, settings)]
+    three = [speed(rows), energy(rows), perplexity(rows, settings)]
+    top, height = (max(read(chart) for chart in three) for read in (_top, _height))
+    # One line of bars for each decoder, across all three.
+    return [chart.update_layout(margin_t=top, height=height) for chart in three]
+
+
+def _top(chart: go.Figure) -> int:
+    return chart.layout.margin.t
+
+
+def _height(chart: go.Figure) -> int:
+    return chart.layout.height
 
 
 def details(rows: Sequence[Row]) -> list[go.Figure]:
@@ -213,12 +224,14 @@ def _titled(title: str, says: str, count: int) -> go.Figure:
     chart = canvas(height=AROUND_PIXELS + 14 * lines + BAR_PIXELS * max(1, count))
     chart.update_layout(
         title={
-            "text": title, "font": {"size": 15}, "x": 0, "xanchor": "left", "y": 1, "pad": {"t": 6},
+            "text": title, "font": {"size": 15, "weight": 650}, "x": 0, "xanchor": "left", "y": 1,
+            "pad": {"t": 6},
             "yanchor": "top", "subtitle": {"text": says, "font": {"size": 13, "color": GREY}},
         },
         margin={"l": 8, "r": 8, "t": 44 + 18 * lines, "b": 4}, bargap=0.35, font_size=13,
     )  # fmt: skip
-    return chart.update_yaxes(autorange="reversed", showgrid=False, title=None)
+    gap = {"ticks": "outside", "ticklen": 6, "tickcolor": "rgba(0,0,0,0)"}
+    return chart.update_yaxes(autorange="reversed", showgrid=False, title=None, **gap)
 
 
 def _milliseconds(

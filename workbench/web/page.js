@@ -124,6 +124,15 @@ const WorkbenchPage = (() => {
     place.scrollIntoView({ block: "start" });
   });
 
+  /** Save the chart beside a button, or the picture. */
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("gradio-app [data-save]");
+    if (!button) return;
+    const chart = button.closest(".wb-plot")?.querySelector(".js-plotly-plot"), picture = document.getElementById("picture");
+    if (chart) Workbench.save(chart, (chart.layout?.title?.text || "chart").toLowerCase().replace(/\W+/g, "-"), button.dataset.save);
+    else if (picture) Workbench.save(picture, `picture-${picture.run}`, button.dataset.save);
+  });
+
   /** Show the decoders whose name or line has these words. */
   const search = (words) => {
     for (const label of document.querySelectorAll("#decoders label:has(input[type='checkbox'])")) {
@@ -172,7 +181,9 @@ const WorkbenchPage = (() => {
     const cells = Object.keys(COLUMNS).map((name) => {
       const text = make("bdi", {}, row[name]);
       const below = BELOW[name] && make("small", {}, row[BELOW[name]]);
-      return make(`td.${name}`, {}, name === "title" ? make("a", { href: `?run=${row.id}` }, text) : text, below);
+      if (name !== "title") return make(`td.${name}`, {}, text, below);
+      const fates = row.fates ? make("span.wb.fates", { "aria-hidden": "true" }, ...row.fates.split(" ").map((fate) => make(`i.${fate}`))) : null;
+      return make("td.title", {}, make("a", { href: `?run=${row.id}` }, text), fates, row.verdict ? make("small", {}, row.verdict) : null);
     });
     const line = make("tr", {}, make("td", {}, box), ...cells);
     line.addEventListener("click", (event) => !event.target.closest("a, input") && !String(getSelection()) && box.click());

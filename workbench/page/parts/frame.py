@@ -97,7 +97,7 @@ class StudyTab:
         """Lay out the inputs, the buttons, the line that sums them up, the folds, the results."""
         with gr.Row(equal_height=True):
             self.lay_out_prompt(min_width=320)
-            with gr.Column(scale=4, min_width=320), gr.Row(equal_height=True):
+            with gr.Column(scale=1, min_width=160), gr.Row(equal_height=True):
                 self.lay_out_buttons()
         with gr.Row(elem_classes="chips"):
             self.lay_out_asked()
