@@ -33,9 +33,9 @@ OPENING = {
 }
 NO_FILE = "No file is chosen; choose one, or take a built-in set."
 INTRODUCTION = (
-    "Does guessing still pay when many prompts are decoded at once? Each prompt keeps another number "
-    "of guesses, and the usual batch fills the gaps with padding; the engine here needs none. All "
-    "schemes write the same texts; the charts show what each costs."
+    "Does guessing still pay when many prompts are decoded at once? Each prompt keeps another "
+    "number of guesses, and the usual batch fills the gaps with padding; the engine here needs "
+    "none. All schemes write the same texts; the charts show what each costs."
 )
 
 

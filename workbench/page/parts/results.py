@@ -11,7 +11,6 @@ from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.show import tables
 
-
 SAVING = "".join(
     f'<button type="button" data-save="{kind.lower()}" aria-label="Save this chart as {kind}">'
     f"{kind}</button>"

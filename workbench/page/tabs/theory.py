@@ -18,7 +18,6 @@ from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
 from workbench.theory.pages.page import Card, Choice, Page, Slider
 
-
 INTRODUCTION = (
     "How much faster does guessing make a model? Two things decide: how often a guess is kept, and "
     "what a guess costs. Move both; the diamond is what was measured."
