@@ -203,7 +203,7 @@ class _Visits:
                 faults += tab.form.decoders.missing(asked)
                 runs = runs and tab.runs_by_link and not self.host.fault
                 return {
-                    **tab.fill(link.data), **self.rooms.select(tab.id),
+                    **tab.fill(link.data), tab.filled: True, **self.rooms.select(tab.id),
                     **({self.address: {"go": tab.prefix}} if runs else {}),
                     tab.runner.progress: "" if runs else words.note(words.NOT_RUN_YET),
                 }  # fmt: skip

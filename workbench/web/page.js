@@ -59,7 +59,8 @@ const WorkbenchPage = (() => {
     document.querySelector("#notice .wb-instead")?.remove();
     const progress = document.querySelector(`#${prefix}progress`);
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (progress) progress.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+    const { top } = progress?.getBoundingClientRect() ?? { top: 0 }, seen = top >= 0 && top < innerHeight / 2;
+    if (progress && !seen) progress.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
     queued(`${prefix}progress`);
     return inputs.length === 1 ? inputs[0] : inputs;
   };
@@ -253,6 +254,7 @@ const WorkbenchPage = (() => {
       const off = drawn && plot.offsetParent && Math.abs(drawn.getBoundingClientRect().width - plot.clientWidth) > 1;
       if (off && window.Plotly) window.Plotly.Plots.resize(plot);
     }
+    for (const table of document.querySelectorAll(".wb-wide table")) if (table.scrollWidth > table.clientWidth) table.tabIndex = 0; // the keyboard scrolls it
   }
   addEventListener("DOMContentLoaded", () => new ResizeObserver(redraw).observe(document.body));
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
