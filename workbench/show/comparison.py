@@ -97,7 +97,8 @@ def energy(rows: Sequence[Row]) -> go.Figure:
     """Joules a token; where none were measured, the reason, and the memory read for a token."""
     measured = [r.energy for row in rows for r in row.results if r.energy.joules is not None]
     if measured:
-        says = f"Joules per token, {measured[0].source}."
+        sources = "; ".join(dict.fromkeys(each.source for each in measured))
+        says = f"Joules per token, {sources}."
         return bars(rows, BY_NAME["joules_per_token"], "Energy", says)
     why = next((r.energy.source for row in rows for r in row.results), "not measured")
     return bars(
