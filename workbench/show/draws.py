@@ -110,7 +110,10 @@ def _first_words(
     name: str, found: Counter[int], order: Sequence[tuple[str, int]], law: Mapping[int, float]
 ) -> str:
     draws = found.total()
-    lines = [(looks.visible(text.strip() or text) or "▫", found[token], law.get(token)) for text, token in order]
+    lines = [
+        (looks.visible(text.strip() or text) or "▫", found[token], law.get(token))
+        for text, token in order
+    ]
     if rest := draws - sum(count for _, count, _ in lines):
         known = [p for _, _, p in lines if p is not None]
         lines.append(("others", rest, 1 - sum(known) if len(known) == len(lines) else None))
