@@ -96,6 +96,7 @@
       const section = (title, head, ...lanes) => make("section", { "aria-label": title, class: title === PLAINLY ? "plainly" : null }, make("h3", {}, title, head), ...lanes);
       const under = this.guessing && !this.all ? [this.says, this.closeup.box] : [this.says];
       this.closeup.box.style.minHeight = "";
+      this.clock.textContent = ""; // of all decoders alone
       this.legend.fill(films.map(({ panel }) => panel));
       if (this.all) this.stage.replaceChildren(section("All decoders, each at its measured time", guessers, ...this.lanes.map((lane) => lane.named().box), ...under));
       else this.stage.replaceChildren(...[plain && section(PLAINLY, plains, this.lanes[0].box), film && section("With guesses", guessers, this.guessing.box, ...under)].filter(Boolean));

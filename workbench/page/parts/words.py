@@ -287,8 +287,13 @@ def source(run: Run) -> str:
         return ""
     return (
         f'<p class="source"><b>{html.escape(recording.title)}:</b> {html.escape(recording.says)} '
-        f"Recorded on {run.created[:10]}, {html.escape(presets.written(run.settings))}.</p>"
+        f"Recorded on {run.created[:10]}, {_unbroken(presets.written(run.settings))}.</p>"
     )
+
+
+def _unbroken(text: str) -> str:
+    """A text as HTML whose words are not broken at their hyphens."""
+    return html.escape(text).replace("-", "&#8209;")
 
 
 def environment(run: Run) -> str:
