@@ -28,17 +28,10 @@ SAME = "Hatched: one distribution, so they differ by chance alone."
 def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[go.Figure]:
     """Speed, energy, and perplexity beside repetition: a bar for each decoder."""
     three = [speed(rows), energy(rows), perplexity(rows, settings)]
-    top, height = (max(read(chart) for chart in three) for read in (_top, _height))
+    top = max(chart.layout.margin.t for chart in three)
+    height = max(chart.layout.height for chart in three)
     # One line of bars for each decoder, across all three.
     return [chart.update_layout(margin_t=top, height=height) for chart in three]
-
-
-def _top(chart: go.Figure) -> int:
-    return chart.layout.margin.t
-
-
-def _height(chart: go.Figure) -> int:
-    return chart.layout.height
 
 
 def details(rows: Sequence[Row]) -> list[go.Figure]:
