@@ -50,7 +50,7 @@ class RunsTab:
         self, host: Host, shown_in: Mapping[str, StudyTab], rooms: Rooms, choice: gr.State
     ):
         self.host, self.shown_in, self.rooms = host, shown_in, rooms
-        self._outcome = lru_cache(10 * LOOKED_AT)(self._outcome)  # type: ignore[method-assign]
+        self._outcomes = lru_cache(10 * LOOKED_AT)(self._outcome)
         with gr.Tab("Runs", id="runs") as self.tab:
             self._lay_out()
             Divergence(host, choice)
@@ -136,7 +136,7 @@ class RunsTab:
                 "best": best(run.fastest),
                 "speed": run.fastest and run.fastest.speed,
                 "asked": run.asked,
-                **(self._outcome(run.id, str(run.fastest)) if place < LOOKED_AT else {}),
+                **(self._outcomes(run.id, str(run.fastest)) if place < LOOKED_AT else {}),
             }
             for place, run in enumerate(runs)
         ]
