@@ -105,7 +105,7 @@ def test_the_first_screen_names_the_pair_in_use(visit, address, pair, tmp_path):
         getattr(pair, role).save_pretrained(tmp_path / role)
         pair.tokenizer.save_pretrained(tmp_path / role)
     page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
-    header = page.locator("#says p")
+    header = page.locator("#says .models")
     expect(header).to_contain_text("tiny story models")
     unfold_models(page)
     page.get_by_label("Pair", exact=True).click()

@@ -204,7 +204,7 @@ def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
         run(page)
         expect(page.locator("#figures tbody tr")).to_have_count(5)
         open_lab(page, "Experiments")
-        expect(page.locator(".wb-orderings li").first).to_be_visible()
+        expect(page.locator(".wb-orderings .marks .sign").first).to_be_visible()
         page.close()
     finally:
         process.terminate()

@@ -95,4 +95,4 @@ def test_experiments_open_with_what_became_of_the_papers_orderings(page):
     open_lab(page, "Experiments")
     found = page.locator("#experiment-orderings")
     expect(found).to_contain_text("Recorded on 20")
-    expect(found.locator("li .sign").first).to_have_text(re.compile("[✓✗?–]"))
+    expect(found.locator(".marks .sign").first).to_have_text(re.compile("[✓✗?–]"))

@@ -201,11 +201,20 @@ def orderings_html(all: Orderings) -> str:
         for each in all.found
         if each.verdict == verdict
     )
+    marks = "".join(
+        f'<b class="sign {each.verdict.replace(" ", "-")}" title="{html.escape(each.says)}">'
+        f"{SIGNS[each.verdict]}</b>"
+        for verdict in counts
+        for each in all.found
+        if each.verdict == verdict
+    )
     return (
-        f'<section class="wb wb-orderings"><h3>What the papers found, measured here</h3>'
-        f"<p>{summary}.</p>"
+        '<section class="wb wb-orderings"><h3>Does the order of the papers hold here?</h3>'
+        f"<p>Of {len(all.found)} claims such as “{html.escape(all.found[0].says)}”: {summary}.</p>"
+        f'<div class="marks" aria-hidden="true">{marks}</div>'
         f'<p class="source">Recorded on {html.escape(all.created[:10])} with the plan '
         f"<code>{html.escape(all.plan)}</code> (experiment {html.escape(all.experiment)}; "
         f"{html.escape(all.pair)}). Brackets are 95% intervals. Press <b>Run the plan</b> to "
-        f"measure it here.</p><ul>{items}</ul></section>"
+        f"measure it here.</p><details><summary>All {len(all.found)} claims, with their figures"
+        f"</summary><ul>{items}</ul></details></section>"
     )

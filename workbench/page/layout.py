@@ -20,6 +20,7 @@ from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.rooms import Rooms
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
+from workbench.page.widgets.agents import AgentBlocks
 from workbench.page.widgets.components import Address
 from workbench.page.widgets.handlers import CheckedBlocks, Updates
 from workbench.page.widgets.later import LightBlocks
@@ -36,7 +37,7 @@ IN_A_DATASET = "runs, with what you type, are kept in the dataset {}, where link
 UNREAD_SECONDS = (300, 3600)
 
 
-class _Page(LightBlocks, CheckedBlocks):
+class _Page(LightBlocks, CheckedBlocks, AgentBlocks):
     """What a browser lacks is put in before what it sends is checked."""
 
 
@@ -203,7 +204,7 @@ class _Visits:
                 faults += tab.form.decoders.missing(asked)
                 runs = runs and tab.runs_by_link and not self.host.fault
                 return {
-                    **tab.fill(link.data), **self.rooms.select(tab.id),
+                    **tab.fill(link.data), tab.filled: True, **self.rooms.select(tab.id),
                     **({self.address: {"go": tab.prefix}} if runs else {}),
                     tab.runner.progress: "" if runs else words.note(words.NOT_RUN_YET),
                 }  # fmt: skip

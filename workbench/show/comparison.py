@@ -27,7 +27,11 @@ SAME = "Hatched: one distribution, so they differ by chance alone."
 
 def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[go.Figure]:
     """Speed, energy, and perplexity beside repetition: a bar for each decoder."""
-    return [speed(rows), energy(rows), perplexity(rows, settings)]
+    three = [speed(rows), energy(rows), perplexity(rows, settings)]
+    top = max(chart.layout.margin.t for chart in three)
+    height = max(chart.layout.height for chart in three)
+    # One line of bars for each decoder, across all three.
+    return [chart.update_layout(margin_t=top, height=height) for chart in three]
 
 
 def details(rows: Sequence[Row]) -> list[go.Figure]:
@@ -86,7 +90,8 @@ def energy(rows: Sequence[Row]) -> go.Figure:
     """Joules a token; where none were measured, the reason, and the memory read for a token."""
     measured = [r.energy for row in rows for r in row.results if r.energy.joules is not None]
     if measured:
-        says = f"Joules per token, {measured[0].source}."
+        sources = "; ".join(dict.fromkeys(each.source for each in measured))
+        says = f"Joules per token, {sources}."
         return bars(rows, BY_NAME["joules_per_token"], "Energy", says)
     why = next((r.energy.source for row in rows for r in row.results), "not measured")
     return bars(
@@ -213,12 +218,14 @@ def _titled(title: str, says: str, count: int) -> go.Figure:
     chart = canvas(height=AROUND_PIXELS + 14 * lines + BAR_PIXELS * max(1, count))
     chart.update_layout(
         title={
-            "text": title, "font": {"size": 15}, "x": 0, "xanchor": "left", "y": 1, "pad": {"t": 6},
+            "text": title, "font": {"size": 15, "weight": 650}, "x": 0, "xanchor": "left", "y": 1,
+            "pad": {"t": 6},
             "yanchor": "top", "subtitle": {"text": says, "font": {"size": 13, "color": GREY}},
         },
         margin={"l": 8, "r": 8, "t": 44 + 18 * lines, "b": 4}, bargap=0.35, font_size=13,
     )  # fmt: skip
-    return chart.update_yaxes(autorange="reversed", showgrid=False, title=None)
+    gap = {"ticks": "outside", "ticklen": 6, "tickcolor": "rgba(0,0,0,0)"}
+    return chart.update_yaxes(autorange="reversed", showgrid=False, title=None, **gap)
 
 
 def _milliseconds(

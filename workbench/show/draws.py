@@ -1,6 +1,7 @@
 """Draws as a table, and as trees with counts side by side, in HTML that needs no script."""
 
 import html
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from workbench.runs.draws import MOST, DrawNode, Finding, Tokens, findings, grouped, grown, texts_of
@@ -11,6 +12,7 @@ from workbench.show.tables import Table
 from workbench.studies.text import counted
 
 OPEN = 0.06  # nodes that this share of the draws have in common are unfolded
+FIRST = 5  # first words that are shown by themselves
 SHOWN = 12  # children of a node; the rarer ones are in a fold
 MOST_LINES = 1500  # of one tree
 DEEPEST = 100  # forks above each other: a file may have more than Python can follow
@@ -79,6 +81,55 @@ def _figures(found: Finding | None) -> list[str]:
     ]
 
 
+# ---- first words
+
+
+def first_words(run: Run) -> str:
+    """The first words that each decoder drew, beside what the large model makes one expect.
+
+    The likeliest to the large model come first; the rarest are added up.
+    """
+    law = {prefix.tokens[0]: prefix.p for prefix in run.exact if len(prefix.tokens) == 1}
+    counts, texts = dict[str, Counter[int]](), dict[int, str]()
+    for decoder, results in grouped(run).items():
+        firsts = [sample.pieces[0] for sample in texts_of(results)]
+        counts[decoder] = Counter(piece.id for piece in firsts)
+        texts |= {piece.id: piece.text for piece in firsts}
+    most = sum(counts.values(), Counter[int]())
+    order = sorted(texts, key=lambda token: (-law.get(token, 0.0), -most[token]))[:FIRST]
+    each = "".join(
+        _first_words(label(decoder), found, [(texts[token], token) for token in order], law)
+        for decoder, found in counts.items()
+        if found
+    )
+    return f'<div class="wb wb-first">{each}</div>' if each else ""
+
+
+def _first_words(
+    name: str, found: Counter[int], order: Sequence[tuple[str, int]], law: Mapping[int, float]
+) -> str:
+    draws = found.total()
+    lines = [
+        (looks.visible(text.strip() or text) or "▫", found[token], law.get(token))
+        for text, token in order
+    ]
+    if rest := draws - sum(count for _, count, _ in lines):
+        known = [p for _, _, p in lines if p is not None]
+        lines.append(("others", rest, 1 - sum(known) if len(known) == len(lines) else None))
+    rows = "".join(
+        f"<tr><th scope='row'><bdi>{html.escape(text)}</bdi></th>"
+        f'<td class="track"><i style="width:{100 * count / draws:.1f}%"></i>'
+        + ("" if p is None else f'<b style="left:{100 * min(1.0, max(0.0, p)):.1f}%"></b>')
+        + f"</td><td>{count}</td>"
+        + f'<td class="expected">{"" if p is None else f"{draws * max(0.0, p):.1f}"}</td></tr>'
+        for text, count, p in lines
+    )
+    return (
+        f"<table><caption>{html.escape(name)}</caption><thead><tr><th>first word</th><td></td>"
+        f"<th>drawn</th><th>expected</th></tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
 # ---- trees
 
 
@@ -90,11 +141,9 @@ def trees(run: Run) -> str:
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
     # If only a decoder's first steps are compared, the law of its texts is not the target's.
     other = {found.decoder for found in findings(run) if found.compared == "first step"}
-    words = verdicts.each(run)
     each = "".join(
         _Tree(grown(s.pieces for s in texts_of(results)), {} if decoder in other else law).html(
             label(decoder),
-            words.get(decoder, ""),
             [error for result in results for error in result.errors],
         )
         for decoder, results in grouped(run).items()
@@ -108,13 +157,12 @@ class _Tree:
     def __init__(self, root: DrawNode, law: Mapping[Tokens, float]):
         self.root, self.law, self.left = root, law, MOST_LINES
 
-    def html(self, name: str, says: str, errors: Sequence[str]) -> str:
+    def html(self, name: str, errors: Sequence[str]) -> str:
         name, count = html.escape(name), html.escape(counted(self.root.count, "draw"))
-        words = f'<p class="says">{html.escape(says)}</p>' if says else ""
         failed = f'<p class="wb-error" role="alert">{html.escape(errors[0])}</p>' if errors else ""
         return (
             f'<section class="wb-panel" aria-label="{name}"><header><h3>{name}</h3>'
-            f'<span class="pace">{count}</span></header>{words}{failed}'
+            f'<span class="pace">{count}</span></header>{failed}'
             f'<div class="forest" tabindex="0" role="group" aria-label="{name}: the texts">'
             f"<ul>{self.after(self.root, (), 0)}</ul></div></section>"
         )

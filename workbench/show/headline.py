@@ -31,7 +31,7 @@ def verdict(run: Run, settled: bool = True) -> str:
         settled: whether its timing is over; before that the line has no speed
     """
     found = [row for row in rows(run.results) if row.first.error is None]
-    exact = [row for row in found if _drafts(row) and claim_in(run.settings, row.decoder).law]
+    exact = [row for row in found if _drafts(row) and claim_in(run.settings, row.decoder).exact]
     best, says = _fewest(exact), ""
     if best is not None:
         same = "same text" if run.settings.get("temperature") == 0 else "same kind of text"

@@ -32,6 +32,11 @@ class Claim:
     help: str
     law: str | None
 
+    @property
+    def exact(self) -> bool:
+        """Whether its text is distributed as the large model's own."""
+        return self.law in (Law.TARGET, BASELINE)
+
 
 GREEDY = Claim(
     "always the likeliest",

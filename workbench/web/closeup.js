@@ -57,16 +57,16 @@
       const round = film.rounds[at], chain = film.chains[at];
       this.box.hidden = !film.told || !round.trials.length;
       if (this.box.hidden) return;
-      this.body.replaceChildren(...(chain ? this.columns(round) : this.tree(at)));
+      this.body.replaceChildren(...(chain ? this.columns(round, film.guesses(at)) : this.tree(at)));
       this.note.replaceChildren(...this.notes(round, at));
-      this.judging.show(film.panel, round);
+      this.judging.show(film.panel, round, chain && film.guesses(at).length > 0);
     }
 
     place(round) { return { panel: this.film.panel, round, at: null }; }
 
-    columns(round) {
+    columns(round, guesses) {
       const { film } = this, { rule } = film.panel, joint = rule.measure === "ratio";
-      const guesses = round.trials.filter((t) => !["corrected", "bonus", "sampled", "searched"].includes(t.fate)), own = round.trials.filter((t) => !guesses.includes(t));
+      const own = round.trials.filter((t) => !guesses.includes(t));
       const told = guesses.some((t) => t.p > 0 && t.p < 1), path = guesses.map((t) => t.accept_probability);
       const lines = make("div.col.names", { "aria-hidden": "true" }, make("span.tok", {}, "\u00a0"), make("small", {}, "\u00a0"));
       if (joint) lines.append(make("span.name.ratio", {}, "joint ratio", make("i", {}, `threshold ${rule.threshold}`)));

@@ -67,6 +67,9 @@
     /** The token of a node: that of the finished text, or as it was tried. */
     token(node) { return this.panel.tokens[this.places.get(node)] || this.texts.get(node); }
 
+    /** The guesses of a round. */
+    guesses(at) { return this.rounds[at].trials.filter(drafted); }
+
     /** A round's words in the order in which they are read: kept guesses, refused ones, and the large model's own; and how many others of a
      *  tree's guesses there were. */
     words(at) {
@@ -94,7 +97,7 @@
     /** Where a copied draft stands in the text before it: the words around it, and the first and last token of the output that it covers
      *  (-1 in the prompt); null if it is no copy. After the same token as now, if it stands there several times. */
     copied(at) {
-      const guesses = this.chains[at] ? this.rounds[at].trials.filter(drafted) : [];
+      const guesses = this.chains[at] ? this.guesses(at) : [];
       if (this.panel.source !== "text" || !guesses.length) return null;
       const before = (at ? this.after[at - 1] : []).map((node) => this.token(node)), starts = [];
       let text = this.panel.prompt;
@@ -133,7 +136,7 @@
 
     /** A round before it is decided, in a sentence. */
     begun(at, phase) {
-      const round = this.rounds[at], chain = round.trials.filter(drafted), head = `Round ${round.index + 1}: `;
+      const round = this.rounds[at], chain = this.guesses(at), head = `Round ${round.index + 1}: `;
       if (!this.told) return "";
       if (phase === "read" || !chain.length) return `${head}the large model ${chain.length ? "checks all of them in" : "makes"} one pass.`;
       const who = { head: "a head", model: "the small model", text: "the text so far" }[this.panel.source];
@@ -142,7 +145,7 @@
 
     /** A round in a sentence. */
     sentence(at) {
-      const round = this.rounds[at], head = `Round ${round.index + 1}: `, own = round.trials.filter((t) => !drafted(t)), chain = round.trials.filter(drafted);
+      const round = this.rounds[at], head = `Round ${round.index + 1}: `, own = round.trials.filter((t) => !drafted(t)), chain = this.guesses(at);
       if (!this.told) return `Piece ${at + 1}: ${quoted(...round.nodes.map((node) => this.token(node)))}.`;
       if (!this.chains[at]) return head + this.ofTree(at, chain, own);
       if (!chain.length) return `${head}${this.panel.source ? "nothing guessed; " : ""}the large model wrote ${own.length ? quoted(...own) : "nothing"}.`;
@@ -162,5 +165,7 @@
     }
   }
 
-  Object.assign(Workbench, { tips, film: (panel) => new Film(panel) });
+  const seconds = (value) => `${value.toFixed(value < 1 ? 3 : value < 10 ? 2 : 1)} s`;
+
+  Object.assign(Workbench, { tips, seconds, film: (panel) => new Film(panel) });
 })();

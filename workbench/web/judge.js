@@ -3,19 +3,12 @@
 
 (() => {
   const { make } = Workbench;
-  const DRAFTED = ["accepted", "rejected", "discarded"];
   const ABOUT = "Each place is tested with the random number of this round; “on average” is over all random numbers.";
   let names = 0;
 
-  /** Whether the draft of a round is one chain, which rules can judge again. */
-  const isChain = (round) => {
-    const drafted = round.trials.filter((t) => DRAFTED.includes(t.fate));
-    return drafted.length > 0 && !round.provisional && drafted.every((t, i) => i === 0 || t.parent === drafted[i - 1].node);
-  };
-
   class Judging {
     constructor(root) {
-      Object.assign(this, { root, panel: null, round: null, group: `judge-${(names += 1)}`, asked: null });
+      Object.assign(this, { root, panel: null, round: null, chain: false, group: `judge-${(names += 1)}`, asked: null });
       this.body = make("tbody");
       this.state = make("p.caption", { role: "status" });
       this.heads = make("thead", {}, make("tr", {}, ...["rule", "keeps", "on average", "why"].map((text) => make("th", { scope: "col" }, text))));
@@ -25,12 +18,15 @@
       root.judging = this;
     }
 
-    show(panel, round) {
-      Object.assign(this, { panel, round, asked: null });
-      this.fold.hidden = !Workbench.asking(this.root) || !isChain(round);
+    /** Fit it to a round, which rules can judge again if it guessed one `chain`. */
+    show(panel, round, chain) {
+      Object.assign(this, { panel, round, chain, asked: null });
       this.table.hidden = true;
+      this.fit();
       if (this.fold.open && !this.fold.hidden) this.look();
     }
+
+    fit() { this.fold.hidden = !this.chain || !Workbench.asking(this.root); }
 
     look() {
       if (this.asked || !this.round) return;
@@ -50,6 +46,6 @@
     }
   }
 
-  /** The fold of a round up close: `show(panel, round)` fits it to one. */
+  /** The fold of a round up close: `show(panel, round, chain)` fits it to one. */
   Workbench.judging = (root) => new Judging(root);
 })();

@@ -5,8 +5,6 @@
   const { make, timed, calm } = Workbench;
   const BEATS = { read: 0.4, done: 0.75 }; // of a round on the clock of passes: guessed until here, read until there
 
-  const LINE = 26; // px, of a lane that is a single line
-
   class Lane {
     constructor(film, clock) {
       Object.assign(this, { film, panel: film.panel, clock, at: null, state: "", met: new Set() });
@@ -24,7 +22,7 @@
     get end() { return this.ends.at(-1) || 0; }
 
     /** When it is over, in words. */
-    get over() { return this.clock === "seconds" ? timed(this.panel, `${this.end.toFixed(this.end < 1 ? 3 : 2)} s`) : `${this.end} passes`; }
+    get over() { return this.clock === "seconds" ? timed(this.panel, Workbench.seconds(this.end)) : `${this.end} passes`; }
 
     /** With its decoder's name, where several lanes stand in one list. */
     named() {
@@ -33,10 +31,10 @@
       return this;
     }
 
-    /** What is newest comes into view, where a lane is a single line. */
+    /** What is newest comes into view, where a lane has room for a few lines alone. */
     follow() {
-      const last = this.film.provisional ? this.text.lastElementChild : this.groups[this.at];
-      if (last) this.words.scrollTop = LINE * Math.round((last.offsetTop + last.offsetHeight) / LINE - 1);
+      const last = this.film.provisional ? this.text.lastElementChild : this.groups[this.at], line = parseFloat(getComputedStyle(this.words).lineHeight);
+      if (last) this.words.scrollTop = line * Math.round((last.offsetTop + last.offsetHeight) / line) - this.words.clientHeight;
     }
 
     /** The round that is up close; of a copy also the words that it copied. */

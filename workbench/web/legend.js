@@ -6,8 +6,8 @@
   const ORDER = ["accepted", "rejected", "discarded", "corrected", "bonus"]; // as a round goes; the others follow
   const place = ([name]) => (ORDER.includes(name) ? ORDER.indexOf(name) : ORDER.length);
 
-  /** An entry for each fate that occurs in `panels`; the pointer on one lights its tokens, and says more of it. */
-  Workbench.legend = (root, panels) => {
+  /** An entry for each fate that occurs in the panels that `fill` is given; the pointer on one lights its tokens, and says more of it. */
+  Workbench.legend = (root) => {
     const bar = make("div.wb-legend", { role: "group", "aria-label": "What the colours mean" });
     bar.fill = (shown) => {
       const occurring = new Set(shown.flatMap((panel) => [...panel.tokens, ...panel.rounds.flatMap((round) => round.trials)].map((token) => token.fate)));
@@ -31,7 +31,6 @@
       kept = kept === fate ? null : fate;
       light(kept);
     });
-    bar.fill(panels);
     return bar;
   };
 })();

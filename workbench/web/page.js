@@ -59,7 +59,8 @@ const WorkbenchPage = (() => {
     document.querySelector("#notice .wb-instead")?.remove();
     const progress = document.querySelector(`#${prefix}progress`);
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (progress) progress.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+    const { top } = progress?.getBoundingClientRect() ?? { top: 0 }, seen = top >= 0 && top < innerHeight / 2;
+    if (progress && !seen) progress.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
     queued(`${prefix}progress`);
     return inputs.length === 1 ? inputs[0] : inputs;
   };
@@ -124,6 +125,15 @@ const WorkbenchPage = (() => {
     place.scrollIntoView({ block: "start" });
   });
 
+  /** Save the chart beside a button, or the picture. */
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("gradio-app [data-save]");
+    if (!button) return;
+    const chart = button.closest(".wb-plot")?.querySelector(".js-plotly-plot"), picture = document.getElementById("picture");
+    if (chart) Workbench.save(chart, (chart.layout?.title?.text || "chart").toLowerCase().replace(/\W+/g, "-"), button.dataset.save);
+    else if (picture) Workbench.save(picture, `picture-${picture.run}`, button.dataset.save);
+  });
+
   /** Show the decoders whose name or line has these words. */
   const search = (words) => {
     for (const label of document.querySelectorAll("#decoders label:has(input[type='checkbox'])")) {
@@ -172,7 +182,9 @@ const WorkbenchPage = (() => {
     const cells = Object.keys(COLUMNS).map((name) => {
       const text = make("bdi", {}, row[name]);
       const below = BELOW[name] && make("small", {}, row[BELOW[name]]);
-      return make(`td.${name}`, {}, name === "title" ? make("a", { href: `?run=${row.id}` }, text) : text, below);
+      if (name !== "title") return make(`td.${name}`, {}, text, below);
+      const fates = row.fates ? make("span.wb.fates", { "aria-hidden": "true" }, ...row.fates.split(" ").map((fate) => make(`i.${fate}`))) : null;
+      return make("td.title", {}, make("a", { href: `?run=${row.id}` }, text), fates, row.verdict ? make("small", {}, row.verdict) : null);
     });
     const line = make("tr", {}, make("td", {}, box), ...cells);
     line.addEventListener("click", (event) => !event.target.closest("a, input") && !String(getSelection()) && box.click());
@@ -242,6 +254,7 @@ const WorkbenchPage = (() => {
       const off = drawn && plot.offsetParent && Math.abs(drawn.getBoundingClientRect().width - plot.clientWidth) > 1;
       if (off && window.Plotly) window.Plotly.Plots.resize(plot);
     }
+    for (const table of document.querySelectorAll(".wb-wide table")) if (table.scrollWidth > table.clientWidth) table.tabIndex = 0; // the keyboard scrolls it
   }
   addEventListener("DOMContentLoaded", () => new ResizeObserver(redraw).observe(document.body));
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);

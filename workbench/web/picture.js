@@ -5,6 +5,7 @@
   const { make, calm } = Workbench;
   const FIRST = ["speculative", "mtad", "dsbd", "beam_search"]; // of the chips; the others are behind "more"
   const PLAIN = ["greedy", "multinomial"];
+  const PLAINLY = "One word at a time";
   const PACES = { slow: 2600, normal: 1000, fast: 280 }; // ms a pass
   const WHOLE = { slow: 20, normal: 8, fast: 3 }; // s of all decoders on the clock of seconds
   const TELLING = 4200; // ms of the round that is explained, in the first play
@@ -12,7 +13,6 @@
   const DENSE = 6; // lanes: of more, each is a line
   const STOPS = "button, summary, .tok, .node:not(.trunk)";
   const began = new Map(); // by run, how far its picture has come that plays at once: it is drawn again when Gradio has loaded
-  const seconds = (value) => `${value.toFixed(value < 1 ? 3 : value < 10 ? 2 : 1)} s`;
   const rank = ({ panel }) => (FIRST.includes(panel.decoder) ? FIRST.indexOf(panel.decoder) : FIRST.length);
   const button = (label, title, act) => {
     const made = make("button", { type: "button", "aria-label": title, title }, label);
@@ -47,13 +47,12 @@
       this.clean = button("Clean text", "hide the words that were refused", () => this.clean.setAttribute("aria-pressed", String(page.toggle("wb-clean"))));
       this.clean.setAttribute("aria-pressed", String(page.contains("wb-clean")));
       this.clock = make("output.clock");
-      const save = (kind) => button(kind.toUpperCase(), `save the picture as ${kind.toUpperCase()}`, () => Workbench.save(this.root, `picture-${this.value.run}`, kind));
-      this.bar = make("div.bar", { role: "toolbar", "aria-label": "the picture" }, this.play, this.back, this.next, this.speed, this.clean, this.clock, make("span.saving", {}, save("svg"), save("png")));
+      this.bar = make("div.bar", { role: "toolbar", "aria-label": "the picture" }, this.play, this.back, this.next, this.speed, this.clean, this.clock, Workbench.saving("the picture", () => this.root, () => `picture-${this.value.run}`));
       this.closeup = Workbench.closeup(this.root, this.value.settings);
       this.says = make("p.says");
       this.spoken = make("div.wb-unseen", { "aria-live": "polite" });
       this.stage = make("div.lanes");
-      this.legend = Workbench.legend(this.root, []);
+      this.legend = Workbench.legend(this.root);
       this.root.replaceChildren(this.bar, this.stage, this.legend, this.spoken);
       this.setPace(this.pace);
       if (this.root.wired) return;
@@ -90,14 +89,17 @@
       const near = this.more || this.all ? this.others : this.others.filter((each, i) => i < 1 || rank(each) < FIRST.length || each === film), left = this.others.length - near.length;
       const more = left > 0 ? button(`+ ${left} more`, `${left} more decoders`, () => { this.more = true; this.choose({}); this.root.querySelector(".chip")?.focus(); }) : null;
       const every = clocked.length > 1 ? button(this.all ? "Two lanes" : clocked.length === 5 ? "All five" : `All ${clocked.length}`, this.all ? "back to two lanes" : "all decoders, each at its measured time", () => this.choose({ all: !this.all })) : null;
-      const guessers = make("span.chips", { role: "group", "aria-label": "the decoder that guesses" }, ...chips(near, this.all ? null : film, (each) => this.choose({ film: each })), more, every);
+      const law = `exactly the large model’s ${(this.value.settings || {}).temperature === 0 ? "text" : "distribution"}:`, exact = near.filter(({ panel }) => panel.exact), others = near.filter((each) => !exact.includes(each));
+      const group = (says, list) => (list.length ? [make("span.who", {}, says), ...chips(list, this.all ? null : film, (each) => this.choose({ film: each }))] : []);
+      const guessers = make("span.chips", { role: "group", "aria-label": "the decoder that guesses" }, ...group(law, exact), ...group(exact.length ? "another:" : "not the large model’s own:", others), more, every);
       const plains = make("span.chips", { role: "group", "aria-label": "the plain decoder" }, ...(this.plains.length > 1 ? chips(this.plains, plain, (each) => this.choose({ plain: each })) : this.plains.map((each) => make("span.who", {}, each.panel.title))));
-      const section = (title, head, ...lanes) => make("section", { "aria-label": title }, make("h3", {}, title, head), ...lanes);
+      const section = (title, head, ...lanes) => make("section", { "aria-label": title, class: title === PLAINLY ? "plainly" : null }, make("h3", {}, title, head), ...lanes);
       const under = this.guessing && !this.all ? [this.says, this.closeup.box] : [this.says];
       this.closeup.box.style.minHeight = "";
+      this.clock.textContent = ""; // of all decoders alone
       this.legend.fill(films.map(({ panel }) => panel));
       if (this.all) this.stage.replaceChildren(section("All decoders, each at its measured time", guessers, ...this.lanes.map((lane) => lane.named().box), ...under));
-      else this.stage.replaceChildren(...[plain && section("One word at a time", plains, this.lanes[0].box), film && section("With guesses", guessers, this.guessing.box, ...under)].filter(Boolean));
+      else this.stage.replaceChildren(...[plain && section(PLAINLY, plains, this.lanes[0].box), film && section("With guesses", guessers, this.guessing.box, ...under)].filter(Boolean));
       this.root.dataset.rounds = this.guessing ? this.guessing.film.rounds.length : 0;
       this.root.classList.toggle("every", this.all);
       this.root.classList.toggle("dense", this.all && this.lanes.length > DENSE);
@@ -123,7 +125,7 @@
         this.legend.meet(lane.met);
       }
       if (this.all) {
-        this.clock.textContent = seconds(this.time);
+        this.clock.textContent = Workbench.seconds(this.time);
         this.tell(this.lanes.filter((lane) => lane.end <= this.time).sort((a, b) => b.end - a.end).slice(0, 1).map((lane) => `${lane.panel.title} is done after ${lane.over}.`).join(""));
       }
       const { at, phase } = this.guessing.moment(this.time);
@@ -159,7 +161,7 @@
 
     setPace(pace) {
       this.pace = pace;
-      this.speed.textContent = pace;
+      this.speed.replaceChildren(make("span.wide", {}, "speed: "), pace);
       for (const name of ["aria-label", "title"]) this.speed.setAttribute(name, `speed: ${pace}`);
       if (this.timer !== null) { clearTimeout(this.timer); this.go(); }
     }
@@ -210,6 +212,9 @@
       this.show(lane.ends[to]);
     }
 
+    /** The page can ask the models about this run by now. */
+    able() { this.closeup.judging.fit(); }
+
     /** While a run goes on, its texts grow here as they come: the plain one, and the last that has begun. */
     live(panels) {
       this.stop();
@@ -219,7 +224,7 @@
       const lanes = [plain, last].filter(Boolean).map((panel) => Workbench.lane(Workbench.film(panel), "passes"));
       for (const lane of lanes) lane.show(Infinity);
       const head = (panel) => make("span.who", {}, `${panel.title}, ${panel.status === "running" ? panel.state : "done"}`);
-      this.stage.replaceChildren(...lanes.map((lane) => make("section", {}, make("h3", {}, lane.panel === plain ? "One word at a time" : "With guesses", head(lane.panel)), lane.box)));
+      this.stage.replaceChildren(...lanes.map((lane) => make("section", {}, make("h3", {}, lane.panel === plain ? PLAINLY : "With guesses", head(lane.panel)), lane.box)));
       this.legend.fill(lanes.map((lane) => lane.panel));
     }
 

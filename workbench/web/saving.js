@@ -2,6 +2,7 @@
 "use strict";
 
 (() => {
+  const { make } = Workbench;
   const SVG = "http://www.w3.org/2000/svg";
   const SCALE = 2; // pixels of a PNG for each of the page
 
@@ -64,7 +65,7 @@
     svg.append(draw("rect", { width: home.width, height: home.height, fill: ground }));
     const visit = (element) => {
       const style = getComputedStyle(element);
-      if (element.matches(".bar, .wb-card, .wb-unseen, details") || style.display === "none" || style.visibility === "hidden") return;
+      if (element.matches(".bar, .saving, .open-text, .modebar-container, .wb-card, .wb-unseen, details") || style.display === "none" || style.visibility === "hidden") return;
       if (element instanceof SVGElement) return svg.append(copied(element, home));
       svg.append(...boxes(element, style, home));
       for (const child of element.childNodes) {
@@ -83,6 +84,13 @@
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
+
+  /** Buttons that save an element. */
+  Workbench.saving = (what, root, name) => make("span.saving", {}, ...["SVG", "PNG"].map((kind) => {
+    const button = make("button", { type: "button", "aria-label": `save ${what} as ${kind}`, title: `save ${what} as ${kind}` }, kind);
+    button.addEventListener("click", () => Workbench.save(root(), name(), kind.toLowerCase()));
+    return button;
+  }));
 
   /** Save an element as a file, `kind` "svg" or "png". */
   Workbench.save = async (root, name, kind) => {

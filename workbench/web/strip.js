@@ -235,6 +235,7 @@ const Workbench = (() => {
       parts.foot.append(others);
     }
     if (panel.others && panel.others.length) parts.foot.append(otherTexts(panel));
+    if (written) parts.foot.append(Workbench.saving("this text", () => box, () => `${panel.decoder}-${root.run}`));
   }
 
   /** Show `value` = {panels: [one JSON string each, null for one that stays as it is]} in `root`; called again with every update. */
@@ -242,7 +243,7 @@ const Workbench = (() => {
     if (!root.grid) {
       root.classList.add("wb", "wb-strip");
       Object.assign(root, { panels: [], shown: [], sources: [], more: new Set(), grid: make("div.wb-grid.wb-texts") }); // more: decoders whose figures are unfolded
-      root.legend = Workbench.legend(root, []);
+      root.legend = Workbench.legend(root);
       root.replaceChildren(root.legend, root.grid);
       Workbench.card(root);
     }
@@ -259,7 +260,9 @@ const Workbench = (() => {
     });
     root.sources = sources.map((source, i) => source ?? root.sources[i]);
     root.legend.fill(root.shown);
-    if (root.run === "live") document.querySelector("wb-picture")?.picture?.live(root.shown);
+    const picture = document.querySelector("wb-picture")?.picture;
+    if (root.run === "live") picture?.live(root.shown);
+    else picture?.able();
   }
 
   return { show, make, known, visible, number, timed, calm, tokenSpan, fillPrompt, fates: {} };

@@ -49,7 +49,7 @@ def test_every_corner_of_the_sliders_draws(page, run):
         words, *figures = draw(page, m, values)[: 1 + len(page.cards)]
         assert "nan" not in words
         assert all(figure.data for figure in figures)
-        assert ("Measurements" in words) == (m is found)
+        assert ("Measured" in words) == (m is found)
 
 
 @pytest.mark.parametrize("value", [None, -0.1, 1.1])
@@ -97,13 +97,13 @@ def test_whole_sliders_stay_whole():
     """Gradio sends 5.0 where a slider of whole numbers stands at 5."""
     page = PAGES[0]
     assert (
-        draw(page, Measurements(), [0.8, 5.0, 0.0, 0.0])[0]
-        == draw(page, Measurements(), [0.8, 5, 0.0, 0.0])[0]
+        draw(page, Measurements(), [0.8, 0.0, 5.0, 0.0])[0]
+        == draw(page, Measurements(), [0.8, 0.0, 5, 0.0])[0]
     )
 
 
 def test_the_words_say_what_the_paper_says():
-    words = draw(PAGES[0], Measurements(), [0.8, 5, 0.0, 0.0])[0]
+    words = draw(PAGES[0], Measurements(), [0.8, 0.0, 5, 0.0])[0]
     assert "**3.69** tokens per round" in words
     assert "**1.63×** the operations" in words
 
@@ -145,12 +145,13 @@ def test_runs_are_listed_but_on_a_shared_machine(visitor, host, run, monkeypatch
     assert stranger.told(stranger.find("theory-run"), "choices") is None
 
 
-def test_cards_are_laid_out_evenly():
-    assert [[len(r) for r in rows(range(n))] for n in range(1, 7)] == [
+def test_the_first_card_stands_alone_and_the_others_evenly():
+    assert [[len(r) for r in rows(range(n))] for n in range(1, 8)] == [
         [1],
-        [2],
-        [3],
-        [2, 2],
-        [3, 2],
-        [3, 3],
+        [1, 1],
+        [1, 2],
+        [1, 3],
+        [1, 2, 2],
+        [1, 3, 2],
+        [1, 3, 3],
     ]

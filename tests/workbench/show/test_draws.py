@@ -208,6 +208,19 @@ def parsed(text: str) -> Nesting:
     return found
 
 
+def test_first_words_stand_beside_what_the_large_model_makes_one_expect():
+    texts = [(1, 2)] * 70 + [(2, 3)] * 20 + [(3,)] * 10
+    law = [Prefix([1], TEXTS[1], 0.6), Prefix([2], TEXTS[2], 0.3), Prefix([3], TEXTS[3], 0.1)]
+    found = parsed(draws.first_words(made(texts, law=law)))
+    assert not found.seen & {"script", "img"}
+    assert found.texts[-9:] == [
+        "<script>alert(1)</script>", "70", "60.0", "cat", "20", "30.0", "¤evil␛[31m", "10", "10.0"
+    ]  # fmt: skip
+    many = [(token,) for token in range(10, 20) for _ in range(10)]
+    assert parsed(draws.first_words(made(many, law=[]))).texts[-2:] == ["others", "50"]
+    assert draws.first_words(made([])) == ""
+
+
 FORKED = [(1, 2, 3), (1, 2, 3), (1, 2), (1, 3), (2,), (4, 1, 1, 2, 3), (3,) * 30]
 
 

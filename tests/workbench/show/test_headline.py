@@ -49,6 +49,15 @@ def test_the_verdict_names_the_exact_decoder_and_what_it_saved():
     assert verdict(cold).startswith("Speculative: the same text, 30 passes")
 
 
+def test_the_distribution_of_beams_is_not_the_same_kind_of_text():
+    """DSBD was praised as "the same kind of text": it draws as beam sampling does."""
+    beams = result("dsbd", [0.8, 0.81, 0.8], 20, 4.0)
+    assert verdict(made(GREEDY, SPECULATIVE, beams)).startswith("Speculative: the same kind")
+    assert verdict(made(GREEDY, beams)).startswith(
+        "DSBD: 20 passes instead of 64, and not the large model’s own distribution"
+    )
+
+
 def test_without_an_exact_decoder_the_verdict_says_that_the_text_is_another():
     assert verdict(made(GREEDY, MTAD)) == (
         "MTAD: 16 passes instead of 64, and not the large model’s own distribution, "

@@ -33,10 +33,9 @@ OPENING = {
 }
 NO_FILE = "No file is chosen; choose one, or take a built-in set."
 INTRODUCTION = (
-    "The requests of a batch accept different numbers of draft tokens. A framework with aligned "
-    "tensors pads inputs and caches to the longest; the engine here needs no padding (EMS-SD). All "
-    "schemes give the same tokens; this tab measures their cost, using the pair loaded in the "
-    "Compare tab."
+    "Does guessing still pay when many prompts are decoded at once? Each prompt keeps another "
+    "number of guesses, and the usual batch fills the gaps with padding; the engine here needs "
+    "none. All schemes write the same texts; the charts show what each costs."
 )
 
 

@@ -11,7 +11,7 @@ import gradio as gr
 
 from workbench.kinds.batch.view import acceptance, findings, paper_table, verdict
 from workbench.page.parts import words
-from workbench.page.parts.results import Figures
+from workbench.page.parts.results import Figures, plot
 from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.figures import BatchFigures, label
@@ -55,9 +55,7 @@ class BatchResults(Figures):
                 for title, says, _ in batch.CARDS:
                     with gr.Column(min_width=340):
                         gr.Markdown(f"### {title}\n\n{says}", elem_classes="wb-note")
-                        plots.append(
-                            gr.Plot(show_label=False, container=False, elem_classes="chart")
-                        )
+                        plots.append(plot(elem_classes="chart"))
             # The parts that follow the choice of decoder and time.
             self.shapes = [*plots, gr.Markdown(elem_id="batch-paper", elem_classes="wb-wide")]
         self.table = gr.HTML(elem_id="batch-figures", elem_classes="wb-note")

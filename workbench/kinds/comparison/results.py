@@ -10,7 +10,7 @@ from decoders import Method
 from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.comparison.view import view
 from workbench.page.parts import words
-from workbench.page.parts.results import Kept
+from workbench.page.parts.results import Kept, plot
 from workbench.page.parts.runner import Runner
 from workbench.page.widgets.components import Alternatives, TokenStrip
 from workbench.page.widgets.handlers import Updates
@@ -94,10 +94,7 @@ class ComparisonResults:
 
 
 def _plots(name: str, count: int) -> list[gr.Plot]:
-    return [
-        gr.Plot(show_label=False, container=False, elem_id=f"{name}-{i}", min_width=300)
-        for i in range(count)
-    ]
+    return [plot(elem_id=f"{name}-{i}") for i in range(count)]
 
 
 class LivePanels:

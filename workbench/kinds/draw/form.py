@@ -25,10 +25,9 @@ from workbench.show import draws, tables, verdicts
 from workbench.studies import settings as presets
 
 INTRODUCTION = (
-    "One text is chance; a hundred show the distribution. Each decoder continues the same prompt "
-    "with many seeds, using the pair loaded in the Compare tab. The texts are shown as one tree "
-    "with counts, and a test says whether their first tokens follow the large model's own "
-    "distribution."
+    "Does a decoder write what the large model alone would write? Each continues one prompt many "
+    "times: bars count the first words that it drew, and a line marks what the large model makes "
+    "one expect."
 )
 
 
@@ -39,6 +38,7 @@ class DrawResults(Figures):
     """
 
     def lay_out(self, prefix: str) -> list[Any]:
+        self.first = gr.HTML(elem_id="draw-first", padding=False)
         self.headline = gr.HTML(elem_id="draw-headline", elem_classes="wb-note")
         self.again = gr.Button("Again with other seeds", size="sm", scale=0, elem_id="draw-more")
         self.trees = gr.HTML(elem_id="draw-trees")
@@ -47,6 +47,7 @@ class DrawResults(Figures):
         self.proof = gr.HTML(elem_classes="wb-note")
         self.shown = gr.State("")  # the run that draws can be added to
         return [
+            self.first,
             self.headline,
             self.again,
             self.trees,
@@ -70,6 +71,7 @@ class DrawResults(Figures):
     def growing(self, run: Run, *looked_at: Any) -> Updates:
         return {
             self.box: gr.update(visible=True),
+            self.first: draws.first_words(run),
             self.headline: verdicts.headline(run) + words.source(run),
             self.trees: draws.trees(run),
             self.table: tables.markup(draws.table(run)),

@@ -18,6 +18,7 @@ UNFOLD = """addEventListener("click", (event) => {
 def body(run: Run) -> Body:
     """The findings in sentences, the figures, and each decoder's tree."""
     content = (
+        draws.first_words(run),
         verdicts.headline(run),
         tables.markup(draws.table(run)),
         draws.trees(run),

@@ -23,9 +23,9 @@ from workbench.page.widgets.handlers import QUIET
 NONE_YET = "None yet: run a plan."
 MOST_PAST = 50  # experiments to choose from
 INTRODUCTION = (
-    "A plan runs decoders over many prompts and settings, and saves every answer as soon as it is "
-    "finished. Stop it or close the page and resume later: finished work is never repeated. Speeds "
-    "have 95% intervals over prompts and stand beside the papers' printed figures."
+    "One prompt is an anecdote. A plan runs decoders over many prompts and settings, and says "
+    "whether what the papers found is found here too. What is finished is kept: stop, and resume "
+    "later."
 )
 PUBLIC = (
     f"On a shared machine only the project's plans run, with {PUBLIC_PROMPTS} prompts of each set."
@@ -50,18 +50,18 @@ class ExperimentsTab:
             gr.Markdown(
                 f"{INTRODUCTION} {PUBLIC}" if self.public else INTRODUCTION, elem_classes="wb-note"
             )
-            with gr.Row():
-                self.plan = PlanFields(self.public)
-                self._lay_out_options()
-            self.note = gr.HTML(elem_id="experiment-note", elem_classes="wb-note")
-            self._lay_out_past()
-            self.view = ExperimentView(self.journal, self.background)
             if orderings := shipped():
                 gr.HTML(
                     orderings_html(orderings),
                     elem_id="experiment-orderings",
                     elem_classes="wb-note",
                 )
+            with gr.Row():
+                self.plan = PlanFields(self.public)
+                self._lay_out_options()
+            self.note = gr.HTML(elem_id="experiment-note", elem_classes="wb-note")
+            self._lay_out_past()
+            self.view = ExperimentView(self.journal, self.background)
             self.opener = Opener(host, self.journal)
             self.cards = [AdviceCard(host, pair)]
             self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs

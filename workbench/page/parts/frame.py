@@ -84,6 +84,7 @@ class StudyTab:
             self.lay_out()
             self.noted = NotedForm([*self.inputs, *self.form.components], self.refreshing)
             self.opened = gr.State(False)  # whether the visitor has been here
+            self.filled = gr.State(False)  # whether a link has filled the form
         self._wire()
 
     # ---- what a kind may replace
@@ -96,7 +97,7 @@ class StudyTab:
         """Lay out the inputs, the buttons, the line that sums them up, the folds, the results."""
         with gr.Row(equal_height=True):
             self.lay_out_prompt(min_width=320)
-            with gr.Column(scale=4, min_width=320), gr.Row(equal_height=True):
+            with gr.Column(scale=1, min_width=160), gr.Row(equal_height=True):
                 self.lay_out_buttons()
         with gr.Row(elem_classes="chips"):
             self.lay_out_asked()
@@ -209,7 +210,8 @@ class StudyTab:
     @property
     def outputs(self) -> list[Any]:
         parts = (self.runner, self.form, self.results)
-        return [*self.fields, *(output for part in parts for output in part.outputs)]
+        each = (output for part in parts for output in part.outputs)
+        return [*self.fields, self.filled, *each]
 
     def show(self, run: Run) -> Updates:
         return {
@@ -228,20 +230,28 @@ class StudyTab:
         )  # fmt: skip
         self.runner.wire(self)
         if self.beforehand is not None and isinstance(self.tab, gr.Tab):
-            seen = [self.opened, self.results.kept.run_id]
-            self.tab.select(self._first, seen, [self.opened, *self.results.outputs], **QUIET)
+            seen = [self.opened, self.results.kept.run_id, self.filled]
+            self.tab.select(self._first, seen, [self.opened, *self.outputs], **self.noted.filling)
 
     @property
     def beforehand(self) -> Recording | None:
         """The recorded run that the tab opens with; None if its kind has none."""
         return next((each for each in recordings() if each.run.kind == self.study.kind), None)
 
-    def _first(self, opened: bool, id: str) -> Updates:
-        """Updates for a tab that is opened: the recorded run, unless it shows or showed another."""
+    def _first(self, opened: bool, id: str, filled: bool) -> Updates:
+        """Updates for a tab that is opened: the recorded run, unless it shows or showed another.
+
+        The form agrees with it, unless a link has filled that.
+        """
         if opened or id or self.beforehand is None:
             return {self.opened: True}
-        shown = self.results.show(self.beforehand.run)
-        return {**shown, self.results.kept.run_id: "", self.opened: True}  # nobody asked for it
+        run = self.beforehand.run
+        return {
+            **({} if filled else self.fill(run.study)),
+            **self.results.show(run),
+            self.results.kept.run_id: "",  # nobody asked for it
+            self.opened: True,
+        }
 
     def _told(self, noted: list[Any], choice: PairChoice) -> Updates:
         values = self.noted.read(noted)

@@ -11,6 +11,20 @@ from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.show import tables
 
+SAVING = "".join(
+    f'<button type="button" data-save="{kind.lower()}" aria-label="Save this chart as {kind}">'
+    f"{kind}</button>"
+    for kind in ("SVG", "PNG")
+)
+
+
+def plot(min_width: int = 300, **options: Any) -> gr.Plot:
+    """A chart, with buttons that save it as a file."""
+    with gr.Column(min_width=min_width, elem_classes="wb-plot"):
+        chart = gr.Plot(show_label=False, container=False, **options)
+        gr.HTML(SAVING, elem_classes="wb-save", padding=False)
+    return chart
+
 
 class Follower(Protocol):
     """The part of a tab that shows a study while it runs."""

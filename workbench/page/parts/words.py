@@ -24,13 +24,14 @@ from workbench.studies.study import Start
 from workbench.studies.text import counted
 
 EMBEDDED_CHOICE = PairChoice()
-CARD = (
-    f'<a href="https://huggingface.co/{smollm2.HUB}">Apache 2.0</a>; its head is under the Llama '
-    "3.1 Community License; small models make things up"
-)
+CARD = 'under <a href="?tab=about" data-tab="about">two licences</a>; small models make things up'
 TITLE = "Decoding Workbench"
 NAME = f'<a class="wb-skip" href="#prompt">Skip to the prompt</a><h1>{TITLE}</h1>'
 SAYS = "A small model guesses. A large one checks."
+HOW = (
+    "The large model writes word by word, then again with guesses: green ones it kept, struck ones "
+    "it refused."
+)
 NOT_RUN_YET = "The link has filled the form. Press Run to see what it gives."
 INSTEAD = "Below is an example."
 
@@ -202,9 +203,13 @@ def kept(run: Run, unkept: bool = False) -> str:
 
 def share(run: Run, unkept: bool = False) -> str:
     """The same as a menu."""
+    picture = "".join(
+        f'<button type="button" class="button" data-save="{kind.lower()}">{kind}</button>'
+        for kind in ("SVG", "PNG")
+    )
     return (
-        '<details class="wb-share"><summary>Share</summary>'
-        f"<div>{kept(run, unkept)}</div></details>"
+        '<details class="wb-share"><summary>Share</summary><div>'
+        f'{kept(run, unkept)}<div class="kept"><span>Picture {picture}</span></div></div></details>'
     )
 
 
@@ -248,7 +253,7 @@ def introduction(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int]
     elif not embedded:
         writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}"
         writes += "." if len(parameters) > 1 else ", without a draft model."
-    return f"<h2>{SAYS}</h2><p>{writes}</p>"
+    return f'<h2>{SAYS}</h2><p>{HOW}</p><p class="models">{writes}</p>'
 
 
 def _recorded_sizes() -> list[int]:
@@ -283,8 +288,13 @@ def source(run: Run) -> str:
         return ""
     return (
         f'<p class="source"><b>{html.escape(recording.title)}:</b> {html.escape(recording.says)} '
-        f"Recorded on {run.created[:10]}, {html.escape(presets.written(run.settings))}.</p>"
+        f"Recorded on {run.created[:10]}, {_unbroken(presets.written(run.settings))}.</p>"
     )
+
+
+def _unbroken(text: str) -> str:
+    """A text as HTML whose words are not broken at their hyphens."""
+    return html.escape(text).replace("-", "&#8209;")
 
 
 def environment(run: Run) -> str:

@@ -2,7 +2,7 @@
 
 import gradio as gr
 
-from decoders import catalog
+from decoders import catalog, smollm2
 from workbench.runs.figures import label
 from workbench.show import laws, quantities
 from workbench.studies.text import cited
@@ -30,6 +30,11 @@ draft tokens. A framework with aligned tensors pads inputs and caches to the lon
 and computes the padding, too; the engine here pads neither. This tab measures what padding costs,
 for inputs and caches separately. The text does not change.
 """
+LICENCES = (
+    "## Licences\n\nSmolLM2-135M-Instruct is under "
+    f"[Apache 2.0](https://huggingface.co/{smollm2.HUB}); its head, and the embedded story models, "
+    "are under the Llama 3.1 Community License."
+)
 
 
 class AboutTab:
@@ -50,3 +55,4 @@ class AboutTab:
             ):
                 lines = [" | ".join(row) for row in (heads, ("---",) * len(heads), *rows)]
                 gr.Markdown(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines))
+            gr.Markdown(LICENCES)

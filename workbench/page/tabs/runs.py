@@ -1,13 +1,14 @@
 """Past runs of every kind: find one, open it, compare two, delete, import."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import gradio as gr
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.kinds import imports
+from workbench.kinds import imports, registry
 from workbench.kinds.divergence.form import Divergence
 from workbench.page.host import Host
 from workbench.page.parts import words
@@ -18,9 +19,15 @@ from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
 from workbench.show import differences, quantities, spread, view
+from workbench.show.headline import PLAIN, verdict
 from workbench.studies import schemes, text
 
 EVERY = "all"
+INTRODUCTION = (
+    "Every finished run is kept here: open one to see its picture again, or tick two to lay them "
+    "side by side."
+)
+LOOKED_AT = 20  # runs of the list, whose outcomes are read out of them
 NONE = (
     "There are no runs yet. Press Run under Compare, or Measure under Batch; each run is listed "
     "here when it is done."
@@ -42,6 +49,7 @@ class RunsTab:
         self, host: Host, shown_in: Mapping[str, StudyTab], rooms: Rooms, choice: gr.State
     ):
         self.host, self.shown_in, self.rooms = host, shown_in, rooms
+        self._outcomes = lru_cache(10 * LOOKED_AT)(self._outcome)
         with gr.Tab("Runs", id="runs") as self.tab:
             self._lay_out()
             Divergence(host, choice)
@@ -49,8 +57,7 @@ class RunsTab:
 
     def _lay_out(self) -> None:
         public = self.host.limits.public
-        if public:
-            gr.Markdown(PUBLIC)
+        gr.Markdown(PUBLIC if public else INTRODUCTION, elem_classes="wb-note")
         with gr.Row(visible=not public):
             self.search = gr.Textbox(
                 "",
@@ -128,11 +135,29 @@ class RunsTab:
                 "best": best(run.fastest),
                 "speed": run.fastest and run.fastest.speed,
                 "asked": run.asked,
+                **(self._outcomes(run.id, str(run.fastest)) if place < LOOKED_AT else {}),
             }
-            for run in runs
+            for place, run in enumerate(runs)
         ]
         found_none = "No run matches these words and this kind."
         return {"rows": lines, "empty": found_none if search or kind != EVERY else NONE}
+
+    def _outcome(self, id: str, fastest: str) -> dict[str, str]:
+        """The verdict of a comparison, and the end of its picture in small: a fate for each token.
+
+        Args:
+            id: the run
+            fastest: changes when its timing goes on
+        """
+        try:
+            run = self.host.store.get(id)
+        except InputError:
+            return {}  # the list names it all the same
+        if run.kind != registry.UNNAMED:
+            return {}
+        guessing = [r for r in run.results if r.alone.tokens and r.decoder not in PLAIN]
+        fates = [token.fate for r in guessing[:1] for token in r.alone.tokens]
+        return {"verdict": verdict(run, settled=False), "fates": " ".join(map(str, fates))}
 
     def _open(self, table: dict[str, Any] | None) -> Updates:
         ids = chosen(table)

@@ -10,6 +10,7 @@ import gradio as gr
 from decoders import InputError
 from workbench.page.host import Host
 from workbench.page.parts import words
+from workbench.page.parts.results import plot
 from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
 from workbench.runs import recorded
@@ -18,18 +19,25 @@ from workbench.theory.estimates import Measurements, measured
 from workbench.theory.pages import PAGES
 from workbench.theory.pages.page import Choice, FigureCard, Page, Slider
 
+INTRODUCTION = (
+    "How much faster does guessing make a model? Two things decide: how often a guess is kept, and "
+    "what a guess costs. Move both; the diamond is what was measured."
+)
+
 
 class TheoryTab:
     def __init__(self, host: Host):
         self.host = host
+        compared = [each.run for each in recorded.recordings() if each.run.kind == "comparison"][:1]
         self.always = [
             ("none", ""),
             *((f"recorded: {each.title}", each.run.id) for each in recorded.recordings()),
         ]
         with gr.Tab("Theory", id="theory") as self.tab:
+            gr.Markdown(INTRODUCTION, elem_classes="wb-note")
             self.run = gr.Dropdown(
                 self.always,
-                value="",
+                value=compared[0].id if compared else "",
                 label="Compare with one of your runs",
                 elem_id="theory-run",
                 info="Its measurements are shown as diamonds."
@@ -37,7 +45,7 @@ class TheoryTab:
                 allow_custom_value=host.limits.public,
             )
             self.note = gr.HTML(elem_id="theory-note", elem_classes="wb-note")
-            self.measured = gr.State(Measurements())
+            self.measured = gr.State(measured(compared[0]) if compared else Measurements())
             self.picked = self.run.change(self._pick, self.run, [self.measured, self.note], **QUIET)
             with gr.Tabs(overflow_behavior="wrap"):
                 self.pages = [self._lay_out(page) for page in PAGES]
@@ -59,7 +67,7 @@ class TheoryTab:
                     with gr.Column(min_width=340):
                         gr.Markdown(f"### {card.title}")
                         # Drawn when the tab is opened.
-                        outputs.append(gr.Plot(show_label=False, container=False))
+                        outputs.append(plot())
                         gr.Markdown(
                             f"$${card.formula}$$\n\n{card.says}",
                             latex_delimiters=[{"left": "$$", "right": "$$", "display": True}],
@@ -113,9 +121,11 @@ class TheoryTab:
 
 
 def rows(cards: Sequence[FigureCard]) -> Iterator[Sequence[FigureCard]]:
-    """The cards in rows of at most three, of lengths as even as possible."""
-    length = math.ceil(len(cards) / math.ceil(len(cards) / 3))
-    return (cards[i : i + length] for i in range(0, len(cards), length))
+    """The first card, which says most, alone; the others in even rows of at most three."""
+    yield cards[:1]
+    if others := cards[1:]:
+        length = math.ceil(len(others) / math.ceil(len(others) / 3))
+        yield from (others[i : i + length] for i in range(0, len(others), length))
 
 
 def control(field: Choice | Slider) -> Any:

@@ -7,37 +7,49 @@ import json
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin, get_type_hints
 
-from gradio import mcp
+import gradio as gr
 from pydantic import TypeAdapter
 
 
-class TypedServer(mcp.GradioMCPServer):
-    """Gradio's server of tools, with the type of each endpoint's result."""
+class AgentBlocks(gr.Blocks):
+    """A page whose endpoints answer agents with typed JSON.
 
-    def postprocess_output_data(self, data: Any, root_url: str) -> list[Any]:
-        return [self.types.TextContent(type="text", text=json.dumps(each)) for each in data]
+    Gradio puts its server of tools into `mcp_server_obj` when the page is launched.
+    """
 
-    def create_mcp_server(self) -> Any:
-        server = super().create_mcp_server()
-        types, handlers = self.types, server.request_handlers
-        call, listed = handlers[types.CallToolRequest], handlers[types.ListToolsRequest]
+    @property
+    def mcp_server_obj(self) -> Any:
+        return self._tools
 
-        async def typed_call(request: Any) -> Any:
-            answer: Any = await call(request)
-            if not answer.root.isError:
-                answer.root.structuredContent = json.loads(answer.root.content[0].text)
-            return answer
+    @mcp_server_obj.setter
+    def mcp_server_obj(self, server: Any) -> None:
+        self._tools = server and typed(server)
 
-        async def typed_list(request: Any) -> Any:
-            answer: Any = await listed(request)
-            for tool in answer.root.tools:
-                endpoint = self.get_block_fn_from_endpoint_name(self.tool_to_endpoint[tool.name])
-                tool.outputSchema = schema(endpoint.fn) if endpoint is not None else None
-            return answer
 
-        handlers[types.CallToolRequest] = typed_call
-        handlers[types.ListToolsRequest] = typed_list
-        return server
+def typed(tools: Any) -> Any:
+    """Gradio's server of tools, with JSON results and the type of each endpoint's result."""
+    types, handlers = tools.types, tools.mcp_server.request_handlers
+    call, listed = handlers[types.CallToolRequest], handlers[types.ListToolsRequest]
+
+    async def typed_call(request: Any) -> Any:
+        answer: Any = await call(request)
+        if not answer.root.isError:
+            answer.root.structuredContent = json.loads(answer.root.content[0].text)
+        return answer
+
+    async def typed_list(request: Any) -> Any:
+        answer: Any = await listed(request)
+        for tool in answer.root.tools:
+            endpoint = tools.get_block_fn_from_endpoint_name(tools.tool_to_endpoint[tool.name])
+            tool.outputSchema = schema(endpoint.fn) if endpoint is not None else None
+        return answer
+
+    tools.postprocess_output_data = lambda data, root_url: [
+        types.TextContent(type="text", text=json.dumps(each)) for each in data
+    ]
+    handlers[types.CallToolRequest] = typed_call
+    handlers[types.ListToolsRequest] = typed_list
+    return tools
 
 
 def schema(job: Any) -> dict[str, Any]:
@@ -46,8 +58,3 @@ def schema(job: Any) -> dict[str, Any]:
     if get_origin(returned) is Iterator:
         (returned,) = get_args(returned)
     return TypeAdapter(returned).json_schema()
-
-
-def install() -> None:
-    """Make Gradio serve tools through what stands above."""
-    mcp.GradioMCPServer = TypedServer  # type: ignore[misc]  # there is no setting for it

@@ -273,23 +273,23 @@ SPECULATIVE = Page(
     "Leviathan et al. 2023, §3",
     (
         Slider("alpha", "acceptance α", "chance that a draft token is kept", 0.0, 1.0, 0.8),
-        Slider("gamma", "draft length γ", "tokens drafted per round", 1, 32, 5, 1),
         Slider("c", "cost c", "time of a draft pass over a target pass", 0.0, 1.0, 0.05),
+        Slider("gamma", "draft length γ", "tokens drafted per round", 1, 32, 5, 1),
         Slider("c_hat", "operations ĉ", "of the draft over the target, per token", 0.0, 1.0, 0.0),
     ),
     (
-        FigureCard(
-            "Tokens per round",
-            r"E(\text{tokens}) = \frac{1-\alpha^{\gamma+1}}{1-\alpha}",
-            "Each target pass yields the drafts kept and one token more. Equation 1, figure 2.",
-            lambda v, m: tokens_figure(v.alpha, v.gamma, m.speculative),
-        ),
         FigureCard(
             "Speed-up",
             r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
             "Drafting costs time too; below 1 it does not pay. Assumes that verifying takes as "
             "long as one pass. Theorem 3.8, figure 4.",
             lambda v, m: speedup_figure(v.alpha, v.gamma, v.c, m.speculative),
+        ),
+        FigureCard(
+            "Tokens per round",
+            r"E(\text{tokens}) = \frac{1-\alpha^{\gamma+1}}{1-\alpha}",
+            "Each target pass yields the drafts kept and one token more. Equation 1, figure 2.",
+            lambda v, m: tokens_figure(v.alpha, v.gamma, m.speculative),
         ),
         FigureCard(
             "Best draft length",
