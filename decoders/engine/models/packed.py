@@ -8,7 +8,8 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.attention import interface, operator
-from decoders.engine.lowering.program import Pass, Program, Programs, runs_plainly
+from decoders.engine.lowering.program import Carriers, Pass, Program, Programs, runs_plainly
+from decoders.engine.lowering.tensors import Tensors
 from decoders.engine.memory.arenas import Arenas, Idle
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import CacheRows, Layout, Reach
@@ -91,20 +92,32 @@ class PackedModel(Loaded):
             runs_plainly(self.name, why)
             return self.plain, why
         if not self.by_request:
-            if self.arenas().simple and not self.spread:
-                return Graphs(self.plain, self.name), ""
-            return self.plain, "its layers have several caches"
+            if not self.arenas().simple or self.spread:
+                return self.plain, "its layers have several caches"
+            return Graphs(self._programs(trials, (Tensors,))), ""
         if not device_of(self.device).on_host:
             return self.plain, "its attention has no kernel here"
         if self.weight_bytes > COPIED_BYTES:
             return self.plain, "it is too large for copies of its weights"
-        return Programs(self.plain, self._example, self.name, self.positions, trials=trials), ""
+        return self._programs(trials, (Program,)), ""
+
+    def _programs(self, trials: Trials | None, carriers: Carriers) -> Programs:
+        return Programs(
+            self.plain,
+            self._example,
+            self.name,
+            self.positions,
+            trials=trials,
+            carriers=carriers,
+            instead="run module by module" if self.by_request else "are recorded module by module",
+        )
 
     def ready(self) -> Self:
         """Make the program of its passes now, so that the first text does not wait."""
-        if isinstance(self.forward, Programs):
+        run = self.forward.programs if isinstance(self.forward, Graphs) else self.forward
+        if isinstance(run, Programs):
             with undisturbed(self.device):
-                self.forward.serving(1)
+                run.serving(1)
         return self
 
     def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output:
@@ -160,9 +173,10 @@ class PackedModel(Loaded):
         """How its passes run now, for people, and why they run plainly if they do."""
         run = self.forward
         kind, why = "module by module", self._why
-        if isinstance(run, (Programs, Graphs)):
-            kind = "as a program of kernels" if isinstance(run, Programs) else "from CUDA graphs"
-            kind, why = ("module by module", run.why) if run.why else (kind, "")
+        if isinstance(run, Programs):
+            kind, why = ("module by module" if run.why else "as a program of kernels"), run.why
+        elif isinstance(run, Graphs):
+            kind, why = ("module by module" if run.why else run.kind), run.why
         return f"packed passes, {kind}" + (f" ({why})" if why else "")
 
     def program(self, tokens: int) -> Program | None:
@@ -242,5 +256,4 @@ class PackedModel(Loaded):
         caches = arenas.take(tokens, tokens)
         assert caches is not None  # arenas without bounds have room
         feed = Feed(tree, caches[0], tree.trunk, tree.trunk[-wanted:])
-        inputs = arenas.pack([feed], {tree: caches}, self.by_request)
-        return inputs._replace(wanted=inputs.wanted[:wanted])
+        return arenas.pack([feed], {tree: caches}, self.by_request)
