@@ -243,7 +243,7 @@ class Programs:
         given: further inputs of a pass by name, which follow the INPUTS in an example, each with
             how many numbers a token has in it
         trials: of programs that have agreed before, until weights change
-        carriers: what carries out programs, the first that can; of a CPU, its kernels
+        carriers: what carries out programs, the first that can; by default a CPU's kernels
         instead: what passes do that have no program, for the log
 
     Attributes:
@@ -322,9 +322,9 @@ class Programs:
                 # From a compiler or a driver: any.
                 except Exception as error:
                     logging.getLogger("decoders").warning(
-                        "The passes of the %s do not run as %s (%s).",
+                        "The quickest way of passes of the %s does not run here (%s); they take a "
+                        "slower one.",
                         self.name,
-                        getattr(carrier, "name", carrier),
                         first_line(error),
                     )
             return self._tried(self.carriers[-1](lowering), features)

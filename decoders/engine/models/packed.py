@@ -8,7 +8,15 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.attention import interface, operator
-from decoders.engine.lowering.program import Carriers, Pass, Program, Programs, runs_plainly
+from decoders.engine.lowering.lower import Lowering
+from decoders.engine.lowering.program import (
+    Carrier,
+    Carriers,
+    Pass,
+    Program,
+    Programs,
+    runs_plainly,
+)
 from decoders.engine.lowering.tensors import Tensors
 from decoders.engine.memory.arenas import Arenas, Idle
 from decoders.engine.memory.feeds import Feed, PackedInputs
@@ -24,6 +32,14 @@ from decoders.engine.trials import Trials
 from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
+
+
+def launches(lowering: Lowering) -> Carrier:
+    """A program of Triton's kernels; they are imported only if they are used."""
+    from decoders.engine.lowering.launches import Launches
+
+    return Launches(lowering)
+
 
 IDLE_BYTES = 2**26  # of arenas that a model keeps between two runs on a CPU
 # How passes run: as programs (of the kernels on a CPU, CUDA graphs on a GPU) where there can be
@@ -94,7 +110,9 @@ class PackedModel(Loaded):
         if not self.by_request:
             if not self.arenas().simple or self.spread:
                 return self.plain, "its layers have several caches"
-            return Graphs(self._programs(trials, (Tensors,))), ""
+            # The stand-in for a GPU in tests has no kernels of its own.
+            quick = operator.TRITON and not device_of(self.device).on_host
+            return Graphs(self._programs(trials, (launches, Tensors) if quick else (Tensors,))), ""
         if not device_of(self.device).on_host:
             return self.plain, "its attention has no kernel here"
         if self.weight_bytes > COPIED_BYTES:

@@ -47,16 +47,27 @@ def cuda_graph(run: Run) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
 
 
 class Shape(NamedTuple):
+    """The most that passes of a graph have.
+
+    Attributes:
+        tokens: tokens
+        requests: requests
+        longest: tokens of one request
+    """
+
     tokens: int
     requests: int
+    longest: int
 
     @classmethod
     def of(cls, inputs: torch.Tensor, packing: Packing) -> "Shape | None":
         """The smallest shape that holds a pass; None if none does or there is no scratch row."""
         tokens = next((n for n in TOKENS if n >= inputs.shape[1]), 0)
         requests = next((n for n in REQUESTS if n >= packing.table.shape[1] - 1), 0)
+        lengths = packing.segments[:, 1] - packing.segments[:, 0]
+        longest = next((n for n in TOKENS if n >= int(lengths.max())), 0)
         fits = tokens and requests and len(packing.masks) <= MASKS and packing.scratch >= 0
-        return cls(tokens, requests) if fits else None
+        return cls(tokens, requests, longest) if fits else None
 
 
 class Graph:
@@ -70,7 +81,7 @@ class Graph:
         features: Layers,
         record: Callable[[Run], tuple],
     ):
-        device, (tokens, requests) = packing.rows.device, shape
+        device, (tokens, requests, longest) = packing.rows.device, shape
         self.shape, self.keys, self.scratch = shape, packing.keys, packing.scratch
         # Lines: ids, positions, rows, wanted.
         self.indices = torch.zeros(4, tokens, dtype=torch.long, device=device)
@@ -80,7 +91,7 @@ class Graph:
         ids, positions, rows, wanted = self.indices
         # On the host, where the launch only reads the number of requests and the most that they and
         # their texts can hold.
-        segments = torch.tensor([[0, tokens, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
+        segments = torch.tensor([[0, longest, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
         fixed = replace(
             packing,
             rows=rows,
@@ -106,7 +117,7 @@ class Graph:
         packing: Packing,
     ) -> tuple[torch.Tensor, ...]:
         """Run a pass. The result is a copy, because the next replay overwrites the memory."""
-        tokens, requests = self.shape
+        tokens, requests, _ = self.shape
         for line, tensor, filler in zip(
             self.indices,
             (input_ids[0], position_ids[0], packing.rows, wanted),
@@ -194,7 +205,8 @@ class Graphs:
         recorded = isinstance(packing, Packing) and not self.why
         shape = Shape.of(input_ids, packing) if recorded else None
         if shape is None or len(wanted) > shape.tokens:
-            return self.programs.plain(**inputs, features=features)
+            run = self.programs.plain if self.why else self.programs
+            return run(**inputs, features=features)
         # An arena that grows has another list of keys.
         key = shape, features, id(packing.keys)
         with self._running:
