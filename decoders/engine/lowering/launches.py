@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import triton
 
+from decoders.devices import device_of
 from decoders.engine.attention.interface import of_layer
 from decoders.engine.attention.kernels import attend_packed
 from decoders.engine.kernels.codes import Code
@@ -49,9 +50,7 @@ class Launches(Tensors):
         super().__init__(lowering)
         if lowering.dtype == torch.float64:
             raise CannotLower("there are no kernels for float64")
-        self._modern = lowering.device.type != "cuda" or torch.cuda.get_device_capability(
-            lowering.device
-        ) >= (8, 0)
+        self._modern = device_of(lowering.device).has_kernels(lowering.dtype)
 
     def carry_out(self, group: Group, numbers: Results, inputs: tuple) -> None:
         first = group.parts[0]

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from decoders.devices import device_of
 from decoders.engine.attention.interface import Layered, Packing
 from decoders.engine.kernels.codes import INTEGERS, PLACES, Code
 from decoders.engine.kernels.loading import kernels
@@ -364,7 +365,7 @@ class Programs:
         """Raise CannotRecord unless a plain pass gives the same, apart from the order of sums."""
         inputs = self.example(tokens, 1 + tokens // 3)
         for ours, plain in zip(program(*inputs), self._as_it_is(features, *inputs), strict=True):
-            if plain.is_cpu and plain.dtype.itemsize > 2:
+            if device_of(plain.device).on_host and plain.dtype.itemsize > 2:
                 allowed = 100 * torch.finfo(plain.dtype).eps * plain[plain.isfinite()].abs().max()
                 if torch.allclose(ours, plain, rtol=0, atol=float(allowed), equal_nan=True):
                     continue
