@@ -243,15 +243,16 @@ def tiling(
 ) -> dict[str, int]:
     """The kernel's block sizes for a pass whose longest request has `longest` tokens.
 
-    A matrix unit takes at least 16 lines, which are enough for single tokens and short drafts. With
-    more lines the cache is read less often. If heads are larger than 128, 64 lines need too much
-    shared memory on small GPUs (64 KB at capability 7.5). In float32, which has no matrix unit, 64
-    lines would make a kernel of 600 kB.
+    A matrix unit takes at least 16 lines, which are enough for single tokens and drafts; among all
+    passes of so few tokens a row has the same bits. With more lines the cache is read less often.
+    If heads are larger than 128, 64 lines need too much shared memory on small GPUs (64 KB at
+    capability 7.5). In float32, which has no matrix unit, 64 lines would make a kernel of 600 kB.
     """
     lanes = triton.next_power_of_2(groups)
     key_block, value_block = (max(16, triton.next_power_of_2(n)) for n in (key_size, value_size))
     largest = max(key_block, value_block)
-    lines = 16 if longest * lanes <= 16 or dtype == torch.float32 else 64 if largest <= 128 else 32
+    few = longest <= SHORT.value or dtype == torch.float32
+    lines = 16 if few else 64 if largest <= 128 else 32
     # Tiles have at most 16 KiB, so that two stages of keys and values fit into the shared memory of
     # small GPUs.
     rows = max(16, min(64, 2**14 // (largest * dtype.itemsize)))

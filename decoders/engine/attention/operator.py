@@ -29,7 +29,7 @@ def attend_one_by_one(
     window: int = 0,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Attend with a call of SDPA for each request; see `operator.attend` for the arguments."""
+    """Attend with a call of SDPA for each request; see `attend` for the arguments."""
     parts = []
     for start, stop, base, past, mask_start, bias_start, opening in segments.tolist():
         n, total = stop - start, past + stop - start

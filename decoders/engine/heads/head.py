@@ -188,7 +188,7 @@ class Head:
         states = torch.randn(1, tokens, self.module.width, generator=generator)
         places = inputs.position_ids - self.module.earlier
         states = states.to(self._device, self._dtype)
-        return inputs.input_ids, places, inputs.wanted[:wanted], inputs.packing, states
+        return inputs.input_ids, places, inputs.wanted, inputs.packing, states
 
     def no_logits(self) -> torch.Tensor:
         """Logits (V,) for a place where the head has nothing to read."""

@@ -6,10 +6,10 @@ from enum import IntEnum
 class Code(IntEnum):
     """What an instruction does.
 
-    A line of a program is its code, the places of x, y, z and of the result, and six whole numbers;
-    two real ones stand in a line beside it. A place counts float32 numbers for each token from the
-    begin of the workspace; a negative one counts answers, -1 the first. An operand that an
-    instruction lacks is 0. The numbers are:
+    For the kernels of a CPU, which lack CAP, a line of a program is its code, the places of x, y, z
+    and of the result, and six whole numbers; two real ones stand in a line beside it. A place
+    counts float32 numbers for each token from the begin of the workspace; a negative one counts
+    answers, -1 the first. An operand that an instruction lacks is 0. The numbers are:
 
         EMBED: address of the table, width
         NORM: address of the weight, width, rows for each token; eps
@@ -22,6 +22,7 @@ class Code(IntEnum):
             wanted rows alone; factor
         GATED, ADD: width
         SELECT: width
+        CAP: width, whether x has wanted rows alone; the largest size that numbers come near to
     """
 
     EMBED = 0
@@ -33,6 +34,7 @@ class Code(IntEnum):
     GATED = 6
     ADD = 7
     SELECT = 8
+    CAP = 9
 
 
 PLACES, INTEGERS = 4, 6

@@ -14,7 +14,7 @@ from decoders.engine.kernels.parts import attend, product
 embed, norm, angles, rotate = operators.embed, operators.norm, operators.angles, operators.rotate
 gated, add, select, write = operators.gated, operators.add, operators.select, operators.write
 
-EMBED, NORM, ANGLES, ROTATE, ATTEND, PRODUCT, GATED, ADD, SELECT = map(int, Code)
+EMBED, NORM, ANGLES, ROTATE, ATTEND, PRODUCT, GATED, ADD, SELECT, _ = map(int, Code)
 
 
 @njit

@@ -123,7 +123,6 @@ def whole_texts(model: PackedModel | PlainModel) -> tuple[PreTrainedModel, list[
     if not getattr(model.model, "_supports_attention_backend", False):
         return model.model, None
     whole = twin(model.model, "eager")
-    # It may also be a Translated, which has the attributes of its model.
     packed: Any = model
     if not (packed.packed and any(reach and reach.size > REDUCED for reach in packed.reaches)):
         return whole, None

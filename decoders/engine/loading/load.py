@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,20 +101,18 @@ def load_pair(
     """
     allowed("safetensors", safetensors, choices=(None, True, False))
     allowed("passes", passes, choices=PASSES)
-    if smollm2.is_smollm2(target):
-        if smollm2.HEAD.is_dir() and draft in (None, "head"):
-            draft = smollm2.HEAD
-        with smollm2.source() as found:
-            return _load(
-                found.folder, draft, found.name, head=head, device=device,
-                draft_device=draft_device, device_map=device_map, dtype=dtype, passes=passes,
-                safetensors=safetensors, quantization=quantization, token=token,
-            )  # fmt: skip
-    return _load(
-        _embedded() if target is None else target, draft, None, head=head, device=device,
-        draft_device=draft_device, device_map=device_map, dtype=dtype, passes=passes,
-        safetensors=safetensors, quantization=quantization, token=token,
-    )  # fmt: skip
+    with ExitStack() as stack:
+        source, title = _embedded() if target is None else target, None
+        if smollm2.is_smollm2(target):
+            found = stack.enter_context(smollm2.source())
+            source, title = found.folder, found.name
+            if smollm2.HEAD.is_dir() and draft in (None, "head"):
+                draft = smollm2.HEAD
+        return _load(
+            source, draft, title, head=head, device=device, draft_device=draft_device,
+            device_map=device_map, dtype=dtype, passes=passes, safetensors=safetensors,
+            quantization=quantization, token=token,
+        )  # fmt: skip
 
 
 def _load(

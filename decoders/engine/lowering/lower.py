@@ -1,26 +1,27 @@
-"""A recording as instructions for the kernels (Lowering), and where their values lie (Rows)."""
+"""A recording as instructions over tensors (Lowering), and what their values are (Rows)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from decoders.engine.attention.interface import attend_layer, attend_parts
 from decoders.engine.kernels.codes import Code
 from decoders.engine.lowering import patterns
-from decoders.engine.lowering.patterns import Call, aten, matched
+from decoders.engine.lowering.patterns import aten, matched
 from decoders.engine.recorder import CannotRecord, Constant, Size, Step, Value
-from decoders.engine.weights.linear import Halves, PassLinear
+from decoders.engine.weights.linear import PassLinear
 
 TOKENS, WANTED = Size(1, 0, 0), Size(0, 1, 0)
+CONSTANT = 2**20  # numbers of weights from which a pass makes others, at most
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Float32 numbers of each token, one token after another.
+    """Numbers of each token in the model's dtype, one token after another.
 
     Attributes:
         number: the number of the result that holds them
@@ -82,30 +83,47 @@ def whole(shape: Sequence[Any], width: int) -> tuple[Any, ...]:
     return tuple(width // known if size == -1 else size for size in shape)
 
 
+class Part(NamedTuple):
+    """Some outputs of a linear layer: those from `begin` to `end`."""
+
+    layer: PassLinear
+    begin: int
+    end: int
+
+
 @dataclass
 class Instruction:
     """An instruction whose operands are numbers of results.
 
     Attributes:
-        code: see `decoders.engine.kernels.program.Code`
+        code: see `decoders.engine.kernels.codes.Code`
         operands: the results that it reads, up to three
         result: the one that it makes
-        integers: its whole numbers
+        weights: its weights: of a PRODUCT a Part; of EMBED the table, and perhaps the factor of its
+            rows; of NORM and ANGLES a vector; of ATTEND the sinks or None
+        integers: its whole numbers, as Code has them
         reals: its real numbers
         second: a second result, or None
+        how: of GATED, the activation; of NORM and ANGLES, "late" if numbers stay in float32 until
+            the end (of a NORM) or until they are used (ANGLES), else ""
     """
 
-    code: int
+    code: Code
     operands: tuple[int, ...]
     result: int
+    weights: tuple[Any, ...] = ()
     integers: tuple[int, ...] = ()
     reals: tuple[float, ...] = ()
     second: int | None = None
+    how: str = ""
 
     @property
     def touched(self) -> tuple[int, ...]:
-        more = () if self.second is None else (self.second,)
-        return *self.operands, self.result, *more
+        return *self.operands, *self.results
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        return (self.result,) if self.second is None else (self.result, self.second)
 
 
 @dataclass
@@ -144,7 +162,7 @@ def placed(
 
 
 class CannotLower(CannotRecord):
-    """A recording does something that the kernels do not."""
+    """A recording does something that no instruction does."""
 
 
 class Lowering:
@@ -157,26 +175,36 @@ class Lowering:
         steps: the recording
         answers: what it returns
         given: further inputs of the pass by name, each with how many numbers a token has in it
+        dtype: of the model
+        device: of the model
 
     Attributes:
         given: the results that stand for these inputs
         instructions: the instructions
         widths: the numbers that each token has in each result
         answers: the rows that the pass returns
-        kept: the weights that instructions point to
 
     Raises:
-        CannotLower: if the kernels do not do all of it
+        CannotLower: if instructions do not do all of it
     """
 
-    def __init__(self, steps: Sequence[Step], answers: Sequence[Value], given: Mapping[str, int]):
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        answers: Sequence[Value],
+        given: Mapping[str, int],
+        dtype: torch.dtype,
+        device: torch.device,
+    ):
         self.instructions: list[Instruction] = []
         self.widths: list[int] = []
-        self.kept: list[Any] = []
+        self.dtype, self.device = dtype, device
         self._rows: dict[Value, Rows] = {}
         self._makers: dict[Value, Step] = {}
         self._same: dict[Value, Any] = {}
+        self._casts: dict[Value, torch.dtype] = {}
         self._angles: dict[tuple, tuple[int, int]] = {}
+        self._products: dict[int, Instruction] = {}
         self.given: list[int] = []
         for name, width in given.items():
             self._rows[Value(name)] = Rows(len(self.widths), (1, TOKENS, width))
@@ -185,12 +213,13 @@ class Lowering:
         for step in steps:
             self._read(step)
         self.answers = [self.rows_of(self._same.get(answer, answer)) for answer in answers]
+        self.instructions = in_use(self.instructions, [rows.number for rows in self.answers])
 
     def rows_of(self, value: Any) -> Rows:
         if value not in self._rows:
             step = self._makers.get(value)
             what = getattr(step.function, "__name__", step.function) if step else value
-            raise CannotLower(f"the kernels do not know {what}")
+            raise CannotLower(f"no instruction does {what}")
         return self._rows[value]
 
     def _read(self, step: Step) -> None:
@@ -202,43 +231,81 @@ class Lowering:
         result = step.results[0] if step.single else None
         if not isinstance(step.function, torch._ops.OpOverload):
             if result is None:
-                raise CannotLower("the kernels have one result each")
+                raise CannotLower("an instruction has one result")
             self._rows[result] = self._called(step)
             return
+        first: Any = step.arguments[0] if step.arguments else None
+        known = self._rows.get(first) if isinstance(first, Value) else None
+        name = step.function.overloadpacket.__name__
         if result is None:
+            if known is not None and name == "chunk":
+                self._chunks(known, step)
+            return
+        if (value := constant(step)) is not None:
+            self._same[result] = value
             return
         self._makers[result] = step
-        if idle(step):
-            self._same[result] = step.arguments[0]
+        if self._idle(step, result):
+            self._same[result] = first
             return
-        name = step.function.overloadpacket.__name__
-        first: Any = step.arguments[0] if step.arguments else None
-        view = isinstance(first, Value) and not step.options and first in self._rows
-        if view and (rows := self._rows[first].viewed(name, step.arguments[1:])):
-            self._rows[result] = rows
-            return
+        if known is not None and not step.options:
+            rows = known.viewed(name, step.arguments[1:]) or self._sliced(known, step)
+            if rows is not None:
+                self._rows[result] = rows
+                return
         if (rows := next(self._found(result), None)) is not None:
             self._rows[result] = rows
 
+    def _idle(self, step: Step, result: Value) -> bool:
+        """Whether a step gives what it gets, or positions in float32."""
+        name = step.function.overloadpacket.__name__  # type: ignore[attr-defined]
+        if name in ("alias", "detach"):
+            return True
+        if name == "type_as":
+            into = self.dtype if step.arguments[1] in self._rows else None
+        elif name in ("to", "_to_copy"):
+            asked = [*step.arguments[1:], *step.options.values()]
+            types = [each for each in asked if isinstance(each, torch.dtype)]
+            others = [each for each in asked if not isinstance(each, torch.dtype)]
+            into = types[0] if types else None
+            if not all(each in (None, False, self.device) for each in others):
+                return False
+            if into is None:  # to the device where it is
+                return True
+        else:
+            return False
+        if into is None:
+            return False
+        self._casts[result] = into
+        there = self.dtype if step.arguments[0] in self._rows else None
+        return into == there or into == self.dtype == torch.float32
+
     def _made(
-        self, code: Code, shape: tuple, *operands: Rows, integers: tuple = (), reals: tuple = ()
+        self,
+        code: Code,
+        shape: tuple,
+        *operands: Rows,
+        weights: tuple = (),
+        integers: tuple = (),
+        reals: tuple = (),
+        how: str = "",
     ) -> Rows:
         rows = Rows(len(self.widths), shape)
         self.widths.append(rows.width)
+        numbers = tuple(o.number for o in operands)
         self.instructions.append(
-            Instruction(code, tuple(o.number for o in operands), rows.number, integers, reals)
+            Instruction(code, numbers, rows.number, weights, integers, reals, how=how)
         )
         return rows
 
-    def _address(self, weight: Any, *shape: int) -> int:
-        """The address of a float32 weight of this shape."""
+    def _weight(self, weight: Any, *shape: int) -> torch.Tensor:
+        """A weight of this shape."""
         tensor = weight.value if isinstance(weight, Constant) else None
-        if not isinstance(tensor, torch.Tensor) or tensor.dtype != torch.float32:
-            raise CannotLower("a weight is not in float32")
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
+            raise CannotLower("a weight is no tensor of real numbers")
         if (shape and tuple(tensor.shape) != shape) or not tensor.is_contiguous():
             raise CannotLower("a weight has another shape")
-        self.kept.append(tensor)
-        return tensor.data_ptr()
+        return tensor
 
     def _called(self, step: Step) -> Rows:
         """A step that is a function of this engine: a product or attention."""
@@ -246,22 +313,50 @@ class Lowering:
             return self._attention(*step.arguments)
         layer = getattr(step.function, "__self__", None)
         if not isinstance(layer, PassLinear):
-            raise CannotLower("the kernels do not know a function")
-        copy = layer.copied() if layer.copies else None
+            raise CannotLower("no instruction does one of its functions")
         x = self.rows_of(step.arguments[0])
-        if not isinstance(copy, Halves) or layer.weight.dtype != torch.float32 or x.by_heads:
-            raise CannotLower("float16 does not hold its weights")
-        if x.shape[-1] != layer.in_features:
+        if x.by_heads or x.shape[-1] != layer.in_features or x.width != layer.in_features:
             raise CannotLower("a product is of several rows a token")
-        weights, bias = copy.places
-        self.kept.append(copy)
-        return self._made(
+        return self._product(x, Part(layer, 0, layer.out_features))
+
+    def _product(self, x: Rows, part: Part) -> Rows:
+        width = part.end - part.begin
+        rows = self._made(
             Code.PRODUCT,
-            (*x.shape[:-1], layer.out_features),
+            (*x.shape[:-1], width),
             x,
-            integers=(weights, layer.in_features, layer.out_features, bias, x.count == WANTED),
-            reals=(copy.factor,),
+            weights=(part,),
+            integers=(x.width, width, x.count == WANTED),
         )
+        self._products[rows.number] = self.instructions[-1]
+        return rows
+
+    def _columns(self, rows: Rows, begin: int, end: int) -> Rows | None:
+        """Some numbers of each row of a product, which are a product with part of its weights."""
+        whole = self._products.get(rows.number)
+        if whole is None or rows.shape[-1] != rows.width or not 0 <= begin < end <= rows.width:
+            return None
+        (part,) = whole.weights
+        x = Rows(whole.operands[0], (*rows.shape[:-1], part.layer.in_features))
+        return self._product(x, Part(part.layer, part.begin + begin, part.begin + end))
+
+    def _sliced(self, rows: Rows, step: Step) -> Rows | None:
+        if step.function != aten.slice.Tensor or len(step.arguments) != 4:
+            return None
+        _, axis, begin, end = step.arguments
+        if axis not in (-1, len(rows.shape) - 1) or Size in map(type, (begin, end)):
+            return None
+        return self._columns(rows, begin or 0, min(end, rows.shape[-1]))
+
+    def _chunks(self, rows: Rows, step: Step) -> None:
+        _, count, axis = (*step.arguments, 0)[:3]
+        if axis not in (-1, len(rows.shape) - 1) or rows.width % count:
+            return
+        size = rows.width // count
+        for i, result in enumerate(step.results):
+            found = self._columns(rows, i * size, (i + 1) * size)
+            if result is not None and found is not None:
+                self._rows[result] = found
 
     def _attention(
         self, q: Any, k: Any, v: Any, packing: Any, layer: Any, scale: Any, softcap: Any, sinks: Any
@@ -270,62 +365,107 @@ class Lowering:
         if not (q.by_heads and k.by_heads and v.by_heads and packing == Value("packing")):
             raise CannotLower("attention has other shapes")
         heads, size, wide = q.shape[1], q.shape[3], v.shape[3]
-        sunk = 0 if sinks is None else self._address(sinks, heads)
         return self._made(
             Code.ATTEND,
             (1, TOKENS, heads, wide),
             q,
             k,
             v,
-            integers=(layer, heads, heads // k.shape[1], size, wide, sunk),
+            weights=(None if sinks is None else self._weight(sinks, heads),),
+            integers=(layer, heads, heads // k.shape[1], size, wide),
             reals=(scale, softcap),
         )
+
+    def _matched(self, pattern: Any, item: Any) -> dict[str, Any] | None:
+        return matched(pattern, item, self._makers, self._casts, self.dtype)
 
     def _found(self, result: Value) -> Iterator[Rows]:
         """Yield the rows of a result that ends a pattern of operators."""
 
-        def fits(pattern: Call) -> Any:
-            found = matched(pattern, result, self._makers)
+        def fits(pattern: Any) -> Any:
+            found = self._matched(pattern, result)
             known = {key: self._rows.get(v) for key, v in (found or {}).items() if key in "xy"}
             return {**found, **known} if found is not None and all(known.values()) else None
 
         if found := fits(patterns.LOOKED_UP) or fits(patterns.LOOKED_UP_PADDED):
-            table = self._address(found["weight"])
-            width = found["weight"].value.shape[1]
-            yield self._made(Code.EMBED, (1, TOKENS, width), integers=(table, width))
-        if (found := fits(patterns.NORM)) and isinstance(found["eps"], float):
-            x = found["x"]
-            if not x.by_heads:
-                size, count = x.shape[-1], x.width // x.shape[-1]
-                integers = self._address(found["weight"], size), size, count
-                if x.count == TOKENS:
+            yield self._embedded(found["weight"])
+        for pattern in patterns.LOOKED_UP_SCALED:
+            if found := fits(pattern):
+                factor = found["scale"]
+                factor = factor.value if isinstance(factor, Constant) else factor
+                if isinstance(factor, float) or (torch.is_tensor(factor) and factor.numel() == 1):
+                    yield self._embedded(found["weight"], factor)
+        norms: tuple[Any, ...] = patterns.NORM, *patterns.NORMS_ROUNDED_LAST
+        for pattern in norms:
+            if (found := fits(pattern)) and isinstance(found["eps"], float):
+                x = found["x"]
+                if not x.by_heads and x.count == TOKENS:
+                    size, count = x.shape[-1], x.width // x.shape[-1]
                     yield self._made(
-                        Code.NORM, x.shape, x, integers=integers, reals=(found["eps"],)
+                        Code.NORM,
+                        x.shape,
+                        x,
+                        weights=(self._weight(found["weight"], size),),
+                        integers=(size, count),
+                        reals=(found["eps"],),
+                        how="" if pattern is patterns.NORM else "late",
                     )
-        if (found := fits(patterns.ROTATION)) and (turns := self._turns(found)):
-            x = found["x"]
-            rows = self._made(Code.ROTATE, x.shape, x, integers=(x.shape[1], x.shape[3]))
-            self.instructions[-1].operands = x.number, *turns
-            yield rows
-        if (found := fits(patterns.GATED)) and alike(found):
-            yield self._made(
-                Code.GATED, found["x"].shape, found["x"], found["y"], integers=(found["x"].width,)
-            )
+        for rounded in (False, True):
+            turned: Any = patterns.ROTATION if rounded else patterns.Narrow(patterns.ROTATION)
+            if (found := fits(turned)) and (turns := self._turns(found, rounded)):
+                x = found["x"]
+                rows = self._made(Code.ROTATE, x.shape, x, integers=(x.shape[1], x.shape[3]))
+                self.instructions[-1].operands = x.number, *turns
+                yield rows
+        found = fits(patterns.ROTATION_AND_REST)
+        if (
+            found
+            and found["x"].by_heads
+            and found["axis"] == 3
+            and found["half"] == (found["y"].shape[3]) == found["x"].shape[3]
+        ):
+            yield found["x"]
+        for how, gates in patterns.GATES.items():
+            if (found := fits(gates[0]) or fits(gates[1])) and alike(found):
+                x, y = found["x"], found["y"]
+                yield self._made(Code.GATED, x.shape, x, y, integers=(x.width,), how=how)
         if (found := fits(patterns.SUM)) and alike(found):
             yield self._made(
                 Code.ADD, found["x"].shape, found["x"], found["y"], integers=(found["x"].width,)
+            )
+        if (found := fits(patterns.CAP)) and isinstance(found["scale"], float):
+            x = found["x"]
+            yield self._made(
+                Code.CAP,
+                x.shape,
+                x,
+                integers=(x.width, x.count == WANTED),
+                reals=(found["scale"],),
             )
         if (found := fits(patterns.WANTED)) and found["x"].shape[:2] == (1, TOKENS):
             x = found["x"]
             yield self._made(Code.SELECT, (1, WANTED, *x.shape[2:]), x, integers=(x.width,))
 
-    def _turns(self, found: dict[str, Any]) -> tuple[int, int] | None:
+    def _embedded(self, weight: Any, *factor: Any) -> Rows:
+        table = self._weight(weight)
+        width = table.shape[1]
+        return self._made(
+            Code.EMBED, (1, TOKENS, width), weights=(table, *factor), integers=(width,)
+        )
+
+    def _turns(self, found: dict[str, Any], rounded: bool) -> tuple[int, int] | None:
         """The results that hold the cosines and sines of a rotation; None if it is another kind."""
         x, half = found["x"], found["half"]
         if not x.by_heads or found["axis"] != 3 or x.shape[3] != 2 * half:
             return None
         parts: list[Any] = [
-            next(filter(None, (matched(p, found[name], self._makers) for p in angles)), None)
+            next(
+                filter(
+                    None,
+                    (self._matched(p, found[name]) for p, each in angles if each == rounded),
+                ),
+                None,
+            )
             for name, angles in (
                 ("cos", patterns.angles(aten.cos.default)),
                 ("sin", patterns.angles(aten.sin.default)),
@@ -334,26 +474,51 @@ class Lowering:
         if None in parts or parts[0]["weight"] != parts[1]["weight"]:
             return None
         scales = tuple(float(part.get("scale", 1.0)) for part in parts)
-        speed = self._address(parts[0]["weight"], half)
-        if (speed, scales) not in self._angles:
-            cos = self._made(Code.ANGLES, (1, TOKENS, half), integers=(speed, half), reals=scales)
+        speed = self._weight(parts[0]["weight"], half)
+        key = speed.data_ptr(), scales, rounded
+        if key not in self._angles:
+            cos = self._made(
+                Code.ANGLES,
+                (1, TOKENS, half),
+                weights=(speed,),
+                integers=(half,),
+                reals=scales,
+                how="" if rounded else "late",
+            )
             sin = len(self.widths)
             self.widths.append(half)
             self.instructions[-1].second = sin
-            self._angles[speed, scales] = cos.number, sin
-        return self._angles[speed, scales]
+            self._angles[key] = cos.number, sin
+        return self._angles[key]
 
 
 def alike(found: dict[str, Any]) -> bool:
     return found["x"].shape == found["y"].shape and found["x"].count == TOKENS
 
 
-def idle(step: Step) -> bool:
-    """Whether a step gives what it gets, or positions in float32."""
-    operator: Any = step.function
-    name = operator.overloadpacket.__name__
-    if name in ("alias", "detach"):
-        return True
-    asked = [*step.arguments[1:], *step.options.values()]
-    known = torch.float32, torch.device("cpu")
-    return name in ("to", "_to_copy") and all(each in known for each in asked)
+def constant(step: Step) -> Constant | None:
+    """The result of an operator that reads weights and plain numbers alone, and none anew."""
+    leaves = tree_leaves((step.arguments, step.options))
+    given = [leaf for leaf in leaves if isinstance(leaf, Constant)]
+    schema = step.function._schema  # type: ignore[attr-defined]
+    if not given or schema.is_mutable or any(isinstance(x, (Value, Size)) for x in leaves):
+        return None
+    if sum(leaf.value.numel() for leaf in given) > CONSTANT:
+        return None
+
+    def value(leaf: Any) -> Any:
+        return leaf.value if isinstance(leaf, Constant) else leaf
+
+    return Constant(
+        step.function(*tree_map(value, step.arguments), **tree_map(value, step.options))
+    )
+
+
+def in_use(instructions: Sequence[Instruction], answers: Sequence[int]) -> list[Instruction]:
+    """The instructions that answers need; attention also writes rows of the cache."""
+    needed, kept = set(answers), []
+    for one in reversed(instructions):
+        if one.code == Code.ATTEND or needed.intersection(one.results):
+            needed.update(one.operands)
+            kept.append(one)
+    return kept[::-1]

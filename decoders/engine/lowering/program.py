@@ -1,7 +1,6 @@
-"""The passes of one model as programs of the kernels (Program, Programs).
+"""The passes of one model as programs (Programs), and those of a CPU's kernels (Program).
 
-A program is made when it is first needed. A plain pass takes the place of one that the kernels do
-not know.
+A program is made when it is first needed. A plain pass takes the place of one that has none.
 """
 
 import logging
@@ -13,10 +12,17 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from decoders.devices import device_of
 from decoders.engine.attention.interface import Layered, Packing
-from decoders.engine.kernels.codes import INTEGERS, PLACES
+from decoders.engine.kernels.codes import INTEGERS, PLACES, Code
 from decoders.engine.kernels.loading import kernels
-from decoders.engine.lowering.lower import TOKENS, CannotLower, Lowering, placed
+from decoders.engine.lowering.lower import (
+    TOKENS,
+    CannotLower,
+    Instruction,
+    Lowering,
+    placed,
+)
 from decoders.engine.memory.feeds import PackedInputs
 from decoders.engine.protocols import Layers
 from decoders.engine.recorder import (
@@ -28,6 +34,7 @@ from decoders.engine.recorder import (
     in_general,
 )
 from decoders.engine.trials import Trials
+from decoders.engine.weights.linear import Halves
 from decoders.errors import first_line
 
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
@@ -40,23 +47,32 @@ Keys = tuple[Sequence[torch.Tensor], ...]
 Pass = Callable[..., tuple[torch.Tensor, ...]]
 
 
-class Cached(Protocol):
-    """What has the keys and the values of each layer."""
+class Carrier(Protocol):
+    """What carries out the instructions of a pass.
 
-    @property
-    def keys(self) -> Sequence[torch.Tensor]: ...
+    It takes tensors of the INPUTS and of further ones, and returns those of the answers.
 
-    @property
-    def values(self) -> Sequence[torch.Tensor]: ...
+    Attributes:
+        name: what it is, for people
+    """
+
+    name: str
+
+    def __call__(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
+        packing: Packing | Layered,
+        *given: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]: ...
 
 
 class Program:
-    """A pass that the kernels carry out in one call.
+    """A pass that the kernels of a CPU carry out in one call.
 
     Args:
-        steps: the recording, for passes of any size
-        answers: what it returns
-        given: further inputs of the pass by name, each with how many numbers a token has in it
+        lowering: its instructions, for passes of any size
 
     Attributes:
         logits_alone: whether it returns logits and nothing else
@@ -66,18 +82,14 @@ class Program:
         CannotLower: if the kernels do not do all of it, or cannot be had
     """
 
-    def __init__(
-        self,
-        steps: Sequence[Step],
-        answers: Sequence[Value],
-        given: Mapping[str, int] = NO_INPUTS,
-    ):
+    name = "kernels of this CPU"
+
+    def __init__(self, lowering: Lowering):
         found = kernels()
         if found is None:
             raise CannotLower("there are no kernels")
         self._run, self._passes = found.run, found.passes
-        lowering = Lowering(steps, answers, given)
-        self._kept = lowering.kept
+        self._kept: list[Any] = []
         results = list(dict.fromkeys(rows.number for rows in lowering.answers))
         # Inputs lie where their tensors are, as answers do.
         outside = [*results, *lowering.given]
@@ -90,15 +102,41 @@ class Program:
             if one.second is not None:
                 line[PLACES - 1] = layout.places[one.second]
             line[PLACES] = layout.places[one.result]
-            line[1 + PLACES : 1 + PLACES + len(one.integers)] = one.integers
-            reals[: len(one.reals)] = one.reals
+            integers, factors = self._numbers(one)
+            line[1 + PLACES : 1 + PLACES + len(integers)] = integers
+            reals[: len(factors)] = factors
         self._width = layout.width
         every = {rows.number: rows for rows in lowering.answers}
         self._sizes = [(every[n].count == TOKENS, lowering.widths[n]) for n in results]
         self._order = [results.index(rows.number) for rows in lowering.answers]
         self._caches: tuple[Keys, np.ndarray] = (), np.empty((0, 3), np.int64)
-        self.logits_alone = [each for each, _ in self._sizes] == [False] and not given
+        self.logits_alone = [each for each, _ in self._sizes] == [False] and not lowering.given
         self.size = self._sizes[0][1]
+
+    def _numbers(self, one: Instruction) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """The whole and the real numbers of an instruction, as Code has them."""
+        if one.code == Code.PRODUCT:
+            (part,) = one.weights
+            copy = part.layer.copied() if part.layer.copies else None
+            float32 = part.layer.weight.dtype == torch.float32
+            if not isinstance(copy, Halves) or not float32:
+                raise CannotLower("float16 does not hold its weights")
+            if part.end - part.begin != part.layer.out_features:
+                raise CannotLower("a product has parts")
+            weights, bias = copy.places
+            self._kept.append(copy)
+            size, width, wanted = one.integers
+            return (weights, size, width, bias, wanted), (copy.factor,)
+        if one.code == Code.CAP or one.how not in ("silu", "late", "") or len(one.weights) > 1:
+            raise CannotLower("the kernels do not know an instruction")
+        for tensor in one.weights:
+            if tensor is not None and tensor.dtype != torch.float32:
+                raise CannotLower("a weight is not in float32")
+        self._kept += one.weights
+        places = tuple(0 if tensor is None else tensor.data_ptr() for tensor in one.weights)
+        if one.code == Code.ATTEND:
+            return (*one.integers, *places), one.reals
+        return (*places, *one.integers), one.reals
 
     def __call__(
         self,
@@ -106,10 +144,10 @@ class Program:
         position_ids: torch.Tensor,
         wanted: torch.Tensor,
         packing: Packing | Layered,
-        *more: Any,
+        *given: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        *given, tokens, n_wanted = more
-        packings = packing.packings if isinstance(packing, Layered) else (packing,)
+        tokens, n_wanted = input_ids.shape[1], len(wanted)
+        packings = packings_of(packing)
         work = torch.empty(self._width * max(tokens, n_wanted))
         answers = [torch.empty(tokens if each else n_wanted, w) for each, w in self._sizes]
         self._run(
@@ -139,7 +177,7 @@ class Program:
     ) -> int:
         """Make a pass and those of chains after it, see `decoders.engine.kernels.passes`."""
         ids, positions, wanted, packing = inputs
-        packings = packing.packings if isinstance(packing, Layered) else (packing,)
+        packings = packings_of(packing)
         n, n_wanted = ids.shape[1], len(wanted)
         work = np.empty(self._width * max(n, n_wanted), np.float32)
         return self._passes(
@@ -148,7 +186,7 @@ class Program:
             self._addresses(packing, packings), lines_of(packings), warpings, numbers, ends,
         )  # fmt: skip
 
-    def _addresses(self, cached: Cached | Layered, packings: Sequence[Cached]) -> np.ndarray:
+    def _addresses(self, cached: Packing | Layered, packings: Sequence[Packing]) -> np.ndarray:
         """For each layer its keys' and values' addresses and its packing, (layers, 3)."""
         keys, found = self._caches
         if len(keys) == len(packings) and all(
@@ -170,6 +208,10 @@ class Program:
         return found
 
 
+def packings_of(packing: Packing | Layered) -> tuple[Packing, ...]:
+    return packing.packings if isinstance(packing, Layered) else (packing,)
+
+
 def lines_of(packings: Sequence[Packing]) -> np.ndarray:
     """For each packing the addresses and numbers that attention needs, (packings, 5)."""
     return np.array(
@@ -186,11 +228,12 @@ def lines_of(packings: Sequence[Packing]) -> np.ndarray:
     )
 
 
-class Programs:
-    """The passes of one model: programs of the kernels, or plain passes if it has no program.
+# Each makes a Carrier of a Lowering, or raises CannotLower.
+Carriers = tuple[Callable[[Lowering], Carrier], ...]
 
-    Several threads share a long pass better than the kernels do. So those of more than 192 tokens,
-    divided by the number of threads, are plain ones too.
+
+class Programs:
+    """The passes of one model: programs, or plain passes if it has none.
 
     Args:
         plain: the pass itself
@@ -201,6 +244,8 @@ class Programs:
         given: further inputs of a pass by name, which follow the INPUTS in an example, each with
             how many numbers a token has in it
         trials: of programs that have agreed before, until weights change
+        carriers: what carries out programs, the first that can; by default a CPU's kernels
+        instead: what passes do that have no program, for the log
 
     Attributes:
         why: why there is no program, so that all passes are plain; "" while there is one
@@ -214,12 +259,14 @@ class Programs:
         most: int | None,
         given: Mapping[str, int] = NO_INPUTS,
         trials: Trials | None = None,
+        carriers: Carriers = (Program,),
+        instead: str = "run module by module",
     ):
-        self._trials = trials
+        self._trials, self.carriers, self._instead = trials, carriers, instead
         self.plain, self.example, self.name, self.given = plain, example, name, given
         self.inputs = (*INPUTS, *given)
         self._most = LONGEST if most is None else min(most, LONGEST)
-        self._made: dict[Layers, Program | None] = {}
+        self._made: dict[Layers, Any] = {}
         self._making = threading.Lock()
         self.why = ""
 
@@ -233,14 +280,19 @@ class Programs:
         **given: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         inputs: tuple[Any, ...] = (input_ids, position_ids, wanted, packing, *given.values())
-        program = self.serving(input_ids.shape[1], features)
+        program: Any = self.serving(input_ids.shape[1], features)
         if program is None:
             return self._as_it_is(features, *inputs)
-        return program(*inputs, input_ids.shape[1], len(wanted))
+        return program(*inputs)
 
-    def serving(self, tokens: int, features: Layers = ()) -> Program | None:
-        """The program that carries out a pass of so many tokens, if one does."""
-        if tokens > self._most or tokens * torch.get_num_threads() > LONGEST:
+    def serving(self, tokens: int, features: Layers = ()) -> Any:
+        """The program that carries out a pass of so many tokens, if one does.
+
+        Several threads of a CPU share a long pass better than its kernels do: they take 192 tokens,
+        divided by the number of threads.
+        """
+        threads = torch.get_num_threads() if self.carriers == (Program,) else 1
+        if tokens > self._most or tokens * threads > LONGEST:
             return None
         if features not in self._made:
             with self._making:
@@ -256,28 +308,45 @@ class Programs:
     def _as_it_is(self, features: Layers, *inputs: Any) -> tuple[torch.Tensor, ...]:
         return self.plain(**dict(zip(self.inputs, inputs, strict=True)), features=features)
 
-    def _make(self, features: Layers) -> Program | None:
+    def _make(self, features: Layers) -> Carrier | None:
         try:
             if self._most < SIZES[-1][0]:
                 raise CannotLower("it sees too few tokens")
             # Preparations that a model or a layer makes in its first pass are not recorded.
             self._as_it_is(features, *self.example(3, 1))
-            program = Program(*self._recording(features), self.given)
-            trial = f"a program agrees with plain passes, features {features}"
-            if self._trials is None or not self._trials.passed(trial):
-                for tokens in (1, 2, self._most):
-                    self._must_agree(program, tokens, features)
-                if self._trials is not None:
-                    self._trials.note(trial)
-            return program
+            (cached,) = packings_of(self.example(1, 1)[3])[:1]
+            keys = cached.keys[0]
+            lowering = Lowering(*self._recording(features), self.given, keys.dtype, keys.device)
+            for carrier in self.carriers[:-1]:
+                try:
+                    return self._tried(carrier(lowering), features)
+                # From a compiler or a driver: any.
+                except Exception as error:
+                    logging.getLogger("decoders").warning(
+                        "The quickest way of passes of the %s does not run here (%s); they take a "
+                        "slower one.",
+                        self.name,
+                        first_line(error),
+                    )
+            return self._tried(self.carriers[-1](lowering), features)
         except CannotLower as error:  # as of many architectures
             why, level = str(error), logging.INFO
         except Exception as error:  # a model's code can do anything that a recorder does not expect
             why, level = first_line(error), logging.WARNING
-        runs_plainly(self.name, why, level)
+        runs_plainly(self.name, why, level, self._instead)
         if not features:
             self.why = why
         return None
+
+    def _tried(self, program: Carrier, features: Layers) -> Carrier:
+        """A program that agrees with plain passes at both ends of its sizes."""
+        trial = f"{program.name} agree with plain passes, features {features}"
+        if self._trials is None or not self._trials.passed(trial):
+            for tokens in (1, 2, self._most):
+                self._must_agree(program, tokens, features)
+            if self._trials is not None:
+                self._trials.note(trial)
+        return program
 
     def _recording(self, features: Layers) -> tuple[list[Step], tuple[Value, ...]]:
         """A recording for passes of any size, and what it returns."""
@@ -292,26 +361,37 @@ class Programs:
             outputs = self.plain(**inputs, features=features)
         return recorder.steps, tuple(map(recorder.value_of, outputs))
 
-    def _must_agree(self, program: Program, tokens: int, features: Layers) -> None:
+    def _must_agree(self, program: Carrier, tokens: int, features: Layers) -> None:
         """Raise CannotRecord unless a plain pass gives the same, apart from the order of sums."""
-        wanted = 1 + tokens // 3
-        inputs = self.example(tokens, wanted)
-        for ours, plain in zip(
-            program(*inputs, tokens, wanted), self._as_it_is(features, *inputs), strict=True
-        ):
-            allowed = 100 * torch.finfo(plain.dtype).eps * plain[plain.isfinite()].abs().max()
-            if not torch.allclose(ours, plain, rtol=0, atol=float(allowed), equal_nan=True):
-                raise CannotRecord("its program gave other numbers")
+        inputs = self.example(tokens, 1 + tokens // 3)
+        for ours, plain in zip(program(*inputs), self._as_it_is(features, *inputs), strict=True):
+            if device_of(plain.device).on_host and plain.dtype.itemsize > 2:
+                allowed = 100 * torch.finfo(plain.dtype).eps * plain[plain.isfinite()].abs().max()
+                if torch.allclose(ours, plain, rtol=0, atol=float(allowed), equal_nan=True):
+                    continue
+            elif nearly(ours, plain):
+                continue
+            raise CannotRecord("its program gave other numbers")
 
 
-def runs_plainly(name: str, why: str, level: int = logging.WARNING) -> None:
+def nearly(ours: torch.Tensor, plain: torch.Tensor) -> bool:
+    """Whether two passes agree but for rounding; they may attend in different ways."""
+    finite = plain.isfinite()
+    error = (ours.double() - plain.double())[finite].norm() / plain.double()[finite].norm()
+    return bool(error <= (0.05 if plain.dtype.itemsize == 2 else 1e-3))
+
+
+def runs_plainly(
+    name: str, why: str, level: int = logging.WARNING, instead: str = "run module by module"
+) -> None:
     """Say in the log that passes run module by module.
 
     Args:
         name: the model's name
         why: the reason
         level: of the record
+        instead: what passes do
     """
     logging.getLogger("decoders").log(
-        level, "The passes of the %s run module by module, which takes longer (%s).", name, why
+        level, "The passes of the %s %s, which takes longer (%s).", name, instead, why
     )

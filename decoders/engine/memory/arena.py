@@ -47,8 +47,7 @@ class Arena:
         self.expected, self.most, self.kind = expected, most, kind
         shapes = [("k", heads, size) for heads, size, _ in layout]
         shapes += [("v", heads, size) for heads, _, size in layout]
-        # Keys and values never share a slab: of a layer's two writes into one tensor, Inductor
-        # keeps only one.
+        # Keys and values never share a slab: while one grows, its old rows lie beside the new ones.
         self._slabs = [
             torch.empty(len(list(alike)), 0, *shape, dtype=dtype, device=device)
             for (_, *shape), alike in groupby(shapes)
@@ -159,7 +158,7 @@ class Arena:
         finally:
             torch.set_num_threads(threads)
 
-    # Compiled passes distinguish inference tensors, so no caller may cause them.
+    # Rows of an inference tensor could not be written outside of inference mode.
     @torch.inference_mode(False)
     def _grow(self, rows: int) -> None:
         before = self.rows

@@ -17,7 +17,7 @@ from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 ALIGNED = 64  # bytes: the most that memory-efficient SDPA and any dtype need
-NOTHING = torch.zeros(2, dtype=torch.bool)  # in place of tensors that nobody reads
+NOTHING = torch.zeros(1, dtype=torch.bool)  # in place of tensors that nobody reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,6 @@ class Feed:
 
 class PackedInputs(NamedTuple):
     """The tensors of one pass.
-
-    In a pass of several tokens, a single index or segment gets a dummy second entry, because
-    compiled graphs specialise on size 1.
 
     Attributes:
         input_ids: (1, tokens)
@@ -87,9 +84,6 @@ def pack(
         past = len(feed.cache) - len(feed.nodes)
         wanted += [len(rows) + feed.cache.row[node] - past for node in feed.wanted]
         rows += range(feed.cache.base + past, feed.cache.base + len(feed.cache))
-    # Compiled graphs specialise on sizes 0 and 1: only the number of tokens may be 1.
-    if len(tokens) > 1 and not by_request:
-        wanted += wanted[:1] * (len(wanted) == 1)
     divide, table, biases = None, NOTHING, NOTHING
     if by_request:
         flat = Flat()
@@ -175,7 +169,7 @@ def tables(
     biased: bool,
     window: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The segments, table, masks and biases of a Packing, for kernels and compiled passes.
+    """The segments, table, masks and biases of a Packing, for kernels.
 
     They are on the host. Biases are made only if `biased`.
     """
@@ -183,9 +177,6 @@ def tables(
     flat, biases = Flat(), Flat(16)
     segments = segments_of(feeds, masks, flat, biases if biased else None, window)
     start = segments[-1][1]
-    # Compiled graphs specialise on sizes 0 and 1.
-    if start > 1:
-        segments += [(start, start, 0, 0, -1, -1, 0)] * (len(segments) == 1)
     table = [
         (start, base, past + stop - start, mask, opening)
         for start, stop, base, past, mask, _, opening in segments
@@ -221,7 +212,7 @@ def segments_of(
 
 @dataclass
 class Flat:
-    """Arrays joined into one flat tensor of at least two numbers.
+    """Arrays joined into one flat tensor, which is never empty.
 
     Args:
         step: each array begins at a multiple of this
@@ -246,5 +237,5 @@ class Flat:
         return (
             torch.from_numpy(np.concatenate(self.arrays))
             if self.arrays
-            else torch.zeros(2, dtype=dtype)
+            else torch.zeros(1, dtype=dtype)
         )

@@ -8,7 +8,16 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.attention import interface, operator
-from decoders.engine.lowering.program import Pass, Program, Programs, runs_plainly
+from decoders.engine.lowering.lower import Lowering
+from decoders.engine.lowering.program import (
+    Carrier,
+    Carriers,
+    Pass,
+    Program,
+    Programs,
+    runs_plainly,
+)
+from decoders.engine.lowering.tensors import Tensors
 from decoders.engine.memory.arenas import Arenas, Idle
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import CacheRows, Layout, Reach
@@ -23,6 +32,14 @@ from decoders.engine.trials import Trials
 from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
+
+
+def launches(lowering: Lowering) -> Carrier:
+    """A program of Triton's kernels; they are imported only if they are used."""
+    from decoders.engine.lowering.launches import Launches
+
+    return Launches(lowering)
+
 
 IDLE_BYTES = 2**26  # of arenas that a model keeps between two runs on a CPU
 # How passes run: as programs (of the kernels on a CPU, CUDA graphs on a GPU) where there can be
@@ -91,20 +108,34 @@ class PackedModel(Loaded):
             runs_plainly(self.name, why)
             return self.plain, why
         if not self.by_request:
-            if self.arenas().simple and not self.spread:
-                return Graphs(self.plain, self.name), ""
-            return self.plain, "its layers have several caches"
+            if not self.arenas().simple or self.spread:
+                return self.plain, "its layers have several caches"
+            # The stand-in for a GPU in tests has no kernels of its own.
+            quick = operator.TRITON and not device_of(self.device).on_host
+            return Graphs(self._programs(trials, (launches, Tensors) if quick else (Tensors,))), ""
         if not device_of(self.device).on_host:
             return self.plain, "its attention has no kernel here"
         if self.weight_bytes > COPIED_BYTES:
             return self.plain, "it is too large for copies of its weights"
-        return Programs(self.plain, self._example, self.name, self.positions, trials=trials), ""
+        return self._programs(trials, (Program,)), ""
+
+    def _programs(self, trials: Trials | None, carriers: Carriers) -> Programs:
+        return Programs(
+            self.plain,
+            self._example,
+            self.name,
+            self.positions,
+            trials=trials,
+            carriers=carriers,
+            instead="run module by module" if self.by_request else "are recorded module by module",
+        )
 
     def ready(self) -> Self:
         """Make the program of its passes now, so that the first text does not wait."""
-        if isinstance(self.forward, Programs):
+        run = self.forward.programs if isinstance(self.forward, Graphs) else self.forward
+        if isinstance(run, Programs):
             with undisturbed(self.device):
-                self.forward.serving(1)
+                run.serving(1)
         return self
 
     def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output:
@@ -160,9 +191,10 @@ class PackedModel(Loaded):
         """How its passes run now, for people, and why they run plainly if they do."""
         run = self.forward
         kind, why = "module by module", self._why
-        if isinstance(run, (Programs, Graphs)):
-            kind = "as a program of kernels" if isinstance(run, Programs) else "from CUDA graphs"
-            kind, why = ("module by module", run.why) if run.why else (kind, "")
+        if isinstance(run, Programs):
+            kind, why = ("module by module" if run.why else "as a program of kernels"), run.why
+        elif isinstance(run, Graphs):
+            kind, why = ("module by module" if run.why else run.kind), run.why
         return f"packed passes, {kind}" + (f" ({why})" if why else "")
 
     def program(self, tokens: int) -> Program | None:
@@ -242,5 +274,4 @@ class PackedModel(Loaded):
         caches = arenas.take(tokens, tokens)
         assert caches is not None  # arenas without bounds have room
         feed = Feed(tree, caches[0], tree.trunk, tree.trunk[-wanted:])
-        inputs = arenas.pack([feed], {tree: caches}, self.by_request)
-        return inputs._replace(wanted=inputs.wanted[:wanted])
+        return arenas.pack([feed], {tree: caches}, self.by_request)

@@ -15,7 +15,7 @@ import torch
 from torch.nn.functional import pad
 
 from decoders.engine.attention.interface import Packing
-from decoders.engine.lowering.program import Pass, runs_plainly
+from decoders.engine.lowering.program import Pass, Programs, nearly, runs_plainly
 from decoders.engine.protocols import Layers
 from decoders.engine.recorder import CannotRecord
 from decoders.errors import first_line
@@ -47,16 +47,27 @@ def cuda_graph(run: Run) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
 
 
 class Shape(NamedTuple):
+    """The most that passes of a graph have.
+
+    Attributes:
+        tokens: tokens
+        requests: requests
+        longest: tokens of one request
+    """
+
     tokens: int
     requests: int
+    longest: int
 
     @classmethod
     def of(cls, inputs: torch.Tensor, packing: Packing) -> "Shape | None":
         """The smallest shape that holds a pass; None if none does or there is no scratch row."""
         tokens = next((n for n in TOKENS if n >= inputs.shape[1]), 0)
         requests = next((n for n in REQUESTS if n >= packing.table.shape[1] - 1), 0)
+        lengths = packing.segments[:, 1] - packing.segments[:, 0]
+        longest = next((n for n in TOKENS if n >= int(lengths.max())), 0)
         fits = tokens and requests and len(packing.masks) <= MASKS and packing.scratch >= 0
-        return cls(tokens, requests) if fits else None
+        return cls(tokens, requests, longest) if fits else None
 
 
 class Graph:
@@ -65,12 +76,12 @@ class Graph:
     def __init__(
         self,
         shape: Shape,
-        plain: Pass,
+        run: Pass,
         packing: Packing,
         features: Layers,
         record: Callable[[Run], tuple],
     ):
-        device, (tokens, requests) = packing.rows.device, shape
+        device, (tokens, requests, longest) = packing.rows.device, shape
         self.shape, self.keys, self.scratch = shape, packing.keys, packing.scratch
         # Lines: ids, positions, rows, wanted.
         self.indices = torch.zeros(4, tokens, dtype=torch.long, device=device)
@@ -80,7 +91,7 @@ class Graph:
         ids, positions, rows, wanted = self.indices
         # On the host, where the launch only reads the number of requests and the most that they and
         # their texts can hold.
-        segments = torch.tensor([[0, tokens, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
+        segments = torch.tensor([[0, longest, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
         fixed = replace(
             packing,
             rows=rows,
@@ -96,7 +107,7 @@ class Graph:
             "wanted": wanted,
             "packing": fixed,
         }
-        self.replay, self.answers = record(lambda: plain(**inputs, features=features))
+        self.replay, self.answers = record(lambda: run(**inputs, features=features))
 
     def run(
         self,
@@ -106,7 +117,7 @@ class Graph:
         packing: Packing,
     ) -> tuple[torch.Tensor, ...]:
         """Run a pass. The result is a copy, because the next replay overwrites the memory."""
-        tokens, requests = self.shape
+        tokens, requests, _ = self.shape
         for line, tensor, filler in zip(
             self.indices,
             (input_ids[0], position_ids[0], packing.rows, wanted),
@@ -127,23 +138,14 @@ class Graph:
         )
 
 
-def check(replayed: torch.Tensor, plain: torch.Tensor) -> None:
-    """Raise CannotRecord unless two passes agree but for rounding; they may attend differently."""
-    finite = plain.isfinite()
-    error = (replayed.double() - plain.double())[finite].norm() / plain.double()[finite].norm()
-    if not error <= (0.05 if plain.dtype.itemsize == 2 else 1e-3):
-        raise CannotRecord("a replay gave other numbers")
-
-
 class Graphs:
     """Replays passes from CUDA graphs.
 
-    A shape's first pass over an arena makes its graph, and is compared with the plain pass. Only
-    one pass at a time uses the buffers.
+    A shape's first pass over an arena makes its graph, whose answer is compared with that of the
+    plain pass. Only one pass at a time uses the buffers.
 
     Args:
-        plain: the pass itself
-        name: the model's name, for the warning if it cannot be recorded
+        programs: the passes, which are recorded as programs where there are some
         record: makes a graph of a function without arguments, and returns what replays it and its
             answers
 
@@ -153,11 +155,10 @@ class Graphs:
 
     def __init__(
         self,
-        plain: Pass,
-        name: str,
+        programs: Programs,
         record: Callable[[Run], tuple[Callable[[], None], tuple[torch.Tensor, ...]]] = cuda_graph,
     ):
-        self.plain, self.name, self.record = plain, name, record
+        self.programs, self.record = programs, record
         self._graphs: dict[tuple, Graph] = {}
         self._running = threading.Lock()
         self.why = ""
@@ -173,10 +174,18 @@ class Graphs:
                 k: g for k, g in self._graphs.items() if any(g.keys is keys for keys in arenas)
             }
 
+    @property
+    def kind(self) -> str:
+        """What is recorded, for people."""
+        if self.programs.why:
+            return f"from CUDA graphs of its modules ({self.programs.why})"
+        return "from CUDA graphs of a program"
+
     def forget(self) -> None:
         """Drop all graphs, which know where weights lie that have changed."""
         with self._running:
             self._graphs, self.why = {}, ""
+            self.programs.forget()
 
     def __call__(
         self,
@@ -196,20 +205,25 @@ class Graphs:
         recorded = isinstance(packing, Packing) and not self.why
         shape = Shape.of(input_ids, packing) if recorded else None
         if shape is None or len(wanted) > shape.tokens:
-            return self.plain(**inputs, features=features)
+            run = self.programs.plain if self.why else self.programs
+            return run(**inputs, features=features)
         # An arena that grows has another list of keys.
         key = shape, features, id(packing.keys)
         with self._running:
             if key in self._graphs:
                 return self._graphs[key].run(**inputs)
-            expected = self.plain(**inputs, features=features)
+            # A program is made before the capture.
+            self.programs.serving(shape.tokens, features)
+            expected = self.programs.plain(**inputs, features=features)
             try:
-                graph = Graph(shape, self.plain, packing, features, self.record)
-                for ours, plain in zip(graph.run(**inputs), expected, strict=True):
-                    check(ours, plain)
+                graph = Graph(shape, self.programs, packing, features, self.record)
+                answers = graph.run(**inputs)
+                if not all(map(nearly, answers, expected)):
+                    raise CannotRecord("a replay gave other numbers")
             except Exception as error:  # from a driver, or from code that a capture refuses
                 self.why, self._graphs = first_line(error), {}
-                runs_plainly(self.name, self.why)
+                runs_plainly(self.programs.name, self.why)
                 return expected
             self._graphs[key] = graph
-            return expected
+            # As all later passes of the shape: with the same bits.
+            return answers

@@ -115,11 +115,11 @@ class PassLinear(torch.nn.Linear):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x (..., in) -> (..., out)."""
-        if not device_of(x.device).on_host or x.dtype not in TYPES:
-            return linear(x, self.weight, self.bias)
         return as_one_step(self.product, x)
 
     def product(self, x: torch.Tensor) -> torch.Tensor:
+        if not device_of(x.device).on_host or x.dtype not in TYPES:
+            return linear(x, self.weight, self.bias)
         copy = self.copied() if self.copies else self.weight
         if isinstance(copy, torch.Tensor):
             return self._by_onednn(x, copy)

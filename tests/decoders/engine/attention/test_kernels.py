@@ -316,23 +316,23 @@ def compiled_sizes():
         small, usual, large, odd = HEADS
         half, single = torch.float16, torch.float32
         yield from (
-            (75, half, large, 64),
+            (75, half, large, 65),
             (75, half, odd, 1),
-            (75, single, usual, 64),
+            (75, single, usual, 65),
             (80, torch.bfloat16, usual, 1),
         )
         yield from (
-            (89, torch.bfloat16, usual, 64),
-            (90, torch.bfloat16, small, 64),
-            (90, single, large, 64),
+            (89, torch.bfloat16, usual, 65),
+            (90, torch.bfloat16, small, 65),
+            (90, single, large, 65),
         )
         return
     for capability in SHARED:
         half = torch.float16 if capability < 80 else torch.bfloat16
         for heads in HEADS:
-            yield from ((capability, half, heads, longest) for longest in (1, 64))
+            yield from ((capability, half, heads, longest) for longest in (1, 65))
             if heads in HEADS[1:3]:
-                yield capability, torch.float32, heads, 64
+                yield capability, torch.float32, heads, 65
 
 
 @needs_triton

@@ -284,10 +284,13 @@ def test_what_cannot_be_recorded_runs_as_it_is(kernels, monkeypatch, caplog, rec
 
 @pytest.mark.parametrize(
     ("tokens", "requests", "shape"),
-    [(1, 1, (1, 1)), (5, 3, (8, 4)), (64, 64, (64, 64)), (65, 1, None), (3, 65, None)],
+    [(1, 1, (1, 1, 1)), (5, 3, (8, 4, 4)), (64, 64, (64, 64, 1)), (65, 1, None), (3, 65, None)],
 )
 def test_shapes(tokens, requests, shape):
-    packed = Packing(None, None, torch.zeros(5, requests + 1), None, torch.zeros(2), None, None)
+    each = [max(1, tokens - requests + 1), *[1] * (requests - 1)]  # tokens of each request
+    segments = torch.tensor([[0, n, 0, 0, -1, -1, 0] for n in each])
+    table = torch.zeros(5, requests + 1)
+    packed = Packing(None, segments, table, None, torch.zeros(2), None, None)
     packed = replace(packed, masks=torch.zeros(2, dtype=torch.bool), scratch=0)
     assert Shape.of(torch.zeros(1, tokens), packed) == shape
     assert Shape.of(torch.zeros(1, 1), replace(packed, masks=torch.zeros(graphs.MASKS + 1))) is None

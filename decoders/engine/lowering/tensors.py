@@ -1,0 +1,213 @@
+"""A program whose instructions are operators of torch, on any device (Tensors).
+
+It rounds where the model's own modules round, so it is what other ways of carrying out a program
+are compared with, and what is captured where there is no other.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch.nn.functional import embedding, gelu, linear, silu
+
+from decoders.engine.attention.interface import (
+    Layered,
+    Packing,
+    attend_layer,
+    attend_parts,
+    of_layer,
+)
+from decoders.engine.kernels.codes import Code
+from decoders.engine.lowering.groups import Group, grouped
+from decoders.engine.lowering.lower import Instruction, Lowering, Part
+
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "silu": silu,
+    "gelu": gelu,
+    "gelu_tanh": lambda x: gelu(x, approximate="tanh"),
+}
+Results = dict[int, torch.Tensor]
+
+
+class Tensors:
+    """A pass as instructions over tensors, each (tokens, numbers of a token).
+
+    Args:
+        lowering: the instructions
+
+    Attributes:
+        groups: the instructions that are carried out together, in their order
+    """
+
+    name = "operators of torch"
+
+    def __init__(self, lowering: Lowering):
+        self.dtype = lowering.dtype
+        self._answers = [rows.number for rows in lowering.answers]
+        self._given = lowering.given
+        self.groups = grouped(lowering.instructions, self._answers)
+        self._last = last_uses(self.groups, self._answers)
+
+    def __call__(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
+        packing: Packing | Layered,
+        *given: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        numbers: Results = {
+            number: tensor.view(tensor.shape[-2], -1)
+            for number, tensor in zip(self._given, given, strict=True)
+        }
+        inputs = input_ids[0], position_ids[0], wanted, packing
+        for group, over in zip(self.groups, self._last, strict=True):
+            self.carry_out(group, numbers, inputs)
+            for number in over:
+                numbers.pop(number, None)
+        return tuple(numbers[number] for number in self._answers)
+
+    def carry_out(self, group: Group, numbers: Results, inputs: tuple) -> None:
+        """Carry out the instructions of a group.
+
+        Args:
+            group: the group
+            numbers: the results by number, which gets those of the group
+            inputs: token ids and positions, (tokens,), the tokens that want logits, (wanted,), and
+                the packing
+        """
+        products = [part for part in group.parts if part.code == Code.PRODUCT]
+        if products:
+            x = numbers[products[0].operands[0]]
+            found = multiplied(x, [product.weights[0] for product in products])
+            numbers.update(zip((one.result for one in products), found, strict=True))
+        for one in group.parts[len(products) :]:
+            operands = [numbers[number] for number in one.operands]
+            made = CARRIED_OUT[one.code](one, self.dtype, inputs, *operands)
+            numbers.update(zip(one.results, made, strict=True))
+
+
+def last_uses(groups: Sequence[Group], answers: Sequence[int]) -> list[list[int]]:
+    """For each group the results that nothing needs after it."""
+    last = {n: i for i, group in enumerate(groups) for n in (*group.operands, *group.results)}
+    over: list[list[int]] = [[] for _ in groups]
+    for number, i in last.items():
+        if number not in answers:
+            over[i].append(number)
+    return over
+
+
+def multiplied(x: torch.Tensor, parts: Sequence[Part]) -> list[torch.Tensor]:
+    """The products of x (n, in) with parts of layers; neighbouring parts of a layer are one."""
+    found: list[torch.Tensor] = []
+    ends = [
+        i
+        for i, (one, other) in enumerate(pairwise(parts), 1)
+        if one.layer is not other.layer or one.end != other.begin
+    ]
+    for first, after in pairwise([0, *ends, len(parts)]):
+        run = parts[first:after]
+        layer, begin, end = run[0].layer, run[0].begin, run[-1].end
+        if end - begin == layer.out_features:
+            y = layer(x)
+        else:
+            bias = None if layer.bias is None else layer.bias[begin:end]
+            y = linear(x, layer.weight[begin:end], bias)
+        found += y.split([part.end - part.begin for part in run], -1) if len(run) > 1 else [y]
+    return found
+
+
+Made = tuple[torch.Tensor, ...]
+
+
+def embed(one: Instruction, dtype: torch.dtype, inputs: tuple) -> Made:
+    table, *factor = one.weights
+    rows = embedding(inputs[0], table)
+    return (rows * factor[0] if factor else rows,)
+
+
+def norm(one: Instruction, dtype: torch.dtype, inputs: tuple, x: torch.Tensor) -> Made:
+    (weight,), (size, _), (eps,) = one.weights, one.integers, one.reals
+    wide = x.reshape(-1, size).to(torch.float32)
+    unit = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    y = weight * unit if one.how == "late" else weight * unit.to(dtype)
+    return (y.to(dtype).view(x.shape),)
+
+
+def angles(one: Instruction, dtype: torch.dtype, inputs: tuple) -> Made:
+    (speed,) = one.weights
+    turns = inputs[1][:, None].to(torch.float32) * speed
+    found = torch.cos(turns) * one.reals[0], torch.sin(turns) * one.reals[1]
+    return tuple(y if one.how == "late" else y.to(dtype) for y in found)
+
+
+def rotate(
+    one: Instruction,
+    dtype: torch.dtype,
+    inputs: tuple,
+    x: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+) -> Made:
+    heads, size = one.integers
+    first, second = x.reshape(-1, heads, size).chunk(2, -1)
+    cos, sin = cos[:, None], sin[:, None]
+    turned = first * cos + -second * sin, second * cos + first * sin
+    return (torch.cat(turned, -1).to(dtype).view(x.shape),)
+
+
+def attend(
+    one: Instruction,
+    dtype: torch.dtype,
+    inputs: tuple,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+) -> Made:
+    (sinks,), (layer, heads, groups, size, wide) = one.weights, one.integers
+    packing, n = inputs[3], len(q)
+    q, k, v = (
+        x.reshape(1, n, count, each).transpose(1, 2)
+        for x, count, each in (
+            (q, heads, size),
+            (k, heads // groups, size),
+            (v, heads // groups, wide),
+        )
+    )
+    run: Any = attend_parts if of_layer(packing, layer)[0].divide else attend_layer
+    return (run(q, k, v, packing, layer, *one.reals, sinks).reshape(n, heads * wide),)
+
+
+def gate(
+    one: Instruction, dtype: torch.dtype, inputs: tuple, x: torch.Tensor, y: torch.Tensor
+) -> Made:
+    return (ACTIVATIONS[one.how](x) * y,)
+
+
+def add(
+    one: Instruction, dtype: torch.dtype, inputs: tuple, x: torch.Tensor, y: torch.Tensor
+) -> Made:
+    return (x + y,)
+
+
+def select(one: Instruction, dtype: torch.dtype, inputs: tuple, x: torch.Tensor) -> Made:
+    return (x[inputs[2]],)
+
+
+def cap(one: Instruction, dtype: torch.dtype, inputs: tuple, x: torch.Tensor) -> Made:
+    (most,) = one.reals
+    return (torch.tanh(x / most) * most,)
+
+
+CARRIED_OUT: dict[Code, Callable[..., Any]] = {
+    Code.EMBED: embed,
+    Code.NORM: norm,
+    Code.ANGLES: angles,
+    Code.ROTATE: rotate,
+    Code.ATTEND: attend,
+    Code.GATED: gate,
+    Code.ADD: add,
+    Code.SELECT: select,
+    Code.CAP: cap,
+}

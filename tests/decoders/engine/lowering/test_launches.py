@@ -1,0 +1,165 @@
+"""Programs of Triton's kernels: the numbers of torch's operators, and the same bits in any pass.
+
+Without a CUDA device the kernels are interpreted, which knows no products in bfloat16, and compiled
+for four cards."""
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from decoders.engine.lowering.lower import Lowering
+from decoders.engine.models.packed import PackedModel, launches
+from decoders.engine.passes.packed import PackedPasses
+from decoders.tree import TokenTree
+from tests.decoders.engine.lowering.test_tensors import MOST, model_of, passes
+from tests.decoders.engine.passes.test_graphs import with_kernels
+from tests.models import build
+
+pytestmark = pytest.mark.skipif(
+    find_spec("triton") is None, reason="Triton is not made for this platform"
+)
+ERROR = {torch.float32: 1e-5, torch.float16: 5e-3}
+
+
+@pytest.fixture(scope="module")
+def interpreter():
+    """A process in which Triton interprets its kernels: this must be settled before the import."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TRITON_INTERPRET", "1")
+            pool.submit(int).result()  # starts it
+        yield pool
+
+
+def both(model):
+    """A model on a stand-in for a GPU, and its program as torch's operators and as launches."""
+    with_kernels(pytest.MonkeyPatch())
+    packed = PackedModel(model, "target")
+    programs = packed.forward.programs
+    lowering = Lowering(*programs._recording(()), {}, model.dtype, torch.device("cpu"))
+    return packed, programs.serving(1), launches(lowering)
+
+
+@torch.inference_mode()
+def largest_error(family, dtype):
+    packed, by_torch, by_triton = both(model_of(family, dtype))
+    errors = []
+    for inputs in passes(packed, turns=3):
+        (ours,), (plain,) = (run(*inputs.values()) for run in (by_triton, by_torch))
+        errors.append(float((ours.double() - plain.double()).norm() / plain.double().norm()))
+    return max(errors)
+
+
+@pytest.mark.parametrize("dtype", ERROR, ids=str)
+@pytest.mark.parametrize("family", MOST)
+def test_launches_give_the_numbers_of_operators(interpreter, family, dtype):
+    """In prompts and trees of two requests."""
+    assert interpreter.submit(largest_error, family, dtype).result() < ERROR[dtype]
+
+
+@torch.inference_mode()
+def rows_of_one_token(dtype):
+    """The logits of a text's last token, by the pass that fed it."""
+    packed, _, program = both(build("qwen3", dtype, num_hidden_layers=1))
+    text, rows = [(7 * i + 3) % 60 for i in range(64)], {}
+    for last, others in PASSES:
+        engine = PackedPasses(packed)
+        trees = [TokenTree(text)] + [TokenTree([i + 1]) for i in range(others)]
+        for tree in trees:
+            engine.admit(tree, 80)
+        behind = trees[0].trunk[: len(text) - last]
+        wants = [(trees[0], behind[-1:])] if behind else []
+        for part in (wants, [(tree, tree.trunk[-1:]) for tree in reversed(trees)]):
+            if part:
+                inputs = engine.pack(engine.feeds(part, None))
+                logits = program(*inputs)[0]
+        rows[last, others] = logits[-1]
+    return rows
+
+
+# How many of the last tokens one pass fed, beside how many other requests.
+PASSES = [(64, 0), (1, 0), (2, 0), (5, 0), (16, 0), (33, 0), (1, 4), (5, 20)]
+
+
+@pytest.mark.parametrize("dtype", ERROR, ids=str)
+def test_a_row_has_the_same_bits_in_any_pass(interpreter, dtype):
+    """Among 1, 2, 5, 16, 33 and 64 tokens, and beside other requests."""
+    rows = interpreter.submit(rows_of_one_token, dtype).result()
+    assert len(rows) == len(PASSES)
+    assert all(torch.equal(row, rows[PASSES[0]]) for row in rows.values())
+
+
+SHARED = {75: 64, 80: 163, 89: 99, 90: 227}  # KiB a card has for a program
+TYPES = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}
+COMPILED = [
+    (75, torch.float16, 1, ""),
+    (80, torch.bfloat16, 64, "silu"),
+    (89, torch.bfloat16, 20, "gelu_tanh"),
+    (90, torch.bfloat16, 1, ""),
+]
+if os.environ.get("EVERYWHERE"):
+    COMPILED = [
+        (card, dtype, tokens, how)
+        for card in SHARED
+        for dtype in ((torch.float16, torch.float32) if card < 80 else (torch.bfloat16,))
+        for tokens in (1, 20, 64)
+        for how in ("", "silu", "gelu_tanh")
+    ]
+
+
+@pytest.mark.parametrize(("card", "dtype", "tokens", "how"), COMPILED, ids=str)
+def test_kernels_compile_for_cards(monkeypatch, tmp_path, card, dtype, tokens, how):
+    """Down to machine code, which needs no device, and into the shared memory of the card.
+
+    From capability 8.0 on, products are those of matrix units, each for eight tokens: a token's
+    sums are the same whatever the tile is. The units of 9.0 for 64 lines at once are not used."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    from decoders.engine.lowering import kernels
+    from decoders.engine.lowering.launches import product_tiles
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    tiles, stages = product_tiles(tokens, dtype.itemsize, how != "", card >= 80)
+    late = {"LATE": dtype == torch.float32}
+    for function, constants, warps in (
+        (kernels.product, {**tiles, "HOW": how, "ADD": how == "", "BIAS": False}, 4),
+        (kernels.norm, {"BLOCK": 4096, "ADD": how == "", **late}, 4),
+        (kernels.rotate, {"HALF": 64, "BLOCK": 64, **late}, 1),
+    ):
+        pointers = "x", "weight", "bias", "add", "out", "cos", "sin"
+        signature = dict.fromkeys(function.arg_names, "i64") | {"m": "i32", "eps": "fp32"}
+        signature |= dict.fromkeys(("K", "size", "heads", "heads_second"), "i32")
+        signature |= dict.fromkeys(("N_first", "N_second", "N_third"), "i32")
+        signature |= dict.fromkeys(pointers, TYPES[dtype])
+        signature |= dict.fromkeys(constants, "constexpr")
+        signature = {name: signature[name] for name in function.arg_names}
+        aligned = [*pointers, "K", "N_first", "weight_second", "second"]
+        attributes = {
+            (place,): [["tt.divisibility", 16]]
+            for place, name in enumerate(function.arg_names)
+            if name in aligned
+        }
+        source = triton.compiler.ASTSource(function, signature, constants, attributes)
+        options = {"num_warps": warps, "num_stages": stages}
+        built = triton.compile(source, target=GPUTarget("cuda", card, 32), options=options)
+        assert built.asm["cubin"]
+        assert built.metadata.shared <= SHARED[card] * 1024
+        if function is kernels.product and card >= 80:
+            assert "mma.sync" in built.asm["ptx"]
+            assert "wgmma" not in built.asm["ptx"]
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 16, 17, 64, 65, 256])
+def test_blocks_of_a_sum_are_the_same_for_any_number_of_tokens(tokens):
+    from decoders.engine.lowering.launches import product_tiles
+
+    first, _ = product_tiles(1, 2, False, True)
+    for gated in (False, True):
+        tiles, stages = product_tiles(tokens, 2, gated, True)
+        assert (tiles["BK"], tiles["BN"]) == (first["BK"], first["BN"])
+        assert stages >= 1

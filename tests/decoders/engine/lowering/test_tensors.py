@@ -1,0 +1,134 @@
+"""Programs of torch's operators, which CUDA graphs record: few instructions, plain passes' bits.
+
+The stand-in for CUDA graphs takes the CPU for a GPU."""
+
+import logging
+import random
+
+import pytest
+import torch
+
+from decoders import ModelPair, generate
+from decoders.engine.kernels.codes import Code
+from decoders.engine.lowering import tensors
+from decoders.engine.models.packed import PackedModel
+from decoders.engine.passes.packed import PackedPasses
+from decoders.tree import TokenTree
+from tests import zoo
+from tests.decoders.engine.passes.test_graphs import kernels, stand_in  # noqa: F401 - a fixture
+from tests.models import FAMILIES, build
+
+# At most so many launches a layer.
+MOST = {"llama": 9, "mistral": 9, "phi3": 9, "qwen3": 11, "olmo2": 11, "gemma2": 11}
+DTYPES = torch.float32, torch.bfloat16, torch.float16
+
+
+def model_of(family, dtype, layers=2, **changes):
+    changes["num_hidden_layers"] = layers
+    if family in FAMILIES:
+        if family == "gemma2":
+            changes["layer_types"] = ["full_attention"] * layers
+        return build(family, dtype, **changes)
+    return zoo.build_pair(family, **changes)[0].to(dtype)
+
+
+def program_of(model):
+    packed = PackedModel(model, "target")
+    with torch.inference_mode():
+        return packed, packed.forward.programs.serving(1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("family", MOST)
+def test_a_layer_is_few_instructions(kernels, family, dtype):  # noqa: F811
+    """In bfloat16, and with Phi-3's or Gemma 2's layers, nothing was lowered."""
+    lengths = []
+    for layers in (1, 2):
+        packed, program = program_of(model_of(family, dtype, layers))
+        assert program is not None, packed.engine_name
+        assert packed.engine_name == "packed passes, from CUDA graphs of a program"
+        lengths.append(len(program.groups))
+    assert lengths[1] - lengths[0] <= MOST[family]
+    assert lengths[0] <= MOST[family] + 5  # tokens, angles, the last norm, rows and logits
+
+
+def passes(packed, turns=6, seed=0):
+    """Yield inputs of passes over two requests: prompts, then trees."""
+    draw, engine = random.Random(seed), PackedPasses(packed)
+    trees = [TokenTree(draw.choices(range(60), k=k)) for k in (30, 3)]
+    for tree in trees:
+        engine.admit(tree, 60)
+    for turn in range(turns):
+        wants = []
+        for tree in trees:
+            tips = [tree.trunk[-1]]
+            for _ in range(draw.randrange(1, 6) if turn else 0):
+                tips.append(tree.add(draw.choice(tips), draw.randrange(60)))
+            wants.append((tree, tips[1:] or tips))
+        yield engine.pack(engine.feeds(wants, None))._asdict()
+        for tree in trees:
+            if tree.tail:
+                tree.keep([draw.choice(list(tree.tail))])
+        engine.arenas.sync([(engine.caches[t], t) for t in trees])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("family", MOST)
+@pytest.mark.parametrize("layers", [(), (0, 1, -1)], ids=str)
+def test_a_program_has_the_bits_of_plain_passes(kernels, family, dtype, layers):  # noqa: F811
+    """It rounds where the model rounds."""
+    packed = PackedModel(model_of(family, dtype), "target")
+    with torch.inference_mode():
+        program = packed.forward.programs.serving(1, layers)
+        for inputs in passes(packed):
+            found = program(*inputs.values())
+            plain = packed.plain(**inputs, features=layers)
+            assert all(map(torch.equal, found, plain))
+
+
+def test_rows_of_a_scaled_table_and_a_cap_are_rounded(kernels):  # noqa: F811
+    """Gemma's tokens are multiplied by a rounded number, and its logits are capped."""
+    model = model_of("gemma2", torch.bfloat16, hidden_size=24)
+    packed, program = program_of(model)
+    inputs = packed._example(5, 2)
+    with torch.inference_mode():
+        assert torch.equal(program(*inputs)[0], packed.plain(**inputs._asdict(), features=())[0])
+
+
+def test_what_has_no_program_is_recorded_module_by_module(kernels, caplog):  # noqa: F811
+    """And says so."""
+    caplog.set_level(logging.INFO, "decoders")
+    packed, program = program_of(build("opt", torch.float32))
+    assert program is None
+    assert "graphs of its modules (no instruction does layer_norm" in packed.engine_name
+    assert "recorded module by module, which takes longer" in caplog.text
+
+
+def test_a_program_that_gives_other_numbers_is_refused(kernels, caplog, monkeypatch):  # noqa: F811
+    """Before a text is made with it."""
+    monkeypatch.setitem(tensors.CARRIED_OUT, Code.ADD, lambda one, dtype, inputs, x, y: (x - y,))
+    model = build(dtype=torch.bfloat16)
+    pair, plain = (ModelPair(model, None, passes=passes) for passes in ("program", "plain"))
+    assert "recorded module by module" in caplog.text
+    assert "its program gave other numbers" in pair.packed["target"].engine_name
+    options = {"max_new_tokens": 8, "ignore_eos": True, "temperature": 0}
+    ours, expected = (generate(each, [1, 2, 3], "greedy", **options) for each in (pair, plain))
+    assert ours.tokens == expected.tokens
+
+
+def test_the_first_pass_of_a_shape_is_its_replay(kernels):  # noqa: F811
+    """It returned the plain pass, whose last bits may be others than those of all later passes."""
+
+    def marked(run):
+        return stand_in(lambda: tuple(answer + 1e-6 for answer in run()))
+
+    packed = PackedModel(build(), "target")
+    packed.forward.record = marked
+    engine, tree = packed.engine(), TokenTree([1, 2, 3])
+    engine.admit(tree, 3)
+    inputs = engine.pack(engine.feeds([(tree, tree.trunk[-1:])], None))
+    with torch.inference_mode():
+        plain = packed.plain(**inputs._asdict(), features=())[0]
+        first, second = (packed(inputs).logits for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, plain)
