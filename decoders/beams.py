@@ -135,7 +135,7 @@ class Joint:
         # Nothing less likely than the last of `count` tokens is among the likeliest of all; tokens
         # that were not read may be as likely as the last of those that were.
         else:
-            stay = values >= last if most == count else values > last
+            stay = values >= last if most == count or last == -math.inf else values > last
         values, indices = values[stay].ravel(), indices[stay].ravel()
         order = np.lexsort((indices, -values))
         return indices[order].tolist(), values[order].tolist()
