@@ -5,10 +5,8 @@ same thing; the caller decides which model scores them.
 """
 
 import math
-from bisect import bisect_right
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from operator import neg
 
 import numpy as np
 import torch
@@ -118,31 +116,27 @@ class Joint:
 
         `count` (None: all known) is the number needed; `fetch` reads more logits to reach it.
         """
-        lists, edge, least = [], -math.inf, -math.inf
-        for beam, reading in zip(self.beams, self.readings, strict=True):
-            ids, logits = reading.likeliest(count if fetch else None)
-            ids, logits = ids[:count], logits[:count]
-            score, log_sum = beam.score - self.origin, reading.log_sum
-            values = [x - log_sum for x in logits]
-            if self.rounded:
-                values = (np.array(values, dtype=np.float32) + np.float32(score)).tolist()
-            else:
-                values = [x + score for x in values]
-            lists.append((ids, values))
-            # Nothing less likely than the last of `count` tokens is among the likeliest of all.
-            if len(ids) == count:
-                least = max(least, values[-1])
-            # The tokens that were not read may be as likely as the last of those that were.
-            elif len(ids) < self.size:
-                edge = max(edge, values[-1]) if ids else math.inf
-        order: list[tuple[float, int]] = []
-        for b, (ids, values) in enumerate(lists):
-            near = values[: bisect_right(values, -least, key=neg)]
-            order += [(-v, b * self.size + i) for i, v in zip(ids, near, strict=False)]
-        order.sort()
-        if edge > -math.inf:
-            order = [(v, i) for v, i in order if -v > edge]
-        return [i for _, i in order], [-v for v, _ in order]
+        lists = [r.likeliest(count if fetch else None) for r in self.readings]
+        most = min(self.size if count is None else count, *(len(ids) for ids, _ in lists))
+        values = np.array([logits[:most] for _, logits in lists])
+        values -= np.array([[r.log_sum] for r in self.readings])
+        scores = np.array([[b.score - self.origin] for b in self.beams])
+        if self.rounded:
+            values = (values.astype(np.float32) + scores.astype(np.float32)).astype(np.float64)
+        else:
+            values += scores
+        indices = np.array([ids[:most] for ids, _ in lists], dtype=np.int64)
+        indices += np.arange(0, len(lists) * self.size, self.size)[:, None]
+        last = values[:, -1].max() if most else math.inf
+        if most == self.size:
+            stay = slice(None)
+        # Nothing less likely than the last of `count` tokens is among the likeliest of all; tokens
+        # that were not read may be as likely as the last of those that were.
+        else:
+            stay = values >= last if most == count or last == -math.inf else values > last
+        values, indices = values[stay].ravel(), indices[stay].ravel()
+        order = np.lexsort((indices, -values))
+        return indices[order].tolist(), values[order].tolist()
 
     def _excess(self, highest: float, temperature: float) -> float:
         """The log of the sum, over all continuations, of exp((value - highest) / temperature)."""

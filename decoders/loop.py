@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import chain
 
+import numpy as np
 import torch
 
 from decoders.devices import device_of
@@ -350,17 +351,16 @@ class Loop(AbstractContextManager["Loop"]):
         )
         wants = [(turn.request.tree, turn.missing()) for turn in asking]
         most, every = max(turn.held for turn in asking), model != "target"
-        chains = [each for turn in asking if (each := turn.chain)]
+        chains = [each for turn in asking if not layers and (each := turn.chain)]
+        chains = chains if len(chains) == len(asking) else []
+        few = sum(len(nodes) for _, nodes in wants) <= FEW
+        every = every or bool(chains) or few or all(turn.waiting.likeliest for turn in asking)
         if layers:
             answers = engine.run(wants, self.prefill_chunk, layers)
         else:
-            chains = chains if len(chains) == len(asking) else []
-            few = sum(len(nodes) for _, nodes in wants) <= FEW
-            every = every or bool(chains) or few or all(turn.waiting.likeliest for turn in asking)
             likeliest = sought(most) if every else 1
             answers = engine.read(wants, likeliest, chains, self.prefill_chunk)
-        rows = penalised(answers, asking, wants)
-        found = answers[0].found if rows is answers[0].rows else None
+        rows, found = penalised(answers, asking, wants)
         readings = read(rows, asking, every, found)
         for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
             if answer.features is not None:
@@ -406,17 +406,31 @@ def read(rows: Logits, asking: Sequence[Turn], every: bool, found: Found | None 
     return Readings(numbers, most, temperatures, every, scan_for(numbers), found)
 
 
-def penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -> Logits:
-    """The rows of a pass, changed by each request's penalties for the text ending at each node."""
-    rows = answers[0].rows
+def penalised(
+    answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants
+) -> tuple[Logits, Found | None]:
+    """The rows of a pass, changed by each request's penalties for the text ending at each node.
+
+    What was already read of them comes with them, read anew where rows have changed: what is read
+    for a request does not depend on the others of its pass.
+    """
+    rows, found = answers[0].rows, answers[0].found
     if not any(turn.request.penalties for turn in asking):
-        return rows
-    rows = rows.clone()
+        return rows, found
+    rows, places = rows.clone(), list[int]()
     for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
         if turn.request.penalties and answer.part is not None and not turn.unstarted:
-            for place, node in zip(range(len(rows))[answer.part], nodes, strict=True):
+            mine = range(len(rows))[answer.part]
+            places += mine
+            for place, node in zip(mine, nodes, strict=True):
                 rows[place] = applied(turn.request.penalties, tree.text(node), rows[place])
-    return rows
+    if found and places:
+        changed, scan = rows[places].numpy(), scan_for(rows)
+        found.logits[places], found.ids[places] = scan.likeliest(changed, found.ids.shape[1])
+        highest = found.logits[places, 0].astype(np.float64)
+        for temperature, excesses in found.excesses.items():
+            excesses[places] = scan.excesses(changed, highest, temperature)
+    return rows, found
 
 
 def count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int, used: int) -> None:

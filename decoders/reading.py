@@ -76,7 +76,8 @@ class Readings(Sequence["Reading"]):
         self.host = rows
         count = min(sought(self.held), self.size) if self.every else 1
         if not found or found.ids.shape[1] < count:
-            found = Found(*self.scan.likeliest(rows, count), {})
+            excesses = found.excesses if found else {}
+            found = Found(*self.scan.likeliest(rows, count), excesses)
         self._tops = found.logits.tolist(), found.ids.tolist()
         self.stable = self.held < self.scan.stable
         self._known = self.every or self.held == 1

@@ -93,18 +93,20 @@ class TokenTree:
             self.tail, self._children = [], {}
             return
         live: set[NodeId] = set()
+        tip = self.trunk[-1]
         for node in tips:
-            while node not in live and not self.in_trunk(node):
+            # Nodes of the tail are younger than the trunk.
+            while node > tip and node not in live:
                 live.add(node)
                 node = self.parents[node]
         tail = sorted(live)
-        # The trunk grows as long as all tips descend from one child.
-        children: dict[NodeId, list[NodeId]] = {}
+        only: dict[NodeId, NodeId | None] = {}
         for node in tail:
-            children.setdefault(self.parents[node], []).append(node)
-        tip = self.trunk[-1]
-        while tip not in tips and len(children.get(tip, ())) == 1:
-            tip = children[tip][0]
+            parent = self.parents[node]
+            only[parent] = None if parent in only else node
+        # The trunk grows as long as all tips descend from one child.
+        while tip not in tips and (child := only.get(tip)) is not None:
+            tip = child
             self.trunk.append(tip)
-        self.tail = [node for node in tail if not self.in_trunk(node)]
+        self.tail = [node for node in tail if node > tip]
         self._children = {(self.parents[node], self.tokens[node]): node for node in self.tail}

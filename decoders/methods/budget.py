@@ -13,7 +13,7 @@ from decoders.methods.line import Line
 from decoders.request import Request
 from decoders.trace import Round
 
-START = 2  # of one request until something is known
+START = 2  # tokens of one request until something is known
 LONGEST = 16
 PATIENCE = 32  # rounds of the first rest without drafts, times the number of requests
 LONG = 128  # rounds of the longest rest, and of any where drafts would not even pay for easy text
@@ -77,6 +77,7 @@ class AutoLength:
     Attributes:
         request: the request
         count: counts the draft of a round
+        start: places of a trial, when it is alone: fewer where a place costs more
         accepted: draft tokens kept, of rounds that fade; at first as if most had been
         tested: draft tokens kept or refused, likewise
         judged: rounds with drafts, likewise
@@ -90,12 +91,13 @@ class AutoLength:
 
     request: Request
     count: Callable[[Round], Count] = tokens
+    start: int = START
     accepted: float = 6.0
     tested: float = 8.0
     judged: float = 0.0
     gained: float = 0.0
     ahead: float = 0.0
-    length: int = START
+    length: int = 0
     plan: Plan = BEFORE
     left: int = 0
     planned: int = 0
@@ -190,7 +192,7 @@ class Budget:
                 other.left = 0  # a length for fewer requests
             # Of a larger batch, the first rounds tell more; one request is enough to time a draft.
             share = len(self.members)
-            member.length = START if share == 1 else 0
+            member.length = member.start if share == 1 else 0
             member.accepted, member.tested = member.accepted / share, member.tested / share
 
     def learn(self, member: AutoLength, entry: Round) -> None:
@@ -214,7 +216,7 @@ class Budget:
         if not (self.target.y and self.draft.n):
             kept = [first.count(entry).kept for entry in first.request.rounds[-1:]]
             trier = next((m for m in self.members if m.length), first)  # it has read its text
-            lengths[trier] = 1 if count > 1 else min(LONGEST, 2 + kept[0]) if kept else START
+            lengths[trier] = 1 if count > 1 else min(LONGEST, trier.start + sum(kept))
         elif not self.plain.y:
             rounds = PLAIN
         elif self.news or self.plan.most:
@@ -224,7 +226,7 @@ class Budget:
             rounds = self._rounds(lengths)
         else:
             # Text may have become easier: one request tries, and ever less often while it has not.
-            lengths[first] = 2 if count == 1 else 1
+            lengths[first] = first.start if count == 1 else 1
         usual = all(member.length for member, length in lengths.items() if length)
         for member, length in lengths.items():
             member.length = length

@@ -57,13 +57,15 @@ class Search:
         request, budget = self.request, self.request.budget
         joint = Joint(self.live, readings, origin=0.0, rounded=True)
         self.steps += 1
-        drawn = [
-            joint.draw(request, *entry).beam for entry in joint.top(enough(request, self.width))
-        ]
-        last = self.steps == budget
-        ends = {b.node: last or bool(request.ends(b.node)) for b in drawn}
-        ended = [b for b in drawn[: self.width] if ends[b.node]]
-        self.live = [b for b in drawn if not ends[b.node]][: self.width]
+        last, ended, self.live = self.steps == budget, list[Beam](), list[Beam]()
+        for place, entry in enumerate(joint.top(enough(request, self.width))):
+            beam = joint.draw(request, *entry).beam
+            if not (last or request.ends(beam.node)):
+                self.live.append(beam)
+            elif place < self.width:
+                ended.append(beam)
+            if place + 1 >= self.width and (last or len(self.live) == self.width):
+                break
         self.done = sorted(
             [*self.done, *(self._scored(b, self.steps) for b in ended)], key=lambda b: -b.score
         )[: self.width]

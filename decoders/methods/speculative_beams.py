@@ -92,7 +92,7 @@ class SpeculativeBeamSearch(BeamSearch):
     def decode(self, request: Request) -> Decoding:
         search, known = self.search(request), dict[NodeId, Reading]()
         counts: list[Count] = []  # of the layers of each round
-        auto = AutoLength(request, lambda entry: counts[entry.index])
+        auto = AutoLength(request, lambda entry: counts[entry.index], start=1)
         while not request.finished:
             length = auto() if isinstance(self.draft_length, str) else self.draft_length
             drafts = yield from self._draft(request, search, known, length)

@@ -59,6 +59,8 @@ def test_beams_that_are_all_impossible_stay_so():
     beams = [Beam(0, -math.inf), Beam(0, -math.inf)]
     assert values(joint(beams, torch.zeros(2, 3))) == [-math.inf] * 6
     assert joint(beams, torch.zeros(2, 3), 2).top(2) == [(0, -math.inf), (1, -math.inf)]
+    impossible = joint(beams, torch.zeros(2, 3), 1).warp(Warping(1.0, top_k=2))
+    assert [impossible[i] for i in range(6)] == [0.0] * 6  # not NaN
 
 
 def test_the_warping_is_applied_once_to_the_flattened_joint():

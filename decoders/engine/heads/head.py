@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import nn
 from transformers import PreTrainedModel
@@ -11,6 +12,7 @@ from transformers import PreTrainedModel
 from decoders.devices import device_of
 from decoders.engine.attention import operator
 from decoders.engine.heads.passes import HeadPasses, HeadRows
+from decoders.engine.kernels.loading import scan_for
 from decoders.engine.lowering.program import Pass, Programs
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs
@@ -20,6 +22,7 @@ from decoders.engine.models.loaded import undisturbed
 from decoders.engine.protocols import Layers, Passes
 from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, PassLinear, forget_copies
 from decoders.errors import InputError
+from decoders.scan import Found
 from decoders.tree import TokenTree
 
 
@@ -66,6 +69,7 @@ class Head:
         made_for: the target's width, dtype and device
         by_request: whether attention takes one request after another
         reaches: how far back each layer sees: None, everything
+        proposes: R, how many tokens it proposes
     """
 
     packed, why, spread = True, "", False
@@ -84,6 +88,9 @@ class Head:
         self.module = layers
         self.ids = None if ids is None else ids.to(target.device)
         self.vocabulary: int = target.config.get_text_config().vocab_size
+        self.proposes = self.vocabulary if ids is None else len(ids)
+        # Of equals the lower id comes first in both numberings.
+        self._rising = ids is None or bool((ids.diff() > 0).all())
         self._device, self._dtype = target.device, target.dtype
         self.by_request = not operator.takes_kernels(self._device, self._dtype)
         self.layout = module.layout(self._device)
@@ -152,7 +159,8 @@ class Head:
             states: the state before each token, (tokens, W)
 
         Returns:
-            logits (n, V), float32 or float64, and the state at each token (tokens, W)
+            logits (n, R) of the R tokens that it proposes, float32 or float64, and the state at
+                each token (tokens, W)
         """
         with undisturbed(self._device):
             logits, own = self.forward(
@@ -162,12 +170,29 @@ class Head:
                 packing=inputs.packing,
                 states=states[None],
             )
-        logits = logits if logits.dtype == torch.float64 else logits.float()
+        return logits if logits.dtype == torch.float64 else logits.float(), own
+
+    def over_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits (n, V), given those of the tokens that it proposes (n, R)."""
         if self.ids is None:
-            return logits, own
+            return logits
         every = logits.new_full((len(logits), self.vocabulary), -math.inf)
         every[:, self.ids] = logits
-        return every, own
+        return every
+
+    def look_through(self, logits: torch.Tensor, sought: int) -> Found | None:
+        """What is read of logits (n, R), which are fewer than V; None if it is read of those.
+
+        Args:
+            logits: the logits
+            sought: how many of the likeliest tokens are looked for in each row
+        """
+        if not self._rising or not device_of(logits.device).on_host:
+            return None
+        rows, scan = logits.numpy(), scan_for(logits)
+        tops, places = scan.likeliest(rows, min(sought, rows.shape[1]))
+        excesses = {1.0: scan.excesses(rows, tops[:, 0].astype(np.float64), 1.0)}
+        return Found(tops, places if self.ids is None else self.ids.numpy()[places], excesses)
 
     def plain(self, features: Layers = (), **inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """A pass through the modules; a head gives no hidden states beside its own."""
@@ -191,9 +216,9 @@ class Head:
         return inputs.input_ids, places, inputs.wanted, inputs.packing, states
 
     def no_logits(self) -> torch.Tensor:
-        """Logits (V,) for a place where the head has nothing to read."""
+        """Logits (R,) for a place where the head has nothing to read."""
         dtype = torch.float64 if self._dtype == torch.float64 else torch.float32
-        return torch.zeros(self.vocabulary, dtype=dtype, device=self._device)
+        return torch.zeros(self.proposes, dtype=dtype, device=self._device)
 
     def arenas(self, rows: int = 0, most_rows: int | None = None) -> Arenas:
         return Arenas(self.layout, self._dtype, self._device, rows, most_rows, HeadRows)

@@ -9,7 +9,7 @@ import torch
 from decoders.engine.memory.arenas import Caches
 from decoders.engine.memory.feeds import Feed
 from decoders.engine.memory.rows import CacheRows
-from decoders.engine.protocols import Answer, Features, Layers, Passes, Wants
+from decoders.engine.protocols import Answer, Chain, Features, Layers, Passes, Wants
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -123,7 +123,7 @@ class Waiting:
         missing: nodes without a row, parents first
         wanted: nodes that want logits
         whole: whether all its nodes are fed, not only a part of the prompt
-        logits: those found so far, (V,) by node
+        logits: those found so far, (R,) by node
         passes: the passes that it took part in
         read: the bytes of weights that they read
     """
@@ -171,13 +171,20 @@ class HeadPasses(Passes):
     def learn(self, tree: TokenTree, features: Features) -> None:
         self._known[tree].learn(features, self.model.entering(features.states))
 
-    @torch.inference_mode()
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
+        return self.read(wants, 0, chunk=chunk)
+
+    @torch.inference_mode()
+    def read(
+        self, wants: Wants, sought: int, chains: Sequence[Chain] = (), chunk: int | None = None
+    ) -> list[Answer]:
         waiting = [self._waiting(tree, nodes, chunk) for tree, nodes in wants]
         while any(each.missing for each in waiting):
             self._pass([each for each in waiting if each.missing])
         rows = [each.logits[node] for each in waiting if each.whole for node in each.wanted]
-        together = torch.stack(rows) if rows else torch.empty(0, self.model.vocabulary)
+        own = torch.stack(rows) if rows else torch.empty(0, self.model.proposes)
+        found = self.model.look_through(own, sought) if sought and rows else None
+        together = self.model.over_vocabulary(own)
         answers, start = [], 0
         for each in waiting:
             part = slice(start, start := start + len(each.wanted)) if each.whole else None
@@ -189,6 +196,7 @@ class HeadPasses(Passes):
                     + len(each.known.true) * self.model.state_bytes,
                     each.read,
                     passes=each.passes,
+                    found=found,
                 )
             )
         return answers

@@ -12,6 +12,7 @@ from decoders.engine.heads.passes import HeadRows, Known
 from decoders.engine.loading.heads import load_head
 from decoders.engine.protocols import Features, Model
 from decoders.tree import TokenTree
+from decoders.warp import top
 from tests.decoders.engine.loading.test_heads import LAYER, OWN, TOP, eagle3
 from tests.heads import Slow, drafts_for, rms, saved
 from tests.laws import enumerated
@@ -182,6 +183,23 @@ def test_it_drafts_inside_of_generate(pair):
     how = {"max_new_tokens": 10, "do_sample": False}
     found = pair.target.generate(ids, custom_generate=hf("speculative", draft=pair.draft), **how)
     assert torch.equal(found, pair.target.generate(ids, **how))
+
+
+def test_what_is_read_of_the_tokens_that_it_proposes_is_what_stands_in_all(folders):
+    """Of equals the lower id comes first in both; a head whose numbering falls reads all rows."""
+    head = load_head(folders[1], build(num_hidden_layers=7))
+    logits = torch.randint(0, 9, (6, OWN), generator=torch.Generator().manual_seed(1)).double()
+    found, rows = head.look_through(logits, 4), head.over_vocabulary(logits)
+    values, ids = top(rows, 4)
+    assert found.logits.tolist() == values.tolist()
+    for row, mine, theirs in zip(rows, found.ids, ids, strict=True):
+        assert row[mine].tolist() == row[theirs].tolist()
+        above = [i for i in theirs.tolist() if row[i] > row[theirs[-1]]]
+        assert set(above) <= set(mine.tolist())
+    expected = (rows - values[:, :1]).logsumexp(-1)
+    torch.testing.assert_close(torch.from_numpy(found.excesses[1.0]), expected)
+    falling = Head("x", head.module, build(num_hidden_layers=7), head.ids.flip(0), "plain")
+    assert falling.look_through(logits, 4) is None
 
 
 def test_a_draft_is_read_as_it_was_drawn(pair):
