@@ -128,11 +128,10 @@ class Joint:
         indices = np.array([ids[:most] for ids, _ in lists], dtype=np.int64)
         indices += np.arange(0, len(lists) * self.size, self.size)[:, None]
         last = values[:, -1].max() if most else math.inf
-        if most == self.size:
-            stay = slice(None)
+        stay: Any = slice(None)
         # Nothing less likely than the last of `count` tokens is among the likeliest of all; tokens
         # that were not read may be as likely as the last of those that were.
-        else:
+        if most < self.size:
             stay = values >= last if most == count or last == -math.inf else values > last
         values, indices = values[stay].ravel(), indices[stay].ravel()
         order = np.lexsort((indices, -values))

@@ -10,6 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
+from decoders.distribution import Found
 from decoders.engine.attention import operator
 from decoders.engine.heads.passes import HeadPasses, HeadRows
 from decoders.engine.kernels.loading import scan_for
@@ -22,7 +23,6 @@ from decoders.engine.models.loaded import undisturbed
 from decoders.engine.protocols import Layers, Passes
 from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, PassLinear, forget_copies
 from decoders.errors import InputError
-from decoders.scan import Found
 from decoders.tree import TokenTree
 
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, read
+from decoders.distribution import top
 from decoders.engine.heads.head import Head
 from decoders.engine.heads.passes import HeadRows, Known
 from decoders.engine.loading.heads import load_head
 from decoders.engine.protocols import Features, Model
 from decoders.tree import TokenTree
-from decoders.warp import top
 from tests.decoders.engine.loading.test_heads import LAYER, OWN, TOP, eagle3
 from tests.heads import Slow, drafts_for, rms, saved
 from tests.laws import enumerated
