@@ -7,6 +7,7 @@ same thing; the caller decides which model scores them.
 import math
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
