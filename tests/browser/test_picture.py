@@ -185,9 +185,7 @@ def test_it_plays_from_the_first_guess_to_the_end(draw):
     page.clock.run_for(50)
     assert guess.locator(".drafted").all_text_contents() == [" loved", " to", " play"]
     expect(guess.locator(".bonus")).to_be_hidden()
-    expect(page.locator(".says")).to_have_text(
-        "Round 1: the small model guesses “loved to play”.", timeout=1000
-    )
+    expect(page.locator(".says")).to_have_text("Round 1: the small model guesses “loved to play”.")
     page.clock.run_for(450)
     assert page.locator(".round[data-phase='read']").count() == 2
     page.clock.run_for(550)
