@@ -130,7 +130,7 @@ ENGINE: dict[str, set[str]] = {
     "passes": SAID | {"recorder", "attention", "memory", "lowering"},
     "models": SAID
     | {"recorder", "patches", "trials", "weights", "attention", "memory", "passes", "lowering"},
-    "heads": SAID | {"recorder", "weights", "attention", "memory", "models", "lowering"},
+    "heads": SAID | {"recorder", "kernels", "weights", "attention", "memory", "models", "lowering"},
     "loading": SAID
     | {"recorder", "patches", "trials", "weights", "memory", "models", "passes", "heads"},
 }
