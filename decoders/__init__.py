@@ -23,9 +23,8 @@ from decoders.devices import default_device, default_dtype
 from decoders.distribution import Warping
 from decoders.divergence import Divergence, compare_greedy
 from decoders.engine.heads.head import Head
-from decoders.engine.loading.load import load_pair
+from decoders.engine.loading.load import load_pair, parameters
 from decoders.engine.loading.pair import ModelPair
-from decoders.engine.loading.size import parameters
 from decoders.engine.weights.linear import copies_bytes
 from decoders.errors import InputError, ModelError
 from decoders.generate import cache_need, check, generate, stream

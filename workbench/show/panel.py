@@ -1,20 +1,23 @@
-"""The panel of one decoder: plain data for workbench/web/strip.js."""
+"""A decoder's panel as data, and the panels of a run."""
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from decoders import Fate, Method
 from workbench.runs.events import Progress
-from workbench.runs.figures import Row, label, number, unsteady
-from workbench.runs.record import Agreement, PromptPart, RoundRecord, TokenRecord
+from workbench.runs.figures import Row, finishes, label, number, rows, unsteady
+from workbench.runs.record import Agreement, PromptPart, RoundRecord, Run, TokenRecord
 from workbench.runs.timing import round_seconds
+from workbench.show import laws
+from workbench.show.headline import marks, why_not
 from workbench.show.laws import Claim, Rule, claim, served
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
 from workbench.show.spread import figure, range_text, spread
 from workbench.show.terms import TERMS
 from workbench.studies.settings import method_of
+from workbench.studies.text import ordinal
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
 # The figures above each text, the certain one first (tokens/s if greedy did not run), and those
@@ -255,3 +258,79 @@ def badge(agreement: Agreement) -> dict[str, str]:
         "text": text,
         "help": f"Its output should be that of {name} decoding here, but is not.",
     }
+
+
+COPIES = ("lookup", "suffix")  # sources whose drafts stand in the text already
+
+
+def run_panels(run: Run) -> list[str]:
+    """The panels of a finished comparison, one JSON text each; [] for runs of other kinds."""
+    return row_panels(rows(run.results), run)
+
+
+def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
+    rows = list(rows)
+    won = marks(rows)
+    fellows = {
+        d: [f for f in group if f != d]
+        for group in laws.by_chance(run.settings, run.decoders)
+        for d in group
+    }
+    places = finished_in([row for row in rows if row.first.error is None])
+    panels = []
+    for row in rows:
+        method = method_of(row.decoder, run.settings.get(row.decoder, {}))
+        panel = Panel.finished(
+            row,
+            run.title,
+            laws.claim_in(run.settings, row.decoder),
+            won[row.decoder],
+            fellows.get(row.decoder, []),
+        )
+        panels.append(
+            dataclasses.replace(
+                panel,
+                place=places.get(row.decoder, panel.place),
+                rule=laws.rule(method),
+                head=laws.head(run.environment, method),
+                source=source(method),
+            ).to_json()
+        )
+    return panels
+
+
+def finished_in(found: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """The place in which each decoder finished, in words, and why it is shared or unknown.
+
+    If all of them share one place, nobody has one.
+    """
+    places, why = finishes(found), why_not([row.once for row in found])
+    several = len(set(places)) > 1
+    return {
+        row.decoder: (
+            ""
+            if not several
+            else f"shared {ordinal(place)}"
+            if places.count(place) > 1
+            else ordinal(place),
+            why,
+        )
+        for row, place in zip(found, places, strict=True)
+    }
+
+
+def source(method: Method) -> str:
+    """Where a decoder's drafts come from.
+
+    Returns:
+        "text" if they are copied from the text so far, "head" or "model" if one of these writes
+        them, "counts" for anything else; "" if it drafts nothing
+    """
+    own = getattr(method, "parts", (None,))[0]
+    if own is None and not method.uses_draft:
+        return ""
+    if method.uses_head:
+        return "head"
+    if method.uses_draft:
+        return "model"
+    return "text" if getattr(own, "name", "") in COPIES else "counts"

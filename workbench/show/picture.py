@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.runs.record import Run
-from workbench.show.panels import run_panels
+from workbench.show.panel import run_panels
 
 # What stands there until the texts of a run begin to grow in it.
 BLANK = """<wb-picture id="picture" class="wb" data-shown='{"panels":[]}'></wb-picture>"""

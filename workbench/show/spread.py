@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from workbench.runs import timing
 from workbench.runs.figures import BatchFigures, Row, unsteady
 from workbench.runs.timing import Estimate
-from workbench.show.batch_quantities import PADDING
-from workbench.show.quantities import Quantity
+from workbench.show.quantities import PADDING, Quantity
 
 MISSING = "–"  # shown if there is no figure
 UNSURE = "≈"  # before a speed that something disturbed

@@ -13,8 +13,7 @@ from typing import Any
 from workbench.kinds.registry import study_of
 from workbench.runs.figures import Row, label, rows, unsteady
 from workbench.runs.record import Run
-from workbench.show.batch_quantities import BATCH_QUANTITIES
-from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity
+from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, Quantity
 from workbench.show.spread import MISSING, UNSURE, shown
 from workbench.studies import schemes, text
 

@@ -154,7 +154,7 @@ class HeadModule(nn.Module):
 
     Args:
         spec: what the head is
-        shapes: the shapes of its weights, by the names of `decoders.engine.loading.head_files`
+        shapes: the shapes of its weights, by the names of `decoders.engine.loading.heads`
 
     Attributes:
         earlier: 1, for the pair (token t + 1, state t) has position t in the readers of every
@@ -286,7 +286,7 @@ def filled(name: str, spec: HeadSpec, weights: Weights, target: PreTrainedModel)
     Args:
         name: its folder or hub id, for messages
         spec: what it is
-        weights: its weights, by the names of `decoders.engine.loading.head_files`
+        weights: its weights, by the names of `decoders.engine.loading.heads`
         target: the target
 
     Raises:

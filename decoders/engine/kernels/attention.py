@@ -13,8 +13,7 @@ from numba import carray, njit, types
 from numba.extending import intrinsic
 
 from decoders.engine.kernels.operators import SUMS, F, exponential
-from decoders.engine.kernels.tiles import pointer, pointer_to_bytes, pointer_to_integers
-from decoders.engine.kernels.vectors import (
+from decoders.engine.kernels.tiles import (
     F32,
     I64,
     LANES,
@@ -25,6 +24,9 @@ from decoders.engine.kernels.vectors import (
     function,
     load,
     multiply_add,
+    pointer,
+    pointer_to_bytes,
+    pointer_to_integers,
     shuffled,
     splat,
     store,

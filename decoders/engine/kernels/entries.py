@@ -5,9 +5,9 @@ from typing import Any
 from numba import njit, types
 
 from decoders.engine.kernels.parts import help_others, product
-from decoders.engine.kernels.passes import passes as passes_and_draws
 from decoders.engine.kernels.program import carry_out
-from decoders.engine.kernels.scan import find, leave, spread
+from decoders.engine.kernels.program import passes as passes_and_draws
+from decoders.engine.kernels.select import find, leave, spread
 
 LINES = types.Array(types.int64, 2, "C", readonly=False)
 REALS = types.Array(types.float64, 2, "C")
@@ -39,7 +39,7 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
     Returns:
         `run`, which carries out a program, `passes`, which also reads the logits and draws chains,
         `multiply`, a product alone, `serve`, which helps others, and the three of
-        `decoders.engine.kernels.scan`
+        `decoders.engine.kernels.select`
     """
 
     @njit(MULTIPLY, nogil=True, **options)

@@ -61,7 +61,7 @@ def _made() -> SimpleNamespace:
     import numba
     from platformdirs import user_cache_dir
 
-    from decoders.engine.kernels import entries, scan, team, tiles
+    from decoders.engine.kernels import entries, select, team, tiles
 
     sources = [f for f in files("decoders.engine.kernels").iterdir() if f.name.endswith(".py")]
     stamp = zlib.crc32(b"".join(f.read_bytes() for f in sorted(sources, key=lambda f: f.name)))
@@ -81,5 +81,5 @@ def _made() -> SimpleNamespace:
         passes=team.shared(passes, serve),
         multiply=team.shared(multiply, serve),
         in_blocks=tiles.in_blocks,
-        scan=scan.CompiledScan(*scans),
+        scan=select.CompiledScan(*scans),
     )

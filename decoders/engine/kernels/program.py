@@ -1,15 +1,13 @@
-"""The program that a pass is: instructions over one array of rows, which one function carries out.
-
-It is compiled once for all models, because what differs between them is data: an instruction is a
-line of numbers.
-"""
+"""A program in the kernels: its instructions one by one, and passes and draws in turn."""
 
 import numpy as np
-from numba import njit
+from numba import carray, njit
 
 from decoders.engine.kernels import operators
 from decoders.engine.kernels.codes import PLACES, Code
 from decoders.engine.kernels.parts import attend, product
+from decoders.engine.kernels.select import draw, note, weigh
+from decoders.engine.kernels.tiles import pointer_to_integers
 
 embed, norm, angles, rotate = operators.embed, operators.norm, operators.angles, operators.rotate
 gated, add, select, write = operators.gated, operators.add, operators.select, operators.write
@@ -55,3 +53,74 @@ def carry_out(
             angles(positions, n, a, b, real, other, out, z)
         elif code == SELECT:
             select(x, wanted, n_wanted, a, out)
+
+
+@njit
+def first(packing, requests, positions, rows, segments):
+    """Write positions, rows and segments of a pass of the tokens after each request's last one."""
+    lines = carray(pointer_to_integers(segments), (requests, 7))
+    tokens = lines[requests - 1, 1]
+    places = carray(pointer_to_integers(positions), (tokens,))
+    kept = carray(pointer_to_integers(rows), (tokens,))
+    for r in range(requests):
+        line, last = lines[r], lines[r, 1] - 1
+        packing[r], packing[requests + r] = places[last] + 1, kept[last] + 1
+        segment = packing[2 * requests + 7 * r : 2 * requests + 7 * r + 7]
+        segment[0], segment[1], segment[2] = r, r + 1, line[2]
+        segment[3], segment[4], segment[5], segment[6] = line[3] + line[1] - line[0], -1, -1, 0
+
+
+@njit
+def passes(
+    lines, reals, work, ids, positions, wanted, n, n_wanted, logits, found, tokens, caches, packs,
+    warpings, numbers, ends, team,
+):  # fmt: skip
+    """Make a pass and, if chains are drawn, a pass of one token a request after each draw.
+
+    Args:
+        lines, reals, work, ids, positions, wanted, n, n_wanted, caches: those of `run`
+        logits: receives those of the pass, then those before each further token, (rows, V)
+        found: what is read of these rows, see `note`
+        tokens: receives the tokens of the chains, (steps, requests); if there are steps, one token
+            of each request wants logits, its last one
+        packs: as in `run`; if there are steps, one line without masks
+        warpings: see `weigh`, (requests, 4)
+        numbers: the uniform numbers that draw, (steps, requests)
+        ends: tokens that end a text; the chains end where all texts have ended
+        team: that of `decoders.engine.kernels.parts.share`
+
+    Returns:
+        the number of tokens of each chain; the last one is not fed
+    """
+    steps, requests = tokens.shape
+    answers = np.full(1, np.int64(logits.ctypes.data))
+    carry_out(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team)
+    note(logits[:n_wanted], found, 0)
+    if steps == 0:
+        return 0
+    masses, over = np.empty(logits.shape[1]), np.zeros(requests, np.bool_)
+    every, packing = np.arange(requests), np.empty(9 * requests, np.int64)
+    line, pack = np.int64(packing.ctypes.data), packs.copy()  # positions, rows and segments
+    first(packing, requests, positions, packs[0, 0], packs[0, 1])
+    pack[0, 0], pack[0, 1] = line + 8 * requests, line + 16 * requests
+    for step in range(steps):
+        begin = step * requests
+        for r in range(requests):
+            weigh(logits[begin + r], warpings[r], masses)
+            token = draw(masses, numbers[step, r])
+            tokens[step, r] = token
+            over[r] |= token in ends
+        if step + 1 == steps or over.all():
+            return step + 1
+        begin += requests
+        answers[0] = logits[begin:].ctypes.data
+        carry_out(
+            lines, reals, work, answers, np.int64(tokens[step].ctypes.data), line,
+            np.int64(every.ctypes.data), requests, requests, caches, pack, team,
+        )  # fmt: skip
+        note(logits[begin : begin + requests], found, begin)
+        for r in range(requests):
+            packing[r] += 1
+            packing[requests + r] += 1
+            packing[2 * requests + 7 * r + 3] += 1
+    return steps

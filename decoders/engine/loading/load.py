@@ -1,9 +1,11 @@
-"""Loading a pair of models from folders or the hub; a failure is an InputError of one sentence."""
+"""Load a pair: where it lies, in which number type, and how many bytes it takes."""
 
 import logging
+import math
 from collections.abc import Collection
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ from transformers import (
 )
 
 from decoders import smollm2
-from decoders.engine.loading.head_files import is_head
-from decoders.engine.loading.heads import load_head, load_mtp
+from decoders.devices import default_device, default_dtype, device_of
+from decoders.engine.loading.heads import is_head, load_head, load_mtp, shapes_of
 from decoders.engine.loading.pair import ModelPair, translation_between
 from decoders.engine.loading.sources import (
     MERGE,
@@ -30,15 +32,77 @@ from decoders.engine.loading.sources import (
     model_names,
     said_in_one_sentence,
 )
-from decoders.engine.loading.where import number_type, placed
+from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.packed import PASSES
-from decoders.engine.models.twin import twin
 from decoders.engine.trials import trials_of
 from decoders.engine.weights.linear import COPIED_BYTES
 from decoders.engine.weights.quantization import options
-from decoders.errors import InputError, allowed, refuse
+from decoders.errors import InputError, allowed, first_line, quoted, refuse
 from decoders.inputs import is_gguf
 from decoders.process import assets
+
+DTYPES = torch.float32, torch.bfloat16, torch.float16, torch.float64
+
+
+def placed(
+    device: str | torch.device | None,
+    draft_device: str | torch.device | None,
+    device_map: str | None,
+) -> list[tuple[torch.device, dict[str, Any]]]:
+    """The devices of target and draft, and the options that read weights there."""
+    at, draft_at = _device(device), _device(device if draft_device is None else draft_device)
+    allowed("device_map", device_map, choices=("auto", None))
+    refuse(
+        (
+            device_map and device is not None,
+            "device_map='auto' chooses the devices; leave device out.",
+        ),
+        (
+            device_map and find_spec("accelerate") is None,
+            "device_map='auto' needs the package accelerate; install it with "
+            "`pip install accelerate`.",
+        ),
+    )
+    draft_map = device_map if draft_device is None else None
+    return [(at, _map(device_map, at)), (draft_at, _map(draft_map, draft_at))]
+
+
+def _map(device_map: str | None, device: torch.device) -> dict[str, Any]:
+    """The `device_map` that reads weights to all GPUs or straight to one, if accelerate is there.
+
+    Without accelerate, weights go through this process's memory.
+    """
+    straight = not device_of(device).on_host and find_spec("accelerate") is not None
+    return {"device_map": device_map or {"": device}} if device_map or straight else {}
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    if isinstance(device, bool) or not isinstance(device, (str, int, torch.device, type(None))):
+        raise InputError(
+            f"A device is named by text or a torch.device, not {quoted(device)}; take 'cpu'."
+        )
+    try:
+        place = torch.empty(0, device=device or default_device()).device
+    except (RuntimeError, AssertionError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"There is no device {quoted(str(device))} here ({first_line(error)}); take 'cpu'."
+        ) from error
+    if place.type == "meta":
+        raise InputError("The device 'meta' holds no weights; take 'cpu'.")
+    return place
+
+
+def number_type(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
+    if isinstance(dtype, str) and dtype == "auto":
+        return default_dtype(device)
+    resolved = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if not isinstance(resolved, torch.dtype) or resolved not in DTYPES:
+        raise InputError(
+            "dtype must be 'auto', 'float32', 'bfloat16', 'float16' or 'float64', not "
+            f"{quoted(dtype)}."
+        )
+    return resolved
+
 
 EMBEDDED = assets() / "stories"
 
@@ -296,3 +360,37 @@ def _whole(name: str, missing: Collection[str]) -> None:
             f"{name} has no weights for {', '.join(sorted(missing)[:2])}{more}; load a folder or "
             "revision that holds the whole model."
         )
+
+
+def parameters(
+    target: str | Path | None, draft: str | Path | None = None, token: str | bool | None = None
+) -> int:
+    """Count the parameters of the models with these names, without loading weights.
+
+    Args:
+        target: folder or hub id of the target, or a folder with both models; None for the embedded
+            one
+        draft: folder or hub id of the draft, or None
+        token: see `load_pair`
+
+    Returns:
+        the sum over the models, without those of a type that cannot be built so, and without layers
+            that a target brings along
+
+    Raises:
+        InputError: if there is no such model
+    """
+    total = 0
+    if smollm2.is_smollm2(target):
+        total, target, draft = smollm2.PARAMETERS, draft, None
+        target = smollm2.HEAD if target in (None, "head") else target
+    for name in model_names(EMBEDDED if target is None else target, draft):
+        if is_head(name, token=token):
+            total += sum(map(math.prod, shapes_of(name, token=token).values()))
+            continue
+        config = fetch(AutoConfig, base_of(name), token=token)
+        # Loading says why a type cannot be built.
+        with suppress(Exception), torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+            total += sum(weight.numel() for weight in model.parameters())
+    return total

@@ -8,7 +8,7 @@ from typing import Any, cast
 from transformers import GenerationConfig, PreTrainedModel
 
 from decoders.engine.heads.head import Head, made_for
-from decoders.engine.loading.choice import prepared
+from decoders.engine.loading.admission import prepared
 from decoders.engine.models.loaded import in_eval_mode
 from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translation import Translated, Translation, Vocabulary

@@ -175,7 +175,7 @@ class Program:
         numbers: np.ndarray,
         ends: np.ndarray,
     ) -> int:
-        """Make a pass and those of chains after it, see `decoders.engine.kernels.passes`."""
+        """Make a pass and those of chains after it, see `decoders.engine.kernels.program`."""
         ids, positions, wanted, packing = inputs
         packings = packings_of(packing)
         n, n_wanted = ids.shape[1], len(wanted)

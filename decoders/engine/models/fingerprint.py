@@ -1,13 +1,6 @@
-"""What a model is at one moment (Fingerprint), for its caller may change it between two runs.
+"""What a model is now (Fingerprint), and its twin without hooks."""
 
-A prepared model holds a copy of the modules, programs, and copies of the weights. Everything
-that PyTorch documents for changing a module shows here: other modules, hooks, functions in place of
-`forward`, attributes, and weights. Fused optimizers and writes into `.data` raise no version, so a
-few numbers of each weight are read, spread over it: a step of an optimizer changes all of them. Of
-a table of embeddings every row is read once, for a step may leave the rows of other tokens alone,
-unless the head shares it.
-"""
-
+import copy
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
@@ -16,10 +9,56 @@ from types import BuiltinFunctionType, FunctionType, MethodType, NoneType
 from typing import Any, NamedTuple
 
 import torch
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from decoders.engine.models.twin import changes_frequencies
-from decoders.engine.patches import HOOKS, forward_of, global_hooks, hooks
+from decoders.engine.patches import HOOKS, bound, forward_of, global_hooks, hooks, replacement
+
+
+def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
+    """Copy a model with its own config, which names another attention, but share its weights.
+
+    The copy shares the model's weights and buffers, and what its caller has put into it: hooks and
+    functions. So nothing is switched on and off around a pass, and the caller may use the model in
+    another thread at the same time. Rotary frequencies that a pass of the caller's may change
+    ("longrope", "dynamic") are not shared.
+
+    Args:
+        model: the caller's model
+        attention: the name of an attention in the registry of transformers
+    """
+    shared: dict[int, Any] = {}
+    modules = list(model.modules())
+    for module in modules:
+        held = vars(module)
+        shared[id(module._parameters)] = module._parameters
+        if not changes_frequencies(module):
+            shared[id(module._buffers)] = module._buffers
+        whole = [hook for name in HOOKS for hook in held[name].values()]
+        if (function := replacement(module)) is not None:
+            whole.append(function)
+        shared |= {id(each): each for each in whole}
+        # Pruning and weight norm leave a weight that an operator has made, which has no copy.
+        shared |= {
+            id(value): value.detach()
+            for value in held.values()
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None
+        }
+    other = copy.deepcopy(model, shared)
+    other.config._attn_implementation = attention
+    for module, copied in zip(modules, other.modules(), strict=True):
+        forward = forward_of(module)
+        if "forward" in vars(module) and forward is None:
+            del vars(copied)["forward"]  # compiled, it would call the caller's module
+        elif bound(forward, module):
+            copied.forward = MethodType(forward.__func__, copied)
+    return other.eval()
+
+
+def changes_frequencies(module: torch.nn.Module) -> bool:
+    kinds = getattr(module, "rope_type", ())
+    kinds = kinds.values() if isinstance(kinds, dict) else [kinds]
+    return any(kind == "longrope" or "dynamic" in kind for kind in kinds)
+
 
 READ = 16  # numbers of a weight, about
 # Values that are equal if they are the same to a pass.

@@ -21,9 +21,9 @@ from decoders.engine.lowering.tensors import Tensors
 from decoders.engine.memory.arenas import Arenas, Idle
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import CacheRows, Layout, Reach
+from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.loaded import Loaded, undisturbed
 from decoders.engine.models.probe import layout_of
-from decoders.engine.models.twin import twin
 from decoders.engine.passes.graphs import Graphs
 from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.patches import patched

@@ -1,24 +1,249 @@
-"""A model that runs with its own cache class, one request at a time (PlainModel).
+"""Passes of a model with a cache of its own: PlainModel, and its branches."""
 
-It serves models that packed attention does not model; PlainPasses are its passes over token trees.
-"""
-
+import copy
 import inspect
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from decoders.engine.models.branches import Branches, Path, begins_rewindable, rewindable
+from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.loaded import Loaded, in_eval_mode, undisturbed
-from decoders.engine.models.twin import twin
-from decoders.engine.protocols import Answer, Layers, Output, Passes, Wants, of_one_pass
+from decoders.engine.protocols import Answer, Features, Layers, Output, Passes, Wants, of_one_pass
 from decoders.engine.weights.linear import hasten
 from decoders.errors import NotPackedError
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
+
+# The most tokens of the trunk that are read again with each draft, rather than in a separate pass.
+AGAIN = 16
+
+
+@dataclass(slots=True)
+class Path:
+    """A text that the model has read.
+
+    Attributes:
+        nodes: its nodes from the first on
+        tokens: their tokens
+        cache: the cache that the model made of them
+    """
+
+    nodes: list[NodeId] = field(default_factory=list)
+    tokens: list[TokenId] = field(default_factory=list)
+    cache: Any = None
+
+    @property
+    def tip(self) -> NodeId:
+        """The last node, or -1 if there is none."""
+        return self.nodes[-1] if self.nodes else -1
+
+    def copy(self) -> "Path":
+        """A copy with its own cache, so that reading on with it does not change the original.
+
+        Layers that never write into their tensors share them with the copy.
+        """
+        if not isinstance(self.cache, DynamicCache):
+            return Path(self.nodes[:], self.tokens[:], copy.deepcopy(self.cache))
+        cache, shares = copy.copy(self.cache), (DynamicLayer, DynamicSlidingWindowLayer)
+        cache.layers = [
+            copy.copy(layer) if type(layer) in shares else copy.deepcopy(layer)
+            for layer in cache.layers
+        ]
+        return Path(self.nodes[:], self.tokens[:], cache)
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first `length` nodes."""
+        drop = len(self.nodes) - length
+        if drop and isinstance(self.cache, DynamicCache):
+            layers: list[Any] = self.cache.layers
+            for layer in layers:
+                if layer.is_initialized:
+                    layer.keys, layer.values = layer.keys[:, :, :-drop], layer.values[:, :, :-drop]
+        del self.nodes[length:], self.tokens[length:]
+        if not length:
+            self.cache = None
+
+
+def tensors(thing: Any, depth: int = 5) -> Iterator[torch.Tensor]:
+    if isinstance(thing, torch.Tensor):
+        yield thing
+    elif depth:
+        parts = vars(thing) if hasattr(thing, "__dict__") else thing
+        parts = list(parts.values()) if isinstance(parts, dict) else parts
+        for part in parts if isinstance(parts, (list, tuple)) else ():
+            yield from tensors(part, depth - 1)
+
+
+def rewindable(cache: Any) -> bool:
+    """Whether a cache holds one row for each token in every layer, and nothing else."""
+    return isinstance(cache, DynamicCache) and all(
+        type(layer) is DynamicLayer for layer in cache.layers
+    )
+
+
+def begins_rewindable(model: PreTrainedModel) -> bool:
+    """Whether the cache that a model begins with is rewindable.
+
+    If transformers cannot make a cache from the config, it is not.
+    """
+    try:
+        return rewindable(DynamicCache(config=model.config.get_text_config(decoder=True)))
+    # A pass fails there too, and then the model is refused by name or runs without a cache.
+    except Exception:
+        return False
+
+
+class Branches:
+    """The paths of one request's tree that a plain model has read, each with a separate cache.
+
+    A cache that cannot be rewound is read on in place only along the trunk; below the trunk a copy
+    is read on. So one cache always ends in the trunk, and a few accepted tokens are read again from
+    there, together with the next draft.
+
+    Args:
+        model: the model (`decoders.engine.models.plain.PlainModel`)
+        tree: the request's tree
+
+    Attributes:
+        paths: what has been read
+        passes: the number of passes so far
+        features: the layers whose hidden states are noted of everything that is read
+        seen: these hidden states by node, (H,) for each layer
+    """
+
+    def __init__(self, model: Any, tree: TokenTree):
+        self.model, self.tree = model, tree
+        self.paths = [Path()]
+        self.passes = 0
+        self.features: Layers = ()
+        self.seen: dict[NodeId, tuple[torch.Tensor, ...]] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the caches; a tensor that several share counts once."""
+        sizes: dict[int, int] = {}
+        for tensor in (t for path in self.paths for t in tensors(path.cache)):
+            sizes[tensor.data_ptr()] = max(tensor.nbytes, sizes.get(tensor.data_ptr(), 0))
+        return sum(sizes.values())
+
+    def settle(self) -> None:
+        """Forget nodes that the tree dropped, and paths that other paths contain."""
+        tree, tail = self.tree, set(self.tree.tail)
+        kept: dict[NodeId, Path] = {}
+        for path in self.paths:
+            length = len(path.nodes)
+            while length and not (
+                path.nodes[length - 1] in tail or tree.in_trunk(path.nodes[length - 1])
+            ):
+                length -= 1
+            if length == len(path.nodes) or self.model.rewindable:
+                path.rewind(length)
+                kept[path.tip] = path
+        below = [path for tip, path in kept.items() if tip in tail]
+        contained = below and self.model.rewindable
+        above = [] if contained else [path for tip, path in kept.items() if tip not in tail]
+        self.paths = [*sorted(above, key=lambda path: len(path.nodes))[-1:], *below]
+
+    def read_prompt(self, count: int) -> bool:
+        """Read `count` more tokens of the prompt if more are missing; return whether it did."""
+        (path,) = self.paths[:1]
+        missing = self.tree.trunk[len(path.nodes) : self.tree.prompt_length]
+        if len(missing) > count:
+            self._extend(path, missing[:count], 1)
+        return len(missing) > count
+
+    def logits(self, wanted: Sequence[NodeId]) -> torch.Tensor:
+        """The logits of the wanted nodes, (wanted, V), in as few passes as the branches allow."""
+        children = self._unseen(wanted)
+        rows: dict[NodeId, torch.Tensor] = {}
+        for start in [node for node in children if node < 0 or self._at(node) is not None]:
+            path = self._at(start) or self._add(Path())
+            if len(path.nodes) > self._depth(start):
+                path = self._add(path.copy())
+                path.rewind(self._depth(start))
+            self._grow(path, children, set(wanted), rows)
+        return torch.stack([rows[node] for node in wanted])
+
+    def _add(self, path: Path) -> Path:
+        self.paths.append(path)
+        return path
+
+    def _depth(self, node: NodeId) -> int:
+        return self.tree.depths[node] + 1 if node >= 0 else 0
+
+    def _at(self, node: NodeId) -> Path | None:
+        """A path that ends at a node, or goes through it and can be rewound; else None."""
+        through = [p for p in self.paths if p.tip == node]
+        if not through and self.model.rewindable:
+            last = self._depth(node) - 1
+            through = [p for p in self.paths if node < 0 or p.nodes[last : last + 1] == [node]]
+        return through[0] if through else None
+
+    def _unseen(self, wanted: Sequence[NodeId]) -> dict[NodeId, list[NodeId]]:
+        """The children of each node that must be read to reach all wanted nodes."""
+        children: dict[NodeId, list[NodeId]] = defaultdict(list)
+        reached: set[NodeId] = set()
+        for node in wanted:
+            while node >= 0 and node not in reached:
+                reached.add(node)
+                parent = self.tree.parents[node]
+                children[parent].append(node)
+                if self._at(parent) is not None:
+                    break
+                node = parent
+        return children
+
+    def _grow(
+        self, path: Path, children: dict[NodeId, list[NodeId]], wanted: set[NodeId], rows: dict
+    ) -> None:
+        """Read everything below a path: in place along the last child, in copies along others."""
+        anchored = not self.model.rewindable and self._in_trunk(path.tip)
+        # A draft is to be read, and only a little of the trunk before it.
+        end = self.tree.trunk[-1]
+        if anchored and end in children and 0 < self._depth(end) - self._depth(path.tip) <= AGAIN:
+            path, anchored = self._add(path.copy()), False
+        waiting = [(path, children.get(path.tip, []))]
+        while waiting:
+            path, heads = waiting.pop()
+            # A cache that cannot be rewound stays at the end of the trunk.
+            stays = anchored and self._in_trunk(path.tip)
+            for head in heads:
+                copies = head != heads[-1] or (stays and not self._in_trunk(head))
+                mine = self._add(path.copy()) if copies else path
+                run = [head]
+                while len(children.get(run[-1], ())) == 1 and not (anchored and run[-1] == end):
+                    run += children[run[-1]]
+                first = next((k for k, node in enumerate(run) if node in wanted), len(run) - 1)
+                logits = self._extend(mine, run, len(run) - first)
+                rows |= {n: row for n, row in zip(run[first:], logits, strict=True) if n in wanted}
+                waiting.append((mine, children.get(run[-1], [])))
+
+    def _in_trunk(self, node: NodeId) -> bool:
+        return node < 0 or self.tree.in_trunk(node)
+
+    def _extend(self, path: Path, nodes: list[NodeId], last: int) -> torch.Tensor:
+        output, passes = self.model.extend(
+            path, nodes, [self.tree.tokens[n] for n in nodes], last, self.features
+        )
+        self.passes += passes
+        if self.features:
+            self.seen |= dict(zip(nodes, zip(*output.features, strict=True), strict=True))
+        return output.logits
+
+    def noted(self) -> Features | None:
+        """The hidden states of all nodes read since the last call; None if there are none."""
+        seen, self.seen = dict(sorted(self.seen.items())), {}
+        return (
+            Features(list(seen), tuple(map(torch.stack, zip(*seen.values(), strict=True))))
+            if seen
+            else None
+        )
+
 
 # The names under which models take their cache.
 CACHES = "cache", "past_key_values", "cache_params", "state"

@@ -17,7 +17,7 @@ from transformers import (
 
 from decoders.engine.attention.interface import only_known
 from decoders.engine.memory.rows import Layout, Reach
-from decoders.engine.models.twin import twin
+from decoders.engine.models.fingerprint import twin
 from decoders.errors import NotPackedError, first_line
 
 NAME = "decoders_probe"

@@ -110,6 +110,6 @@ def length(
 
 
 def as_numbers(chain: Chain) -> tuple[float, ...]:
-    """A warping as the kernels want it, see `decoders.engine.kernels.guess.weigh`."""
+    """A warping as the kernels want it, see `decoders.engine.kernels.select.weigh`."""
     warping = chain.warping
     return warping.temperature, warping.top_k, warping.top_p, warping.min_p

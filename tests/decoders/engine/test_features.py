@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from decoders import InputError
-from decoders.engine.loading.choice import prepared
+from decoders.engine.loading.admission import prepared
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.padded import PaddedPasses
 from decoders.tree import TokenTree

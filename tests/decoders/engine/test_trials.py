@@ -8,7 +8,7 @@ import torch
 
 from decoders import ModelPair, generate
 from decoders.engine import trials
-from decoders.engine.loading import choice
+from decoders.engine.loading import admission
 from decoders.engine.loading.admission import agrees_with_plain_pass
 from decoders.engine.lowering.program import Programs
 from decoders.engine.trials import trials_of
@@ -28,7 +28,7 @@ def made(monkeypatch):
         agrees_with_plain_pass(model)
 
     agree = Programs._must_agree
-    monkeypatch.setattr(choice, "agrees_with_plain_pass", agrees)
+    monkeypatch.setattr(admission, "agrees_with_plain_pass", agrees)
     monkeypatch.setattr(
         Programs, "_must_agree", lambda *args: found.append("program") or agree(*args)
     )
@@ -94,7 +94,7 @@ def test_a_trial_that_failed_is_made_again(tmp_path, monkeypatch):
             tried.append(1)
             raise NotPackedError("it does not agree")
 
-    monkeypatch.setattr(choice, "agrees_with_plain_pass", fails)
+    monkeypatch.setattr(admission, "agrees_with_plain_pass", fails)
     for _ in range(2):
         pair(model, tmp_path)
     assert len(tried) == 2

@@ -24,7 +24,7 @@ from workbench.runs.events import Ended, Started
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.show import files
-from workbench.show.panels import run_panels
+from workbench.show.panel import run_panels
 from workbench.studies.prompts import Chat, PromptSet, parse
 from workbench.studies.settings import Settings
 

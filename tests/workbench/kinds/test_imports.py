@@ -19,7 +19,7 @@ from workbench.runs.figures import BatchFigures, rows, times_greedy
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.show import draws, files, tables, verdicts
-from workbench.show.panels import run_panels
+from workbench.show.panel import run_panels
 
 VERSION_1 = Path(__file__).parents[1] / "runs" / "version1"
 DEEP = json.loads("[" * 300 + "]" * 300)

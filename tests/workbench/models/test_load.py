@@ -7,7 +7,7 @@ from huggingface_hub.errors import GatedRepoError
 from transformers import LlamaConfig
 
 from decoders import InputError
-from decoders.engine.loading import size
+from decoders.engine.loading import load as loading
 from workbench.models import keeper, presets
 from workbench.models.keeper import load
 from workbench.models.presets import PAIRS, PairChoice
@@ -54,7 +54,7 @@ def test_presets_may_have_pickled_weights_at_their_pinned_revision(loaded, monke
     tiny = LlamaConfig(
         vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
     )
-    monkeypatch.setattr(size.AutoConfig, "from_pretrained", lambda name, **options: tiny)
+    monkeypatch.setattr(loading.AutoConfig, "from_pretrained", lambda name, **options: tiny)
     choice = PAIRS["OPT-13B + OPT-125M"].choice("cpu", "bfloat16")
     load(choice)
     ((names, options),) = loaded

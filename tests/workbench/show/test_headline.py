@@ -11,7 +11,7 @@ from workbench.page.tabs.runs import best
 from workbench.runs.figures import fastest as run_fastest
 from workbench.runs.figures import rows
 from workbench.runs.record import Lap, Load, Result, Run, Sample
-from workbench.show import panels as strip
+from workbench.show import panel as strip
 from workbench.show.headline import fastest, marks, verdict
 from workbench.studies.settings import Settings
 

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 from decoders import catalog
 from workbench.runs.recorded import recordings
-from workbench.show.panels import run_panels, source
+from workbench.show.panel import run_panels, source
 from workbench.show.picture import BLANK, picture
 
 RUN = recordings()[1].run

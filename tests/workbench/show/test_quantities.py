@@ -8,8 +8,7 @@ import pytest
 
 from workbench.runs.figures import Row, rows
 from workbench.runs.record import Run
-from workbench.show.batch_quantities import BATCH_QUANTITIES
-from workbench.show.quantities import BY_NAME, QUANTITIES, megabytes, significant
+from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, megabytes, significant
 from workbench.show.spread import shown, spread
 from workbench.show.sums import gives
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from workbench.runs.figures import BatchFigures, Row, label, speed, unsteady
 from workbench.runs.record import Result, Run
-from workbench.show import batch, batch_quantities, quantities, tables
+from workbench.show import batch, quantities, tables
 from workbench.show.spread import MISSING, figure, padding_ratio
 from workbench.show.view import Body, Line, View, checked, drawn
 from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
@@ -113,7 +113,7 @@ def _timed(row: Row | None, decoding: bool) -> list[str]:
     sure = not unsteady(row)
     return [
         figure(quantity, row, sure)
-        for quantity in batch_quantities.BATCH_QUANTITIES
+        for quantity in quantities.BATCH_QUANTITIES
         if quantity.name in names
     ]
 

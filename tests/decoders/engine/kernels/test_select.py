@@ -16,8 +16,8 @@ pytestmark = needs_kernels
 # Counts how often a number of a row is looked at.
 COUNT = """
 import numpy as np
-from decoders.engine.kernels.guess import weigh
-from decoders.engine.kernels.scan import find
+from decoders.engine.kernels.select import weigh
+from decoders.engine.kernels.select import find
 from tests.rows import SHAPES, row_of
 
 class Counted(np.ndarray):
@@ -45,7 +45,7 @@ for shape in SHAPES:
 
 @pytest.fixture(scope="module")
 def weigh():
-    from decoders.engine.kernels.guess import weigh
+    from decoders.engine.kernels.select import weigh
 
     return weigh
 

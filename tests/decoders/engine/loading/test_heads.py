@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from decoders import InputError, parameters
-from decoders.engine.loading.head_files import is_head
-from decoders.engine.loading.heads import load_head
+from decoders.engine.loading.heads import is_head, load_head
 from decoders.engine.protocols import Features
 from decoders.tree import TokenTree
 from tests.heads import LAYER, Slow, drawn, layer_weights, rms, saved

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from decoders import InputError, load_pair
-from decoders.engine.loading import where
+from decoders.engine.loading import load
 from tests.decoders.engine.loading.test_load import save
 
 
@@ -13,7 +13,7 @@ def test_devices(tmp_path, monkeypatch):
     )
     with pytest.raises(InputError, match="There is no device 'cuda:77' here"):
         load_pair(model, model, draft_device="cuda:77")
-    monkeypatch.setattr(where, "find_spec", lambda name: None)
+    monkeypatch.setattr(load, "find_spec", lambda name: None)
     with pytest.raises(
         InputError,
         match="device_map='auto' needs the package accelerate; install it with `pip install",
@@ -28,8 +28,8 @@ def test_devices(tmp_path, monkeypatch):
 def test_weights_are_read_straight_to_a_gpu(monkeypatch):
     """They were read into memory first, and moved; some quantised ones cannot be moved at all."""
     cpu, gpu = torch.device("cpu"), torch.device("cuda", 1)
-    monkeypatch.setattr(where, "find_spec", lambda name: True)
-    assert [where._map(None, cpu), where._map("auto", gpu)] == [{}, {"device_map": "auto"}]
-    assert where._map(None, gpu) == {"device_map": {"": gpu}}
-    monkeypatch.setattr(where, "find_spec", lambda name: None)
-    assert where._map(None, gpu) == {}
+    monkeypatch.setattr(load, "find_spec", lambda name: True)
+    assert [load._map(None, cpu), load._map("auto", gpu)] == [{}, {"device_map": "auto"}]
+    assert load._map(None, gpu) == {"device_map": {"": gpu}}
+    monkeypatch.setattr(load, "find_spec", lambda name: None)
+    assert load._map(None, gpu) == {}

@@ -11,10 +11,11 @@ from workbench.measuring.served import NO_ENERGY, untold
 from workbench.runs.figures import rows
 from workbench.runs.record import UNTOLD, Agreement, Lap, Result, Run, Sample, Server, TokenRecord
 from workbench.runs.timing import round_seconds
-from workbench.show import comparison, panels, tables
+from workbench.show import comparison, tables
 from workbench.show.files import WRITERS
 from workbench.show.headline import verdict
 from workbench.show.looks import look_of
+from workbench.show.panel import run_panels
 
 NAME = "engine:fast"
 MODEL = "<b>stories</b>"
@@ -50,7 +51,7 @@ def beside(run) -> Run:
 
 
 def panel(run: Run) -> dict:
-    return json.loads(panels.run_panels(run)[-1])
+    return json.loads(run_panels(run)[-1])
 
 
 def test_a_panel_says_what_the_server_is_and_when_its_first_token_came(beside):

@@ -10,11 +10,11 @@ from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.runs.events import Ended, Finished, Progress
 from workbench.runs.figures import rows
-from workbench.show import panels
+from workbench.show.panel import row_panels, run_panels
 
 
 def panels_of(run):
-    return [json.loads(text) for text in panels.run_panels(run)]
+    return [json.loads(text) for text in run_panels(run)]
 
 
 def test_a_finished_run_gives_a_panel_for_each_decoder(run):
@@ -60,7 +60,7 @@ def test_a_failure_is_shown_in_its_panel_alone(run):
 
 def test_rows_of_two_runs_have_their_own_titles(run):
     found = [row.named("A") for row in rows(run.results)]
-    assert json.loads(panels.row_panels(found, run)[0])["title"] == "Greedy A"
+    assert json.loads(row_panels(found, run)[0])["title"] == "Greedy A"
 
 
 @pytest.fixture(scope="module")
