@@ -3,12 +3,14 @@
 Through the loop and the engines."""
 
 import itertools
+from dataclasses import fields
 from typing import Any
 
 import torch
 from transformers import LogitsProcessorList, PreTrainedModel
 
 from decoders import ModelPair
+from decoders.distribution import Warping
 from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import drive
 from decoders.settings import Method
@@ -28,10 +30,12 @@ class Rounded(oracle.Branches):
 def enumerated(
     pair: ModelPair, prompt: list[int], method: Method, **sampling: Any
 ) -> situations.Chances:
-    """The probability of every output."""
+    """The probability of every output; `sampling` as in `decoders.generate`."""
+    cuts = {f.name: sampling.pop(f.name) for f in fields(Warping) if f.name in sampling}
+    settings = Sampling(**sampling, warping=Warping(**cuts))
 
     def run(source: oracle.Branches) -> situations.Path:
-        task = Task.read(pair, prompt, method, Sampling(**sampling), Batching())
+        task = Task.read(pair, prompt, method, settings, Batching())
         (turn,), engines = prepare(task, itertools.count().__next__)
         turn.request.source = source
         for _ in drive([turn], engines):
