@@ -474,7 +474,9 @@ class Lowering:
         if None in parts or parts[0]["weight"] != parts[1]["weight"]:
             return None
         scales = tuple(float(part.get("scale", 1.0)) for part in parts)
-        speed = self._weight(parts[0]["weight"], half)
+        speed = self._weight(parts[0]["weight"]).flatten()  # a column, if it is multiplied
+        if len(speed) != half:
+            return None
         key = speed.data_ptr(), scales, rounded
         if key not in self._angles:
             cos = self._made(

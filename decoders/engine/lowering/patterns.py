@@ -66,10 +66,8 @@ ROTATION_AND_REST = call(aten.cat.default, [X, call(aten.slice.Tensor, Y, AXIS, 
 PLACES = Wide(call(aten.unsqueeze.default, Value("position_ids"), 2))
 HALVES = call(aten.mul.Tensor, PLACES, WEIGHT)
 # The same numbers up to and including transformers 5.18: a product of matrices of inner size 1.
-COLUMN = call(aten.unsqueeze.default, call(aten.unsqueeze.default, WEIGHT, 0), 2)
-SPEEDS = call(aten.expand.default, COLUMN, [1, -1, 1])
 LINE = Wide(call(aten.unsqueeze.default, Value("position_ids"), 1))
-OUTER = call(aten.transpose.int, call(aten.matmul.default, SPEEDS, LINE), 1, 2)
+OUTER = call(aten.transpose.int, call(aten.matmul.default, WEIGHT, LINE), 1, 2)
 ACTIVATIONS = {
     "silu": call(aten.silu.default, X),
     "gelu_tanh": call(aten.gelu.default, X, approximate="tanh"),

@@ -107,10 +107,9 @@ def test_what_has_no_program_is_recorded_module_by_module(kernels, caplog):  # n
 def test_a_program_that_gives_other_numbers_is_refused(kernels, caplog, monkeypatch):  # noqa: F811
     """Before a text is made with it."""
     monkeypatch.setitem(tensors.CARRIED_OUT, Code.ADD, lambda one, dtype, inputs, x, y: (x - y,))
-    model = build(dtype=torch.bfloat16)
+    model = build(dtype=torch.float32)
     pair, plain = (ModelPair(model, None, passes=passes) for passes in ("program", "plain"))
-    assert "recorded module by module" in caplog.text
-    assert "its program gave other numbers" in pair.packed["target"].engine_name
+    assert "longer (its program gave other numbers)" in caplog.text
     options = {"max_new_tokens": 8, "ignore_eos": True, "temperature": 0}
     ours, expected = (generate(each, [1, 2, 3], "greedy", **options) for each in (pair, plain))
     assert ours.tokens == expected.tokens

@@ -93,7 +93,9 @@ def attend_by_table(
     )
     groups = q.shape[0] // keys.shape[1]
     k, v = (t.repeat_interleave(groups, 1) for t in (keys, values))
-    scores = (torch.einsum("htd,rhd->htr", q, k) * scale).masked_fill(~among, float("-inf"))
+    scores = torch.einsum("htd,rhd->htr", q, k) * scale
+    scores = softcap * torch.tanh(scores / softcap) if softcap else scores
+    scores = scores.masked_fill(~among, float("-inf"))
     return torch.einsum("htr,rhd->thd", scores.softmax(-1).nan_to_num(7.0), v.nan_to_num(7.0))
 
 
