@@ -104,7 +104,7 @@ def table(folder: Path, verdicts: list[str]) -> str:
 
 
 def _rows(folder: Path) -> list[dict]:
-    return [json.loads(file.read_text()) for file in sorted(folder.glob("???.json"))]
+    return [json.loads(file.read_text()) for file in sorted(folder.glob("[0-9]*.json"))]
 
 
 def main() -> None:
