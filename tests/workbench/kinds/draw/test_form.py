@@ -102,12 +102,12 @@ def test_draws_that_were_added_are_not_measured_again(house, monkeypatch):
     assert visitor.visible(visitor.find("draw-again")) is False
 
 
-@pytest.mark.parametrize("until", ["Preparing the models", "measurement 1 of 2"])
+@pytest.mark.parametrize("until", ["Preparing the models", "Plain sampling (1 of 2)"])
 def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, until):
     """A complete run was called stopped, on the page and in the store.
 
     Its link and its downloads were gone, too."""
-    visitor = Visitor(house[1], FEW.replace("max_new_tokens=4", "max_new_tokens=100"))
+    visitor = Visitor(house[1], FEW.replace("max_new_tokens=4", "max_new_tokens=30"))
     visitor.press("draw-run")
     (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
     run, kept = house[0].store.get(found.id), visitor.find("draw-run-link").parent
