@@ -1,4 +1,4 @@
-"""A decoder's panel as data, and the panels of a run."""
+"""The panels of a comparison, one for each decoder: plain data for workbench/web/strip.js."""
 
 import dataclasses
 import json

@@ -1,4 +1,7 @@
-"""Quantities that tables and charts show, of comparisons and of batches."""
+"""The figures of results and of batches as readers see them.
+
+They are the same on the page, in charts, files, plans and reports.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

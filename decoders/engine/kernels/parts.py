@@ -1,4 +1,9 @@
-"""A pass's products and attention, of which several threads take parts."""
+"""The tasks of a pass that threads share: products by blocks, attention by tokens.
+
+A team's words in memory say which task is open and how many of its parts are taken. Whoever takes a
+part, the caller or a helper, does it: a helper that is late takes fewer, and which thread does a
+part changes no bit.
+"""
 
 from typing import Any
 

@@ -1,4 +1,8 @@
-"""A program in the kernels: its instructions one by one, and passes and draws in turn."""
+"""The program that a pass is, and the passes of a chain after it.
+
+A program is instructions over one array of rows, which one function carries out. It is compiled
+once for all models, because what differs between them is data: an instruction is a line of numbers.
+"""
 
 import numpy as np
 from numba import carray, njit

@@ -1,4 +1,8 @@
-"""What stays of a row of logits, the token drawn from it, and what a scan notes of rows."""
+"""What stays of a row of logits, the token drawn from it, and what a scan notes of rows.
+
+It is `decoders.distribution` once more, `warp` and `draw`, for kernels: masses in float64, added up
+by rising id.
+"""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,11 @@
-"""Vectors and tiles of float32 numbers, written for LLVM, which numba compiles."""
+"""Products of float32 rows with float16 weights, written for LLVM, which numba compiles.
+
+Weights (out, in) lie in blocks of 32 outputs, (out / BLOCK, in, BLOCK), so each input of a block is
+a line of the cache. A tile multiplies up to MOST rows by a block, with its sums in registers, so
+each weight comes from memory, and becomes float32, once for so many rows. Each sum runs over the
+inputs in order, one fused multiply-add after another, whatever the tile. So a row's product has the
+same bits in a pass of one token and in any other, and with vectors of any length.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,7 @@
-"""Which passes a model gets: those that agree with plain ones."""
+"""The choice of an engine: packed passes if they are right, else the model's own cache.
+
+Cached passes must agree with passes over whole texts. A model that neither runs right is refused.
+"""
 
 import logging
 import random

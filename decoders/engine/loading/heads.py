@@ -1,4 +1,8 @@
-"""Heads: their files, whether they fit the target, and how they are loaded."""
+"""Heads as they are published: EAGLE-3 in two spellings, EAGLE, and this package's own.
+
+Their files are read, and compared with the target that they are for. Which of the target's states a
+spelling means, and how, each reader below says.
+"""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""Load a pair: where it lies, in which number type, and how many bytes it takes."""
+"""Loading a pair of models from folders or the hub; a failure is an InputError of one sentence.
+
+Where they go and in which type of numbers is decided here too, and how large they will be.
+"""
 
 import logging
 import math

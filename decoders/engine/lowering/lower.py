@@ -241,11 +241,11 @@ class Lowering:
             if known is not None and name == "chunk":
                 self._chunks(known, step)
             return
-        if (value := constant(step)) is not None:
+        if (value := constant(step.function, step)) is not None:
             self._same[result] = value
             return
         self._makers[result] = step
-        if self._idle(step, result):
+        if self._idle(name, step, result):
             self._same[result] = first
             return
         if known is not None and not step.options:
@@ -256,9 +256,8 @@ class Lowering:
         if (rows := next(self._found(result), None)) is not None:
             self._rows[result] = rows
 
-    def _idle(self, step: Step, result: Value) -> bool:
-        """Whether a step gives what it gets, or positions in float32."""
-        name = step.function.overloadpacket.__name__  # type: ignore[attr-defined]
+    def _idle(self, name: str, step: Step, result: Value) -> bool:
+        """Whether a step of this operator gives what it gets, or positions in float32."""
         if name in ("alias", "detach"):
             return True
         if name == "type_as":
@@ -498,12 +497,15 @@ def alike(found: dict[str, Any]) -> bool:
     return found["x"].shape == found["y"].shape and found["x"].count == TOKENS
 
 
-def constant(step: Step) -> Constant | None:
+def constant(function: torch._ops.OpOverload, step: Step) -> Constant | None:
     """The result of an operator that reads weights and plain numbers alone, and none anew."""
     leaves = tree_leaves((step.arguments, step.options))
     given = [leaf for leaf in leaves if isinstance(leaf, Constant)]
-    schema = step.function._schema  # type: ignore[attr-defined]
-    if not given or schema.is_mutable or any(isinstance(x, (Value, Size)) for x in leaves):
+    if (
+        not given
+        or function._schema.is_mutable
+        or any(isinstance(x, (Value, Size)) for x in leaves)
+    ):
         return None
     if sum(leaf.value.numel() for leaf in given) > CONSTANT:
         return None
@@ -511,9 +513,7 @@ def constant(step: Step) -> Constant | None:
     def value(leaf: Any) -> Any:
         return leaf.value if isinstance(leaf, Constant) else leaf
 
-    return Constant(
-        step.function(*tree_map(value, step.arguments), **tree_map(value, step.options))
-    )
+    return Constant(function(*tree_map(value, step.arguments), **tree_map(value, step.options)))
 
 
 def in_use(instructions: Sequence[Instruction], answers: Sequence[int]) -> list[Instruction]:

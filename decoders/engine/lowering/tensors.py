@@ -1,7 +1,7 @@
 """A program whose instructions are operators of torch, on any device (Tensors).
 
-It rounds where the model's own modules round, so it is what other ways of carrying out a program
-are compared with, and what is captured where there is no other.
+It rounds where the model's own modules round. CUDA graphs record it where Triton's kernels cannot
+carry out the program.
 """
 
 from collections.abc import Callable, Sequence

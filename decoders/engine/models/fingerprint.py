@@ -1,4 +1,12 @@
-"""What a model is now (Fingerprint), and its twin without hooks."""
+"""What a model is at one moment (Fingerprint), and a copy that shares its weights (twin).
+
+A prepared model holds a copy of the modules, programs, and copies of the weights. Everything that
+PyTorch documents for changing a module shows here: other modules, hooks, functions in place of
+`forward`, attributes, and weights. Fused optimizers and writes into `.data` raise no version, so a
+few numbers of each weight are read, spread over it: a step of an optimizer changes all of them. Of
+a table of embeddings every row is read once, for a step may leave the rows of other tokens alone,
+unless the head shares it.
+"""
 
 import copy
 from collections import Counter
@@ -88,7 +96,8 @@ class Same:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Same) and self.it is other.it
 
-    __hash__ = None  # type: ignore[assignment]  # it is compared in lists alone
+    def __hash__(self) -> int:
+        return id(self.it)
 
 
 class Numbers(NamedTuple):

@@ -1,4 +1,8 @@
-"""Passes of a model with a cache of its own: PlainModel, and its branches."""
+"""A model that runs with its own cache class, one request at a time (PlainModel).
+
+It serves models that packed attention does not model. PlainPasses are its passes over token trees,
+and Branches the texts of one tree that it has read.
+"""
 
 import copy
 import inspect

@@ -191,7 +191,7 @@ def test_the_output_is_read_as_it_grows():
 
 
 def test_a_loop_is_drafted_whole():
-    """The last match of a loop runs into the end of the text; it goes on with its own copy."""
+    """In a loop the last match reaches the end of the text, and the copy is continued by itself."""
     assert copied([4, 4, 4], copy=5) == [4] * 5
     assert copied([1, 2, 3, 1, 2, 3], copy=7) == [1, 2, 3, 1, 2, 3, 1]
 
