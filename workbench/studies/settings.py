@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -100,6 +100,12 @@ def _text(owner: str, value: Any) -> str:
     return text("system", value)
 
 
+def of_warping(name: str, **bounds: Any) -> Any:
+    """The field of a Warping as a field of settings, with bounds that a form can show."""
+    each = Warping.__dataclass_fields__[name]
+    return field(default=each.default, metadata={**each.metadata, **bounds})
+
+
 @dataclass(frozen=True)
 class Settings:
     """The decoders, and the settings that they share.
@@ -117,28 +123,12 @@ class Settings:
 
     methods: tuple[Method, ...]
     max_new_tokens: int = setting(64, "new tokens at most", low=1, high=100_000)
-    temperature: float = setting(
-        1.0, "0 takes the likeliest token, 1 keeps the model's distribution", low=0.0, high=100.0
-    )
-    top_k: int = setting(0, "keep only the k likeliest tokens; 0 keeps all", low=0, high=1_000_000)
-    top_p: float = setting(
-        1.0, "keep the likeliest tokens of this total probability, above 0", low=1e-9, high=1.0
-    )
-    min_p: float = setting(
-        0.0,
-        "keep tokens at least this fraction as likely as the likeliest; 0 keeps all",
-        low=0.0,
-        high=1.0,
-    )
-    top_n_sigma: float = setting(
-        0.0,
-        "keep logits within this many standard deviations of the highest; 0 keeps all",
-        low=0.0,
-        high=100.0,
-    )
-    temperature_last: bool = setting(
-        False, "apply temperature after top-p and min-p, as llama.cpp does", choices=(False, True)
-    )
+    temperature: float = of_warping("temperature")
+    top_k: int = of_warping("top_k", high=1_000_000)
+    top_p: float = of_warping("top_p", low=1e-9)
+    min_p: float = of_warping("min_p")
+    top_n_sigma: float = of_warping("top_n_sigma")
+    temperature_last: bool = of_warping("temperature_last", choices=(False, True))
     seed: int = setting(
         0, "seed of the first repeat; the next one has seed + 1", low=0, high=2**32 - 1
     )
@@ -170,8 +160,8 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        for field in shared():
-            check("settings", field, getattr(self, field.name))
+        for each in shared():
+            check("settings", each, getattr(self, each.name))
         names = [m.name for m in self.methods]
         twice = min((n for n in names if names.count(n) > 1), default=None)
         refuse(
