@@ -3,13 +3,12 @@
 A prepared model holds a copy of the modules, programs, and copies of the weights. Everything that
 PyTorch documents for changing a module shows here: other modules, hooks, functions in place of
 `forward`, attributes, and weights. Fused optimizers and writes into `.data` raise no version, so a
-few numbers of each weight are read, spread over it: a step of an optimizer changes all of them. Of
-a table of embeddings every row is read once, for a step may leave the rows of other tokens alone,
-unless the head shares it.
+few numbers of each weight are read, spread over it: a step of an optimizer changes all of them, but
+for the rows that a table of embeddings has for other tokens. Nothing has a copy of a table, unless
+the head shares it, and then every row has a gradient.
 """
 
 import copy
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from operator import is_
@@ -68,7 +67,8 @@ def changes_frequencies(module: torch.nn.Module) -> bool:
     return any(kind == "longrope" or "dynamic" in kind for kind in kinds)
 
 
-READ = 16  # numbers of a weight, about
+# Of a weight so many lines of a cache are read, about, of so many numbers: one alone is as dear.
+LINES, LINE = 8, 16
 # Values that are equal if they are the same to a pass.
 ATOMS = {
     NoneType, bool, int, float, complex, str, bytes, type, torch.dtype, torch.device, torch.Size,
@@ -105,7 +105,7 @@ class Numbers(NamedTuple):
 
     Attributes:
         stamps: address, version, shape and strides of each
-        read: their numbers, by device and dtype, as bytes
+        read: their numbers, by device, dtype and kind of `span`, as bytes
     """
 
     stamps: list[tuple]
@@ -133,16 +133,11 @@ class Fingerprint:
         self.config: list[Any] = [global_hooks()]
         self._configs: list[PreTrainedConfig] = []  # which grows while they are read
         self._numbers: dict[int, int] = {}  # by weight: two places may share one
-        weights: list[tuple[torch.Tensor, bool]] = []
-        self._loose: list[tuple[torch.Tensor, bool]] = []
+        weights: list[torch.Tensor] = []
+        self._loose: list[torch.Tensor] = []
         for module in modules_of(model):
             self.modules.append(self._module(module, weights))
         self.config += [self._frozen(vars(config)) for config in self._configs]
-        # A head that shares its table gives each row of it a gradient.
-        shared = {
-            number for number, count in Counter(id(t) for t, _ in weights).items() if count > 1
-        }
-        weights = [(tensor, table and id(tensor) not in shared) for tensor, table in weights]
         self.weights = numbers(weights)
         self.attributes = numbers(self._loose)._replace(stamps=[])
         modules = [module for module, *_ in self.modules]
@@ -152,10 +147,10 @@ class Fingerprint:
         self._glance = None if strange else Glance(modules, self._configs, weights)
         del self._configs, self._numbers, self._loose
 
-    def _module(self, module: torch.nn.Module, weights: list[tuple[torch.Tensor, bool]]) -> tuple:
+    def _module(self, module: torch.nn.Module, weights: list[torch.Tensor]) -> tuple:
         held, kind = vars(module), type(module)
         rotary = ROTARY if "rope_type" in held and changes_frequencies(module) else ()
-        table, shapes = isinstance(module, torch.nn.Embedding), list[tuple]()
+        shapes = list[tuple]()
         for each in (held["_parameters"], held["_buffers"]):
             for name, tensor in each.items():
                 if tensor is None or name.endswith(rotary or "\0"):
@@ -164,7 +159,7 @@ class Fingerprint:
                 shapes.append(
                     (name, number, type(tensor), tensor.shape, tensor.dtype, tensor.device)
                 )
-                weights.append((tensor, table))
+                weights.append(tensor)
         attributes = {
             name: value if type(value := held[name]) in ATOMS else self._frozen(value)
             for name in held.keys() - PASSED_OVER
@@ -184,7 +179,7 @@ class Fingerprint:
         if isinstance(value, (set, frozenset)):
             return value.copy()
         if isinstance(value, torch.Tensor):
-            self._loose.append((value, False))
+            self._loose.append(value)
             return value.shape, value.dtype, value.device
         if isinstance(value, PreTrainedConfig) and not any(value is c for c in self._configs):
             self._configs.append(value)
@@ -212,14 +207,14 @@ class Glance:
 
     Args:
         modules, configs: those of the model
-        weights: parameters and buffers, see `numbers`
+        weights: parameters and buffers
     """
 
     def __init__(
         self,
         modules: Sequence[torch.nn.Module],
         configs: Sequence[PreTrainedConfig],
-        weights: Sequence[tuple[torch.Tensor, bool]],
+        weights: Sequence[torch.Tensor],
     ):
         self._modules, self._holders = modules, [*modules, *configs]
         self._dicts = list(map(vars, self._holders))
@@ -237,8 +232,8 @@ class Glance:
             for held in self._dicts[: len(modules)]
             for name in ("_parameters", "_buffers")
         ]
-        self._spans = [span(tensor, table) for tensor, table in weights]
-        self._before = self._sizes(), self._objects()
+        self._spans = list(map(span, weights))
+        self._before = self._sizes(), list(self._objects())
 
     def _add(self, container: Collection, without: Collection[str] = ()) -> None:
         """Note a container, and the containers in it but for those of some names."""
@@ -260,13 +255,14 @@ class Glance:
             *map(id, chain.from_iterable(map(dict.values, self._tensors))),
         ]
 
-    def _objects(self) -> list:
-        return [
-            *map(type, self._modules),
-            *chain.from_iterable(self._named),
-            *chain.from_iterable(map(dict.values, self._named)),
-            *chain.from_iterable(self._others),
-        ]
+    def _objects(self) -> Iterator:
+        """All that is compared by identity, as many as `_sizes` tells."""
+        return chain(
+            map(type, self._modules),
+            chain.from_iterable(self._named),
+            chain.from_iterable(map(dict.values, self._named)),
+            chain.from_iterable(self._others),
+        )
 
     def same(self, weights: Numbers) -> bool:
         sizes, objects = self._before
@@ -287,7 +283,7 @@ class Glance:
         with torch.inference_mode():
             for tensor, place in zip(tensors, self._spans, strict=True):
                 line = tensor.as_strided(*place)
-                lines.setdefault((tensor.device, tensor.dtype), []).append(line)
+                lines.setdefault((tensor.device, tensor.dtype, line.dim()), []).append(line)
             return Numbers([], joined(lines)).alike(weights._replace(stamps=[]))
 
 
@@ -302,25 +298,24 @@ def modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
     return modules
 
 
-def numbers(tensors: list[tuple[torch.Tensor, bool]]) -> Numbers:
-    """Read a few numbers of each tensor; of those that are tables, one of each row."""
+def numbers(tensors: Sequence[torch.Tensor]) -> Numbers:
+    """Read a few numbers of each tensor."""
     stamps, lines = list[tuple](), dict[tuple, list[torch.Tensor]]()
     with torch.inference_mode():
-        for whole, table in tensors:
+        for whole in tensors:
             for tensor in parts(whole):
                 if not readable(tensor):
                     stamps.append((id(tensor),))
                     continue
                 stamps.append(stamp(tensor))
                 if tensor.numel():
-                    line = tensor.as_strided(*span(tensor, table))
-                    lines.setdefault((tensor.device, tensor.dtype), []).append(line)
+                    line = tensor.as_strided(*span(tensor))
+                    lines.setdefault((tensor.device, tensor.dtype, line.dim()), []).append(line)
         return Numbers(stamps, joined(lines))
 
 
-def plain(weight: tuple[torch.Tensor, bool]) -> bool:
+def plain(tensor: torch.Tensor) -> bool:
     """Whether a tensor is one of plain numbers, and has some."""
-    tensor, _ = weight
     return readable(tensor) and tensor.numel() > 0 and not hasattr(tensor, "__tensor_flatten__")
 
 
@@ -346,8 +341,8 @@ def parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         yield tensor
 
 
-def span(tensor: torch.Tensor, table: bool) -> tuple[tuple[int], tuple[int]]:
-    """How many numbers of a tensor are read, and how far apart: of each row one, or `READ`, about.
+def span(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which numbers of a tensor are read, as sizes and strides: lines, or all of a small one.
 
     A distance is never whole rows, which would always meet the same columns.
     """
@@ -355,10 +350,10 @@ def span(tensor: torch.Tensor, table: bool) -> tuple[tuple[int], tuple[int]]:
     if not tensor.is_contiguous():
         sizes = zip(tensor.shape, tensor.stride(), strict=True)
         most = 1 + sum((size - 1) * stride for size, stride in sizes)
-    step, rows = most // READ, most // READ // width
-    if table:
-        step = width - 1
-    elif rows:
+    if most <= LINES * LINE:
+        return (most,), (1,)
+    step = (most - LINE) // (LINES - 1)
+    if rows := step // width:
         step = rows * width - width * 3 // 8
-    step = max(1, step)
-    return ((most - 1) // step + 1,), (step,)
+    step = max(LINE, step // LINE * LINE)
+    return ((most - LINE) // step + 1, LINE), (step, 1)

@@ -90,6 +90,12 @@ def fill_data(weight):
     weight.data = weight.data + noise(weight)
 
 
+def rows_of_some_tokens(model):
+    """What a step writes into a table is in the rows of the tokens that it saw, and no version."""
+    for token in PROMPT[-2:]:
+        model.get_input_embeddings().weight.data[token] += 1
+
+
 def in_inference_mode(model):
     with torch.inference_mode():
         layer(model).mlp.up_proj.weight.mul_(1.5)
@@ -394,6 +400,7 @@ CHANGES: dict[str, Callable[[PreTrainedModel], Undo | None]] = {
     "a layer put around another": lambda model: setattr(
         model.model, "norm", nn.Sequential(model.model.norm, nn.Tanh())
     ),
+    "rows of some tokens": rows_of_some_tokens,
     "the head replaced": lambda model: setattr(
         model, "lm_head", nn.Linear(32, VOCABULARY, bias=False)
     ),
@@ -501,8 +508,8 @@ class OwnCache(Door):
 
 # One row of each kind for the other doors; EVERYWHERE=1 takes all.
 SOME = (
-    "AdamW fused", ".data.add_ of one norm", "load_state_dict assign", "forward hook",
-    "forward pre-hook of the model", "global forward hook", "forward of an object",
+    "AdamW fused", ".data.add_ of one norm", "load_state_dict assign", "rows of some tokens",
+    "forward hook", "forward pre-hook of the model", "global forward hook", "forward of an object",
     "forward of the model", "forward of a class", "attention's scale", "a layer replaced",
     "more tokens", "pruned", "adapter merged", "float64",
 )  # fmt: skip

@@ -20,23 +20,15 @@ DTYPES = [
 ]  # fmt: skip
 
 
-@given(st.integers(1, 300), st.integers(1, 90))
-def test_every_row_of_a_table_is_read(rows, width):
-    """A step may change the rows of the tokens that it saw, and no version."""
-    table = torch.arange(rows)[:, None].expand(rows, width).contiguous()
-    read = table.as_strided(*span(table, table=True))
-    assert read.unique().tolist() == list(range(rows))
-
-
 @given(st.integers(1, 2000), st.integers(1, 2000))
 def test_other_weights_are_read_at_places_all_over_them(rows, width):
     weight = torch.arange(rows * width).view(rows, width)
-    read = weight.as_strided(*span(weight, table=False))
-    assert min(16, rows * width) <= len(read) <= 52
+    read = weight.as_strided(*span(weight)).flatten()
+    assert min(128, rows * width) <= len(read) <= 640
     gaps = torch.cat([torch.tensor([0]), read, torch.tensor([rows * width])]).diff()
-    assert gaps.max() <= max(2, rows * width // 8)
+    assert gaps.max() <= max(32, rows * width // 3)
     if rows > 64 and width > 64:
-        assert len((read % width).unique()) > 4
+        assert len((read % width).unique()) >= 32
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -51,13 +43,12 @@ def test_other_weights_are_read_at_places_all_over_them(rows, width):
 def test_tensors_of_any_kind_and_layout(dtype, view):
     whole = torch.arange(400).view(20, 20).to(dtype)
     tensor = view(whole)
-    assert numbers([(tensor, False)]).alike(numbers([(tensor, False)]))
-    assert numbers([(tensor, True)]).alike(numbers([(tensor, True)]))
+    assert numbers([tensor]).alike(numbers([tensor]))
 
 
 def test_numbers_that_are_none_are_equal_to_themselves():
     weight = torch.full((4, 5), torch.nan)
-    assert numbers([(weight, False)]).alike(numbers([(weight, False)]))
+    assert numbers([weight]).alike(numbers([weight]))
 
 
 def test_what_is_kept_holds_no_weight_in_memory():
@@ -93,12 +84,3 @@ def test_what_lasts_is_seen_at_a_glance():
     model.model.layers[0].mlp.up_proj.weight.data.add_(0.1)
     assert not fingerprint.lasts()
     assert Fingerprint(model).lasts()
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_a_table_that_the_head_shares_is_read_like_other_weights(tied):
-    model = build(dtype=torch.float32, num_hidden_layers=1, tie_word_embeddings=tied)
-    read = Fingerprint(model).weights.read
-    other = Fingerprint(model.model.layers).weights.read
-    numbers_of_tables = sum(map(len, read.values())) - sum(map(len, other.values()))
-    assert (numbers_of_tables > 4 * model.config.vocab_size) is not tied
