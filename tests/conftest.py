@@ -21,6 +21,7 @@ from decoders import ModelPair, load_pair
 from decoders.engine.loading import load
 from decoders.engine.models.packed import PackedModel
 from tests.models import save_small_pair
+from tests.pairwise import EVERYWHERE
 from tests.reports import pytest_report_to_serializable  # noqa: F401 - a hook
 from workbench.measuring import device
 
@@ -61,7 +62,11 @@ def pytest_collection_modifyitems(items):
     """Puts files that wait between those that compute, so that no core is idle.
 
     A few processes take whole files in turn. None of the waiting files comes last, when the others
-    would be out of work."""
+    would be out of work. Slow tests are for `make test-all`."""
+    if not EVERYWHERE:
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow: `make test-all` (EVERYWHERE=1)"))
     files = list(dict.fromkeys(item.path for item in items))
     waits = {item.path: item.nodeid.startswith(WAITING) for item in items}
     place = {}

@@ -22,6 +22,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from decoders import ModelPair, Result, generate
 from tests.models import build
+from tests.pairwise import EVERYWHERE
 
 BYTES = [f"<0x{i:02X}>" for i in range(256)]
 LETTERS = ["▁", *string.ascii_letters, *string.digits, *".,!?"]
@@ -59,6 +60,13 @@ LAYOUTS = {
     "mistral 3": _mistral_3(),
     "gemma": _gemma(),
 }
+
+
+# All with all, or each once as a target and once as a draft.
+NAMES = list(LAYOUTS)
+PAIRS = list(zip(NAMES, [*NAMES[1:], NAMES[0]], strict=True))
+if EVERYWHERE:
+    PAIRS = list(itertools.permutations(LAYOUTS, 2))
 
 
 def tokenizer_of(name: str, order: int = 0) -> PreTrainedTokenizerFast:
@@ -122,9 +130,7 @@ def written(pair: ModelPair, method: str = "speculative", **options) -> Sequence
 
 
 if __name__ == "__main__":
-    pairs = {
-        names: pair_of(*names, int(sys.argv[1])) for names in itertools.permutations(LAYOUTS, 2)
-    }
+    pairs = {names: pair_of(*names, int(sys.argv[1])) for names in PAIRS}
     print(
         json.dumps(
             {

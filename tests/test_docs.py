@@ -185,6 +185,9 @@ THERE = {"make": is_target, "pip": is_extra}
 # ---- The site
 
 
+# Building the site takes half a minute; links between its sources are tested below.
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     """Built strictly, so a warning fails; a missing proxy refuses every request."""
@@ -205,6 +208,7 @@ def site(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_decoder_has_a_page_with_a_round_and_figures(site):
     assert {file.stem for file in (site / "decoders").glob("*.html")} == {*catalog, "index"}
     report = (ROOT / "docs" / "stories.md").read_text("utf-8")
@@ -219,6 +223,7 @@ def test_every_decoder_has_a_page_with_a_round_and_figures(site):
         assert measured if name in table else missing or pays, name
 
 
+@pytest.mark.slow
 def test_each_page_answers_as_markdown_and_is_listed_for_language_models(site):
     listed = re.findall(r"^- \[.+\]\((.+)\)$", (site / "llms.txt").read_text("utf-8"), re.M)
     pages = {file.relative_to(site).with_suffix(".md").as_posix() for file in site.rglob("*.html")}
@@ -252,6 +257,7 @@ class Links(HTMLParser):
             self.loads.append(address)
 
 
+@pytest.mark.slow
 def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
     """Links to other sites are only tested for their form."""
     pages = {page.resolve(): Links(page) for page in site.rglob("*.html")}
@@ -279,7 +285,7 @@ def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
 @pytest.mark.parametrize(
     "page",
     [
-        README,
+        *PAGES,
         ROOT / "CHANGELOG.md",
         *sorted((ROOT / "notes").glob("*.md")),
         *(ROOT / "assets").rglob("README.md"),

@@ -11,9 +11,9 @@ def test_odd_values_give_a_result_or_the_documented_error():
     """Odd values raised errors of Python, torch and the tokenizer, some in the midst of the work.
 
     They were fractions, arrays, half characters, names of 5,000 letters and unknown options."""
-    seen = fuzz.fuzz(300)
+    seen = fuzz.fuzz(100)
     assert set(seen) <= {"", "InputError", "ModelError"}
-    assert min(seen[""], seen["InputError"]) > 50
+    assert min(seen[""], seen["InputError"]) > 15
 
 
 def test_a_fault_is_found_and_its_call_printed():

@@ -5,6 +5,7 @@ import pytest
 from tests.hostile.__main__ import main
 
 
+@pytest.mark.slow
 def test_hostile_input_leaves_no_traceback_no_file_and_every_list(capfd):
     """Each of these gave a traceback, a frozen list or a full disk.
 

@@ -7,7 +7,7 @@ from tests.mutants import ROOT, mutants, place
 MUTANTS = mutants()
 
 
-def test_there_are_sixty_of_them_with_names_of_their_own():
+def test_there_are_at_least_sixty_with_names_of_their_own():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 60
 
 
@@ -16,4 +16,4 @@ def test_it_has_a_place_and_tests(mutant):
     assert place(mutant, ROOT)
     assert mutant.wrong != mutant.right
     for name in mutant.tests.split():
-        assert (ROOT / "tests" / name).exists()
+        assert (ROOT / "tests" / name.partition("::")[0]).exists()

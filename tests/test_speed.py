@@ -1,6 +1,4 @@
-"""The script for a GPU runs on a CPU with small models, so it is never first tried on a card.
-
-EVERYWHERE=1 runs it."""
+"""The script for a GPU runs on a CPU with small models, so it is never first tried on a card."""
 
 import os
 import subprocess
@@ -9,7 +7,7 @@ import sys
 import pytest
 
 
-@pytest.mark.skipif(not os.environ.get("EVERYWHERE"), reason="takes minutes; EVERYWHERE=1 runs it")
+@pytest.mark.slow
 def test_every_section_runs_without_a_gpu():
     run = subprocess.run(
         [sys.executable, "-m", "tests.speed.gpu", "--tiny"],

@@ -107,7 +107,7 @@ def decoded_together(pair, mixture, **options):
     st.sampled_from([None, 5]),
     st.sampled_from([1, 3, 100]),
 )
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_each_gets_the_tokens_that_it_gets_alone(pair, mixture, max_batch, prefill_chunk, patience):
     """Temperatures of a pass were once those of its first request.
 

@@ -3,7 +3,6 @@
 `make models` lists them. A dozen quick ones are tried here, all of them with EVERYWHERE=1."""
 
 import copy
-import os
 import re
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import torch
 import decoders
 from decoders import ModelPair, catalog, generate, stream
 from tests import zoo
+from tests.pairwise import EVERYWHERE
 
 SIZES = 97, 128, 1_000, 32_000, 50_280
 TABLE = Path(__file__).parents[2] / "docs" / "models.md"
@@ -43,7 +43,7 @@ def precise(name, **changes):
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [(n, v) for n in LISTED for v in SIZES] if "EVERYWHERE" in os.environ else QUICK,
+    [(n, v) for n in LISTED for v in SIZES] if EVERYWHERE else QUICK,
 )
 def test_drafts_change_no_token_of_greedy_decoding(name, size):
     """Mamba, FalconMamba and Jamba forget their state in a cached pass of several tokens.

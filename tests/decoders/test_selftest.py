@@ -1,5 +1,6 @@
 """The self-test names the parts that ran, finds faults, and has an exit code for them."""
 
+import pytest
 import torch
 
 from decoders import selftest
@@ -11,6 +12,7 @@ def test_an_unknown_section(capsys):
     assert "machine, ways" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_passes(capsys):
     assert selftest.run("passes")
     assert "the same tokens" in capsys.readouterr().out
@@ -48,6 +50,7 @@ def test_a_wrong_whole_model_is_found(monkeypatch, capsys):
     assert "WRONG: a whole model is wrong in torch.bfloat16" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_wrong_way_is_found(monkeypatch, capsys):
     """Compared with float64, by a way that gives half of every value in float32."""
     right = attention.attend_one_by_one
@@ -61,6 +64,7 @@ def test_a_wrong_way_is_found(monkeypatch, capsys):
     assert "WRONG: one by one is wrong in torch.float32" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_section_that_crashes_fails_alone(monkeypatch, capfd):
     """An illegal address on a GPU ends the process that it happens in."""
     sections = {

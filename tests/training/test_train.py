@@ -273,6 +273,7 @@ def command(data, work, out):
     ]
 
 
+@pytest.mark.slow
 def test_one_command_survives_kill_9_and_saves_a_pair(data, tmp_path):
     work, out = tmp_path / "work", tmp_path / "out"
     quiet = {

@@ -2,22 +2,17 @@
 exhaustive search."""
 
 import itertools
-import math
 from unittest import mock
 
 import pytest
 import torch
 
-from decoders.distribution import Small, Warping
+from decoders.distribution import Warping
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
 from decoders.randomness import SeededSource
-from decoders.reading import Readings
-from decoders.testing import mutant
 from decoders.testing.oracle import (
-    Branches,
     assert_exact,
     decode,
-    distance,
     layers,
     output_law,
     ways,
@@ -52,58 +47,6 @@ def test_copies_of_a_beam_have_entries_of_their_own():
     situation = drawn(3, 2, budget=2, warping=Warping(1.0, 2))
     alike = [r for _, r in ways(BeamSampling(3), situation) if len(set(list(layers(r))[1][0])) == 1]
     assert {len(set(list(layers(r))[1][1])) for r in alike} == {1}
-
-
-class WithoutReplacement(Branches):
-    def draw(self, probs, count=1):
-        tokens = []
-        for _ in range(count):
-            tokens += super().draw(probs)
-            rest = probs.without(tokens[-1])
-            if rest.total == 0:
-                break
-            probs = rest
-        return tokens + tokens[-1:] * (count - len(tokens))
-
-
-def test_drawing_without_replacement_is_caught():
-    situation = drawn(2, 1, warping=Warping(1.0, 3))
-    assert distance(BeamSampling(2), situation, source=WithoutReplacement) > 0.01
-
-
-def rewarped(probs, warping):
-    """A distribution warped a second time."""
-    row = torch.full((max(i for i, _ in probs.items()) + 1,), -torch.inf, dtype=torch.float64)
-    for i, mass in probs.items():
-        row[i] = math.log(mass)
-    return Readings(row[None], len(row))[0].warp(warping)
-
-
-def each_alone(joint, warping):
-    """Every beam's own distribution, all beams alike."""
-    rows = [r.warp(warping) for r in joint.readings]
-    return Small(
-        {b * joint.size + i: m / len(rows) for b, row in enumerate(rows) for i, m in row.items()}
-    )
-
-
-MISTAKES = {
-    "warped twice": (
-        "p_beam = joint.warp(request.warping)",
-        "p_beam = rewarped(joint.warp(request.warping), request.warping)",
-    ),
-    "each beam warped alone": ("joint.warp(request.warping)", "each_alone(joint, request.warping)"),
-    "equal beams merged": (
-        "[d.beam for d in draws], live",
-        "list(dict.fromkeys(d.beam for d in draws)), live",
-    ),
-}
-
-
-@pytest.mark.parametrize("edit", MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_in_beam_sampling_are_caught(edit):
-    wrong = mutant(BeamSampling, edit, rewarped=rewarped, each_alone=each_alone)(2)
-    assert distance(wrong, drawn(3, 2, warping=Warping(0.7, 3, 0.9))) > 0.01
 
 
 # ---- Beam search

@@ -10,11 +10,9 @@ from decoders import theory
 from decoders.distribution import Warping
 from decoders.methods import dsbd
 from decoders.methods.dsbd import DSBD
-from decoders.testing import mutant
-from decoders.testing.oracle import assert_exact, distance, ways
+from decoders.testing.oracle import assert_exact, ways
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
-from tests.decoders.methods.test_baselines import WithoutReplacement, rewarped
 
 END = frozenset({1})
 PER_LAYER = "beam sampling per layer"
@@ -83,71 +81,6 @@ def test_the_proof_meets_dead_parents_and_duplicated_draws():
             twice += len({t.node for t in drafts}) < len(drafts)
             split += bool(refused & accepted)
     assert min(dead, twice, split) > 3
-
-
-MISTAKES = {
-    "ratio upside down": ("trial.p / trial.q", "trial.q / trial.p if trial.p else 1"),
-    "q_beam warped again": (
-        "layer.q_beam.regrouped(rows, joint.size)",
-        "rewarped(layer.q_beam.regrouped(rows, joint.size), request.warping)",
-    ),
-    "q_beam not renormalised": (
-        "layer.q_beam.regrouped(rows, joint.size)",
-        (
-            "layer.q_beam.regrouped(rows, joint.size) * sum(\n                m for i, m in "
-            "layer.q_beam.items() if i // joint.size in rows\n            )"
-        ),
-    ),
-    "residual subtracted twice": (
-        "rest = residual(rest, q_beam)",
-        "rest = residual(residual(rest, q_beam), q_beam)",
-    ),
-    "residual kept after an acceptance": ("            rest = p_beam\n", "            pass\n"),
-    "residual not kept after a refusal": (
-        "rest = residual(rest, q_beam)",
-        "rest = residual(p_beam, q_beam)",
-    ),
-    "correction from p_beam": ("joint, rest, 1)", "joint, p_beam, 1)"),
-    "every further beam from the residual": ("joint, p_beam, width - ", "joint, rest, width - "),
-    "liveness belongs to the node": (
-        "above = {i: b for i, b in accepted.items() if not request.ends(b.node)}",
-        "kept = {b.node: b for b in accepted.values() if not request.ends(b.node)}\n"
-        "            above = {i: kept[d.beam.node] for i, d in enumerate(layer.draws) if "
-        "d.beam.node in kept}",
-    ),
-    "equal beams merged": (
-        "above = {i: b for i, b in accepted.items() if not request.ends(b.node)}",
-        (
-            "above = {i: b for b, i in {b: i for i, b in accepted.items() if not "
-            "request.ends(b.node)}.items()}"
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("edit", MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_are_caught(edit):
-    """Some show with one beam, some only with two, some only if equal beams are truncated."""
-    wrong = mutant(DSBD, edit, rewarped=rewarped)
-    cases = [(1, drawn(2, 3, warping=Warping(0.7))), (1, drawn(3, 3, warping=Warping(0.9, 2)))]
-    cases += [(2, drawn(3, 3, warping=Warping(0.9, 2)))]
-    assert any(distance(wrong(2, 2, beams), s, law=PER_LAYER) > 1e-4 for beams, s in cases)
-
-
-def test_a_width_from_the_draws_is_caught():
-    """A width chosen from the draws depends on the beams that it counts: they are not i.i.d."""
-    from_draws = "[min(1.0, p_beam[x] / q_beam[x]) for x in places if x is not None]"
-    wrong = mutant(DSBD, ("beam_acceptances(p_beam, q_beam, surviving)", from_draws))
-    situation = drawn(2, 2, budget=2)
-    assert_exact(DSBD(1, 3, width_threshold=0.6), situation)
-    assert distance(wrong(1, 3, width_threshold=0.6), situation) > 1e-3
-
-
-def test_drafting_without_replacement_is_caught():
-    assert (
-        distance(DSBD(1, 2, 2), drawn(2, 1, budget=2), law=PER_LAYER, source=WithoutReplacement)
-        > 1e-3
-    )
 
 
 # ---- Theorem 3.2

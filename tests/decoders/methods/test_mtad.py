@@ -18,7 +18,6 @@ from decoders.methods.catalog import catalog
 from decoders.methods.mtad import MTAD, joint_ratios, keep_longest
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
-from decoders.testing import mutant
 from decoders.testing.oracle import Branches, Watched, assert_exact, decode, output_law, ways
 from decoders.testing.situations import (
     WHOLE,
@@ -76,34 +75,15 @@ def test_the_longest_passing_prefix_is_kept_though_a_shorter_one_failed():
 
 
 NON_MONOTONE = two(0.1, 0.2, 0.8, 0.1, 0.5), two(0.5, 0.8, 0.1, 0.4), 0.15
-MISTAKES = {
-    "eta is j, as printed": ("passing[-1] + 1 if", "tokens[passing[-1]] if"),
-    "eta starts at -1, as printed": ("else 0\n    trials", "else -1\n    trials"),
-    "stops at the first failure": (
-        "passing[-1] + 1 if",
-        "sum(a == b for a, b in enumerate(passing)) if",
-    ),
-    "ratio upside down": ("ratio += p - q", "ratio += q - p"),
-    "token by token": ("ratio += p - q", "ratio = p - q"),
-}
 
 
-@pytest.mark.parametrize("edit", MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_in_the_rule_are_caught(edit):
+def test_a_length_is_kept_and_no_token():
     """Algorithm 1 prints `eta <- j`, a token instead of a length.
 
     Source:
         Qin et al. 2024, Optimized multi-token joint decoding (arXiv 2407.09722), algorithm 1
     """
-    wrong = mutant(keep_longest, edit)
     cases = [NON_MONOTONE, (two(0.1, 0.5), two(0.9), 0.5)]
-    try:
-        found = [kept(*case, rule=wrong) for case in cases] + [
-            judge(*cases[1], rule=wrong)[-1].parent
-        ]
-    except (IndexError, RuntimeError):
-        return  # a crash is caught as well
-    assert found != [3, 0, 0]
     assert [kept(*case) for case in cases] + [judge(*cases[1])[-1].parent] == [3, 0, 0]
 
 

@@ -15,7 +15,7 @@ from decoders.methods.catalog import catalog
 from decoders.methods.sources import chain, tree, with_replacement, without_replacement
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
-from decoders.testing.oracle import Watched, assert_exact, decode, distance
+from decoders.testing.oracle import Watched, assert_exact, decode
 from decoders.testing.situations import Drawn, Rows, Situation, drawn
 from decoders.trace import Fate, Trial
 from tests.models import build_pair
@@ -208,16 +208,6 @@ TREES = [
 )
 def test_several_drafts_leave_the_targets_law(method, situation):
     assert_exact(method, situation)
-
-
-def test_children_taken_for_draws_fail_the_check(monkeypatch):
-    """SpecInfer's rule on the k likeliest children with the softmax for q, as some code has it."""
-
-    def likeliest(source, q, count):
-        return sorted((x for x, _ in q.items()), key=lambda x: -q[x])[:count]
-
-    monkeypatch.setattr(sources, "tree", lambda r, expansion: tree(r, expansion, sample=likeliest))
-    assert distance(catalog["specinfer"](expansion=(2,)), drawn(3, 2, budget=2)) > 0.01
 
 
 def test_one_draft_of_each_is_speculative_decoding():

@@ -10,6 +10,7 @@ import torch
 from decoders import InputError
 from decoders.distribution import Whole
 from decoders.testing import CHILDREN, TooManyWays, prove
+from tests.pairwise import EVERYWHERE
 
 likeliest, without_replacement = CHILDREN["likeliest"], CHILDREN["without-replacement"]
 PAIR = ((1, 1),)  # chains of two
@@ -175,10 +176,10 @@ def test_a_lossless_rule_for_chains_passes(verify):
 
 def test_block_verification_accepts_the_most_that_is_possible():
     """That is the optimum of the linear programme; token by token less is accepted."""
-    best, other = prove(block), prove(token_wise)
+    best, other = (prove(verify, shapes=((1,), (1, 1))) for verify in (block, token_wise))
     assert best.accepted == pytest.approx(best.most, abs=1e-12)
     assert other.accepted < other.most - 0.01
-    assert best.tables > 300
+    assert best.tables > 200
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,8 @@ def test_block_verification_accepts_the_most_that_is_possible():
     ],
 )
 def test_a_lossless_rule_for_trees_passes(verify, sample):
-    proof = prove(verify, shapes=TREES, **({"sample": sample} if sample else {}))
+    sizes = (2, 3) if EVERYWHERE else (2,)
+    proof = prove(verify, shapes=TREES, sizes=sizes, **({"sample": sample} if sample else {}))
     assert proof.lossless, proof
     assert proof.most is None
 

@@ -251,6 +251,7 @@ def test_a_head_of_another_kind_cannot_be_trained_on(pair, lines, tmp_path):
         Training(pair, tmp_path, TINY, [lines], start=ROOT / "assets/stories/head")
 
 
+@pytest.mark.slow
 def test_the_command_survives_kill_9(pair, lines, tmp_path):
     pair.target.save_pretrained(tmp_path / "target")
     pair.tokenizer.save_pretrained(tmp_path / "target")

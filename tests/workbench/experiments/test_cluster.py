@@ -71,6 +71,7 @@ def ran(crew: Crew, journal: Journal, plan: str = killed.PLAN, between=lambda no
     return experiment.id
 
 
+@pytest.mark.slow
 def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_THREADS", "1")
     monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
@@ -92,6 +93,7 @@ def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path, monk
     assert not [e for kept in two.cells(there) for row in kept.rows.values() for e in row.errors]
 
 
+@pytest.mark.slow
 def test_four_workers_share_the_jobs(four, tmp_path):
     """One worker's time is at least what its jobs sleep, and two would take half of it.
 
@@ -103,6 +105,7 @@ def test_four_workers_share_the_jobs(four, tmp_path):
     assert time.monotonic() - began < 0.48 * 24 * benches.Sleepy.seconds
 
 
+@pytest.mark.slow
 def test_what_fails_there_is_a_row_with_its_own_sentence(four, tmp_path):
     journal = Journal(tmp_path / "j.sqlite")
     id = ran(four, journal, FAILING)
@@ -110,6 +113,7 @@ def test_what_fails_there_is_a_row_with_its_own_sentence(four, tmp_path):
     assert errors == {"ValueError: broken there"}
 
 
+@pytest.mark.slow
 def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, four, tmp_path):
     cluster, second = nodes
     whole = Journal(tmp_path / "whole.sqlite")
@@ -129,6 +133,7 @@ def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, four, tmp_path):
     assert answers(journal, id) == expected
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_not_there():
     with pytest.raises(InputError, match="cannot be reached"):
         Cluster("127.0.0.1:1")

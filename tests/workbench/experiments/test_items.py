@@ -154,7 +154,7 @@ def brisk():
         yield
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.lists(STEPS, min_size=2, max_size=3))
 def test_each_row_is_of_its_prompt_none_is_made_twice_and_done_is_done(steps):
     """When two parts shared work, the one with more prompts was cut to the length of the other.

@@ -11,6 +11,7 @@ import torch
 
 import decoders
 from decoders import InputError, catalog
+from tests.pairwise import pairwise
 from tests.workbench.measuring.conftest import (
     FAILURES,
     FEW,
@@ -337,15 +338,15 @@ def assert_contained(found, name, message, broke):
             assert all(s.finished == "budget" for s in result.samples)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("failure", FAILURES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize(
-    ("warm_up", "after"), [(True, 0), (True, 2), (False, 0), (False, 1), (False, 6)]
+    ("kind", "failure", "when"),
+    pairwise(KINDS, list(FAILURES), [(True, 0), (True, 2), (False, 0), (False, 1), (False, 6)]),
 )
 def test_a_decoder_that_fails_at_any_step_has_its_error_and_the_others_finish(
-    pair, unmetered, monkeypatch, rows_out, tmp_path, kind, failure, warm_up, after
+    pair, unmetered, monkeypatch, rows_out, tmp_path, kind, failure, when
 ):
     """In a batch, memory that ran out left the Run button hidden until a reload."""
+    warm_up, after = when
     break_decoder(monkeypatch, "lookup", failure, after=after, warm_up=warm_up)
     study = make(kind, "lookup", "speculative")
     *_, ended = session.run(pair, study, meter=unmetered)

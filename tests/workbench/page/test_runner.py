@@ -1,5 +1,6 @@
 """Run, Stop and Leave: whatever goes wrong is one sentence, Run is back, and the next run works."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ import torch
 
 import decoders
 from decoders import InputError
+from tests.pairwise import pairwise
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.batch.study import Batch
@@ -133,9 +135,9 @@ def works(visitor: Visitor, tab: str) -> None:
     assert visitor.breakdowns == []
 
 
-@pytest.mark.parametrize("tab", TABS, ids=["compare", "batch"])
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize(
+    ("tab", "step", "kind"), pairwise(list(TABS), list(STEPS), list(ERRORS)), ids=str
+)
 def test_every_error_at_every_step_is_one_sentence_and_run_is_back(
     house, recorded, monkeypatch, caplog, tab, step, kind
 ):
@@ -156,8 +158,7 @@ def test_every_error_at_every_step_is_one_sentence_and_run_is_back(
     works(visitor, tab)
 
 
-@pytest.mark.parametrize("tab", TABS, ids=["compare", "batch"])
-@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize(("tab", "kind"), zip(itertools.cycle(TABS), ERRORS), ids=str)
 def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, recorded, monkeypatch, tab, kind):
     """A full disk once lost the result, and the page with it."""
     host, page = house

@@ -5,7 +5,6 @@ bfloat16 products, and the documented behaviour of `torch.nn.attention.varlen` s
 FlashAttention. Tests that need the device are skipped."""
 
 import multiprocessing
-import os
 import random
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -37,6 +36,7 @@ from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.passes.padded import fill_up
 from decoders.tree import TokenTree
 from tests.models import build
+from tests.pairwise import EVERYWHERE, pairwise
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 needs_triton = pytest.mark.skipif(
@@ -204,8 +204,17 @@ def interpreter():
         yield pool
 
 
+# Each feature stands in another case, too.
+SLOW = (
+    "prompts", "single tokens", "mixed, soft-capped", "padded", "window, prompts",
+    "window, mixed", "prompts that are split and not", "long texts, window and sinks",
+)  # fmt: skip
+
+
 @needs_triton
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=pytest.mark.slow) if c in SLOW else c for c in CASES]
+)
 def test_triton_interpreted(interpreter, case):
     assert interpreter.submit(triton_error, case, torch.float32).result() < TOLERANCE[torch.float32]
 
@@ -283,11 +292,15 @@ def query_of(packing: Packing, heads: int) -> torch.Tensor:
     )
 
 
-@pytest.mark.parametrize("shapes", ["chains", "prompts", "mixed"])
 @pytest.mark.parametrize(
-    "reach", [Reach(1), Reach(7), Reach(200), Reach(7, chunked=True)], ids=repr
+    ("shapes", "reach", "parts"),
+    pairwise(
+        ["chains", "prompts", "mixed"],
+        [Reach(1), Reach(7), Reach(200), Reach(7, chunked=True)],
+        [False, True],
+    ),
+    ids=repr,
 )
-@pytest.mark.parametrize("parts", [False, True], ids=["tables", "parts"])
 def test_how_far_back_a_token_sees(shapes, reach, parts):
     """Both forms of a packing attend to each token's ancestors, with windows, chunks and sinks."""
     packing, feeds = draw_feeds(3, shapes, reach=reach, parts=parts)
@@ -312,7 +325,7 @@ def compiled_sizes():
 
     EVERYWHERE=1 takes all of it; otherwise the ones that failed once, and each number type and size
     somewhere."""
-    if not os.environ.get("EVERYWHERE"):
+    if not EVERYWHERE:
         small, usual, large, odd = HEADS
         half, single = torch.float16, torch.float32
         yield from (

@@ -9,7 +9,6 @@ import torch
 from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, read
 from decoders.distribution import top
 from decoders.engine.heads.head import Head
-from decoders.engine.heads.passes import HeadRows, Known
 from decoders.engine.loading.heads import load_head
 from decoders.engine.protocols import Features, Model
 from decoders.tree import TokenTree
@@ -71,10 +70,10 @@ def test_padded_batches_give_the_same_tokens(pair, padding):
     ("name", "settings"),
     [
         ("speculative", {"draft_length": 2}),
-        ("block", {"draft_length": 2}),
+        pytest.param("block", {"draft_length": 2}, marks=pytest.mark.slow),
         ("traversal", {"expansion": (2, 1)}),
-        ("mcss", {"expansion": (2,)}),
-        ("best_first", {"nodes": 3, "depth": 2}),
+        pytest.param("mcss", {"expansion": (2,)}, marks=pytest.mark.slow),
+        pytest.param("best_first", {"nodes": 3, "depth": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_the_law_on_a_whole_model(pair, name, settings):
@@ -132,7 +131,7 @@ def test_a_text_is_read_as_the_first_token_of_a_draft_is_drawn(pair):
 
 @pytest.mark.parametrize(
     ("name", "length"),  # with beams few drafts are decided upon
-    [("speculative", 30), ("block", 30), ("specinfer", 30), ("spectr", 30), ("dsbd", 60)],
+    [("speculative", 30), ("specinfer", 20), ("dsbd", 60)],
 )
 def test_q_is_what_the_head_says_there_through_whole_texts(pair, name, length):
     """Round after round: kept tokens are made of the target's states, drafts of the head's own.
@@ -291,58 +290,3 @@ def made(folders):
 
 def test_kept_tokens_are_made_of_the_targets_states_and_drafts_of_its_own(made):
     rounds_agree(*made)
-
-
-def wrong_place(self, tree, node):
-    state = self.true.get(node)
-    return right_place(self, tree, node) if state is None else state
-
-
-def never_forgets(self, tree):
-    self.rows.sync(tree)
-
-
-def keeps_drafted_rows(self, node, tree):
-    return tree.in_trunk(node)
-
-
-def own_before_true(self, tree, node):
-    parent = tree.parents[node]
-    state = self.own.get(parent)
-    return self.true.get(parent) if state is None else state
-
-
-right_place = Known.before
-MUTANTS = [
-    (Known, "before", wrong_place),
-    (HeadRows, "_settles", keeps_drafted_rows),
-]
-
-
-@pytest.mark.parametrize(("kind", "name", "mutant"), MUTANTS, ids=[m[2].__name__ for m in MUTANTS])
-def test_a_head_that_reads_other_states_is_noticed(made, monkeypatch, kind, name, mutant):
-    monkeypatch.setattr(kind, name, mutant)
-    with pytest.raises(AssertionError):
-        rounds_agree(*made)
-
-
-def test_own_states_that_outlive_their_round_are_noticed(made, monkeypatch):
-    """The states that the head made of refused or kept drafts, used in place of the target's."""
-    monkeypatch.setattr(Known, "before", own_before_true)
-    monkeypatch.setattr(Known, "settle", never_forgets)
-    with pytest.raises(AssertionError):
-        rounds_agree(*made)
-
-
-def test_the_pair_is_the_token_and_the_state_before_it(made, monkeypatch):
-    """An error of one place only looks like poor acceptance: positions, too, must be those of the
-    readers, which a lone row would not show."""
-    target, head, weights = made
-    call = Head.__call__
-
-    def later(self, inputs, states):
-        return call(self, inputs._replace(position_ids=inputs.position_ids * 2), states)
-
-    monkeypatch.setattr(Head, "__call__", later)
-    with pytest.raises(AssertionError):
-        rounds_agree(target, head, weights)

@@ -121,6 +121,7 @@ assert (out == 300).all()
 """
 
 
+@pytest.mark.slow
 def test_a_process_ends_while_its_helpers_are_awake():
     ran = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, timeout=120)
     assert ran.returncode == 0, ran.stderr

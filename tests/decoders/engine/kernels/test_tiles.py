@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from decoders.engine.weights.linear import Halves, PassLinear, hasten
+from tests.pairwise import pairwise
 
 pytest.importorskip("numba")
 
@@ -24,11 +25,17 @@ def a_layer(size, width, bias=True, factor=1.0):
     return layer
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 3, 4, 5, 6, 7, 11, 14, 15, 40])
-@pytest.mark.parametrize(("size", "width"), [(1, 1), (7, 31), (64, 32), (96, 33), (20, 100)])
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("tokens", "shape", "bias"),
+    pairwise(
+        [1, 2, 3, 4, 5, 6, 7, 11, 14, 15, 40],
+        [(1, 1), (7, 31), (64, 32), (96, 33), (20, 100)],
+        [False, True],
+    ),
+)
 @torch.inference_mode()
-def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, size, width, bias):
+def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, shape, bias):
+    size, width = shape
     layer = a_layer(size, width, bias)
     x = torch.randn(1, tokens, size, generator=torch.Generator().manual_seed(0))
     together = layer(x)[0]
@@ -85,6 +92,7 @@ torch.save(out, sys.argv[1])
 """
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_vectors_of_any_length_give_the_same_bits(tmp_path):
     """A processor with AVX-512 multiplies other blocks than one without."""

@@ -9,6 +9,7 @@ from decoders.engine.attention import operator as attention
 from decoders.engine.loading.admission import cached_rows
 from tests import zoo
 from tests.models import build
+from tests.pairwise import pairwise
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
@@ -69,9 +70,11 @@ def make(kind=Changed, dtype=torch.float32, shift=0.0, **changes):
     return model
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shift", [0.0, -10.0])
-@pytest.mark.parametrize("kind", [DeafToPositions, PositionsFromTheFirst])
+@pytest.mark.parametrize(
+    ("kind", "shift", "dtype"),
+    pairwise([DeafToPositions, PositionsFromTheFirst], [0.0, -10.0], DTYPES),
+    ids=str,
+)
 def test_silent_failure_is_caught(kind, dtype, shift):
     """Models that run, with wrong logits.
 
@@ -80,11 +83,14 @@ def test_silent_failure_is_caught(kind, dtype, shift):
     assert why_not_packed(make(kind, dtype, shift)) == OTHER
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shift", [0.0, -10.0])
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"num_hidden_layers": 24, "initializer_range": 0.1}, {"initializer_range": 0.02}],
+    ("dtype", "shift", "changes"),
+    pairwise(
+        DTYPES,
+        [0.0, -10.0],
+        [{}, {"num_hidden_layers": 24, "initializer_range": 0.1}, {"initializer_range": 0.02}],
+    ),
+    ids=str,
 )
 def test_rounding_is_allowed_for(dtype, shift, changes):
     assert not ModelPair(make(Changed, dtype, shift, **changes), None).plain

@@ -2,7 +2,6 @@
 
 It reads the target's text in its own tokens."""
 
-import itertools
 import json
 import os
 import random
@@ -26,6 +25,7 @@ from decoders.tree import TokenTree
 from tests import layouts
 from tests.histories import histories
 from tests.models import VOCABULARY, build, build_tokenizer, plain_logits
+from tests.pairwise import pairwise
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40))]
 # The target has "ab" and "b"; the draft has "abc", and knows neither "ab" nor the end of the text.
@@ -131,7 +131,7 @@ def test_tokens_that_the_draft_model_lacks_are_never_fed_to_it():
     assert both.read(1) == (0, 1)
 
 
-PAIRS = list(itertools.permutations(layouts.LAYOUTS, 2))
+PAIRS = layouts.PAIRS
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,6 @@ def test_the_same_seed_gives_the_same_tokens_in_every_process(written):
     )
     there = json.loads(done.stdout)
     assert there == {" and ".join(k): [r.tokens for r in found] for k, found in written.items()}
-    assert len(there) == 12
     assert all(len(tokens) == 40 for texts in there.values() for tokens in texts)
 
 
@@ -185,14 +184,17 @@ class Read:
         )
 
 
-@pytest.mark.parametrize("translation", [TOY, TWICE], ids=["toy", "twice"])
-@pytest.mark.parametrize("warping", WARPINGS, ids=repr)
-@pytest.mark.parametrize("end", [frozenset(), frozenset({3})], ids=["no end", "end"])
 @pytest.mark.parametrize(
-    "method",
-    [Speculative(1), Speculative(2), SpecTr(2, 2), SpecInfer((2, 1)), MCSS((2, 1)), DSBD(1, 2, 2)],
+    ("method", "warping", "translation", "end"),
+    pairwise(
+        [Speculative(1), Speculative(2), SpecTr(2, 2), SpecInfer((2, 1)), MCSS((2, 1)),
+         DSBD(1, 2, 2)],
+        WARPINGS,
+        [TOY, TWICE],
+        [frozenset(), frozenset({3})],
+    ),
     ids=repr,
-)
+)  # fmt: skip
 def test_exact_decoders_stay_exact(method, end, warping, translation):
     """Enumerated: target and draft are tables over tokens of their own."""
     budget = 2 if isinstance(method, (DSBD, SpecTr, SpecInfer, MCSS)) else 3

@@ -86,7 +86,7 @@ def test_with_one_alpha_for_all_places_it_is_equation_1(alpha):
     assert tokens_per_round([alpha] * 4000, 4) == pytest.approx(expected_tokens(alpha, 4), rel=0.01)
 
 
-@pytest.mark.parametrize("length", [1, 3, 8])
+@pytest.mark.parametrize("length", [1, 8])
 def test_at_temperature_0_the_rounds_are_exactly_those_of_decoding(each_pair, length):
     pair = each_pair
     method = catalog["speculative"](draft_length=length)
@@ -130,11 +130,13 @@ def ended(events) -> Run:
     return last.run
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_every_draft_length_is_predicted_and_every_other_decoder_measured(each_pair, temperature):
-    study = advice(temperature, others="lookup mtad")
+@pytest.mark.parametrize(("which", "temperature"), [("pair", 0.0), ("two_tokenizers", 1.0)])
+def test_every_draft_length_is_predicted_and_every_other_decoder_measured(
+    request, which, temperature
+):
+    study = advice(temperature, tokens=12, others="lookup mtad")
     assert len(study.jobs()) == 3 * (1 + 6)
-    run = ended(session.run(each_pair, study))
+    run = ended(session.run(request.getfixturevalue(which), study))
     found = findings(run)
     predicted = [line for line in found.lines if line.predicted is not None]
     assert sorted(line.method.draft_length for line in predicted) == list(range(1, 9))
@@ -164,8 +166,8 @@ def test_a_table_has_joules_only_if_they_were_measured():
     assert {row[-1] for row in shown.rows} == {"0.2", "–"}  # lengths that are only predicted
 
 
-def test_a_decoder_that_failed_is_left_out(pair):
-    run = ended(session.run(pair, advice()))
+def test_a_decoder_that_failed_is_left_out(short_run):
+    run = short_run
     results = [
         replace(r, error="broken") if r.decoder == "mtad" and r.repeat == 1 else r
         for r in run.results
@@ -174,6 +176,11 @@ def test_a_decoder_that_failed_is_left_out(pair):
     assert {line.method.name for line in known.lines} == {"speculative"}
     results = [replace(r, error="broken") if r.decoder == "greedy" else r for r in run.results]
     assert "Nothing is known until" in sentences(replace(run, results=results))[1]
+
+
+@pytest.fixture(scope="module")
+def short_run(pair) -> Run:
+    return ended(session.run(pair, advice(tokens=8)))
 
 
 def damaged(result: Result, field: str, value: object) -> Result:
@@ -203,9 +210,9 @@ def damaged(result: Result, field: str, value: object) -> Result:
         ("repeat", 7),
     ],
 )
-def test_a_damaged_file_gets_a_sentence(pair, field, value):
-    run = ended(session.run(pair, advice(tokens=8)))
-    strange = replace(run, results=[damaged(result, field, value) for result in run.results])
+def test_a_damaged_file_gets_a_sentence(short_run, field, value):
+    results = [damaged(result, field, value) for result in short_run.results]
+    strange = replace(short_run, results=results)
     read = imports.read(strange.dumps())
     assert sentences(read)[1]
     assert "<p>" in answer(read)
@@ -343,9 +350,9 @@ def test_it_stops_within_a_second_and_says_what_is_known(pair):
     assert "Nothing is known until" in sentences(replace(run, results=run.results[:2]))[1]
 
 
-def test_a_run_and_a_link_that_asked_about_load_open_with_a_sentence(pair):
+def test_a_run_and_a_link_that_asked_about_load_open_with_a_sentence(short_run):
     """Earlier versions also timed batches, and asked about a GPU."""
-    run = ended(session.run(pair, advice()))
+    run = short_run
     batch = replace(run.results[1], batch_size=2)
     own = {"loads": [1, 2], "gpu_bandwidth": None, "gpu_tflops": None}
     study = {**run.study, "settings": {**run.study["settings"], **own}}

@@ -19,7 +19,7 @@ def page(host):
 
 def test_advice_is_given_kept_and_opened_again(host, page):
     """It was kept nowhere."""
-    visitor = Visitor(page, "kind=advice&count=2&temperature=0")
+    visitor = Visitor(page, "kind=advice&count=2&temperature=0&max_new_tokens=8&decoders=lookup")
     assert visitor.value(visitor.find("advice-count")) == 2
     visitor.press("advice-run")
     assert visitor.breakdowns == []
