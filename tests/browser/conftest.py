@@ -160,7 +160,7 @@ VISITS = {
         "test_a_plan_runs_is_shown_and_is_there_after_a_reload_and_for_a_second_visitor"
     },
     "test_runs": {"test_a_link_outlives_the_server"},
-    "test_queue": {"test_ten_visitors_each_get_their_own"},
+    "test_queue": {"test_visitors_each_get_their_own"},
     "test_errors": {"test_a_device_that_breaks_down"},
 }
 BLANK = {"test_picture"}  # its drawings stand on an empty page, which takes no server

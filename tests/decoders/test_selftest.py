@@ -51,20 +51,6 @@ def test_a_wrong_whole_model_is_found(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_wrong_way_is_found(monkeypatch, capsys):
-    """Compared with float64, by a way that gives half of every value in float32."""
-    right = attention.attend_one_by_one
-
-    def wrong(q, *others):
-        return right(q, *others) * (0.5 if q.dtype == torch.float32 else 1)
-
-    monkeypatch.setattr(selftest, "default_device", lambda: torch.device("cpu"))
-    monkeypatch.setattr(attention, "attend_one_by_one", wrong)
-    assert not selftest.run("ways")
-    assert "WRONG: one by one is wrong in torch.float32" in capsys.readouterr().out
-
-
-@pytest.mark.slow
 def test_a_section_that_crashes_fails_alone(monkeypatch, capfd):
     """An illegal address on a GPU ends the process that it happens in."""
     sections = {

@@ -10,7 +10,7 @@ import pytest
 
 from decoders import generate
 from decoders.distribution import Warping
-from decoders.methods.budget import LONG, LONGEST, PATIENCE, PLAIN, START, AutoLength, Budget
+from decoders.methods.budget import LONG, LONGEST, PLAIN, START, AutoLength, Budget
 from decoders.methods.named import Speculative
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import (
@@ -157,29 +157,6 @@ def test_auto_has_the_targets_law_whatever_its_neighbours_keep(kept, speed):
     )
 
 
-def test_a_budget_gives_more_to_the_request_that_keeps_more():
-    shared = {}
-    lengths = [
-        AutoLength(
-            Watched((0,), source=SeededSource(0), warping=Warping(), budget=9, shared=shared),
-            accepted=kept,
-            tested=20.0,
-        )
-        for kept in (18.0, 10.0, 1.0)
-    ]
-    budget = shared[Budget]
-    for length in lengths:
-        length.budget.followers.append(ref(length))
-    for tokens in (3, 9, 15):
-        budget.target.add(tokens, 1 + 0.1 * tokens)
-        budget.draft.add(tokens / 3, 0.1)
-    budget.plain.add(3, 1.3)
-    budget.renew(lengths[0])
-    first, second, third = (each.length for each in lengths)
-    assert first > second > third
-    assert budget.plan.size == 3 + first + second + third
-
-
 class Scripted:
     """A request of a call whose rounds take what a script says."""
 
@@ -205,16 +182,6 @@ class Scripted:
 def played(requests, rounds):
     """What each request was to draft in each round of all."""
     return [[each.round() for each in requests] for _ in range(rounds)]
-
-
-def test_who_joins_a_call_that_rests_drafts_nothing_and_rests_no_longer_than_the_others():
-    shared = {}
-    first, second = (Scripted(shared, draft=9.0) for _ in range(2))
-    played([first], 6 + PLAIN)
-    rest = first.length.left
-    assert (second.round(), second.length.left) == (0, rest - 1)
-    assert rest > 1
-    assert second.length.plan is first.length.plan
 
 
 @pytest.mark.parametrize("after", [0, 2, 3])
@@ -292,14 +259,6 @@ def test_auto_tries_a_draft_ever_less_often_while_none_pays():
     assert len(tried(5.0)) < len(costly)  # it would not even pay for easy text
 
 
-def test_nothing_is_tried_for_the_last_tokens():
-    """A trial came where too few tokens were left to make up for it: 3% of a text of 128."""
-    request = Scripted({}, draft=1.5, keeps=0.0)
-    played([request], 20)
-    request.request.left = 2 * PATIENCE
-    assert not any(map(any, played([request], LONG)[PATIENCE:]))
-
-
 @pytest.mark.parametrize("requests", [1, 4])
 def test_nothing_is_tried_for_the_last_tokens_of_a_long_text(requests):
     """A rest of the longest kind was no longer than usual, so a trial came before the end."""
@@ -355,15 +314,6 @@ def test_what_a_draft_model_has_missed_is_no_part_of_what_a_draft_takes():
     lengths = played(requests, 12)
     assert requests[0].length.budget.draft.at(1) == pytest.approx(0.01)
     assert min(lengths[-1]) > 0
-
-
-def test_what_a_draft_takes_is_learned_whoever_comes_back_first():
-    """Each time another request was to try, whose draft model had to read its text first."""
-    shared = {}
-    requests = [Late(shared, target=1.01) for _ in range(3)]
-    for i in range(9):
-        played(requests[i % 3 :] + requests[: i % 3], 1)
-    assert requests[0].length.budget.draft.n
 
 
 @pytest.mark.parametrize(("seconds", "pays"), [(1.75, False), (1.6, True)])

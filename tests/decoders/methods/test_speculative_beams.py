@@ -1,7 +1,6 @@
 """Speculative beam search: beam search's own beams, scores and end, in no more passes."""
 
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from decoders import catalog
 from decoders.errors import InputError
-from decoders.methods.budget import AutoLength, Count
 from decoders.methods.search import Search
 from decoders.methods.speculative_beams import SpeculativeBeamSearch
 from decoders.randomness import SeededSource
@@ -210,23 +208,3 @@ def test_auto_tries_one_layer_at_first(width):
     r = decode(SpeculativeBeamSearch(width), situation, SeededSource(0))
     assert r.rounds[0].drafted == width
     assert r.rounds[1].drafted <= width
-
-
-def test_auto_counts_on_what_the_last_pass_has_read_of_the_next_layer():
-    """It weighed passes as if each read a whole layer, and rested where drafts paid."""
-    count = Count(2, 1, 0.5)
-    request = SimpleNamespace(shared={}, rounds=[], left=20, finished=None)
-    length = AutoLength(request, lambda entry: count, accepted=50.0, tested=100.0)
-    budget = length.budget
-    budget.plain.add(1, 1.0)
-    for size, seconds in ((1, 1.0), (2, 1.5), (3, 2.0)):
-        budget.target.add(size, seconds)
-    budget.draft.add(1, 0.05)
-    budget.join(length)
-    length.accepted, length.tested = 50.0, 100.0
-    budget.renew(length)
-    assert not length.length
-    length.judged, length.gained = 5.0, 2.5
-    budget.news = True
-    budget.renew(length)
-    assert length.length == 1

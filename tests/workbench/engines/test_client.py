@@ -22,7 +22,8 @@ from tests.workbench.engines.served import (
 )
 from workbench.engines.addresses import Engine
 from workbench.engines.client import Bounds, Client, Wire, connect, version
-from workbench.engines.dialects.dialect import OTHER
+from workbench.engines.dialects import DIALECTS
+from workbench.engines.dialects.dialect import OTHER, Dialect
 from workbench.engines.dialects.llama_cpp import LLAMA_CPP
 from workbench.engines.dialects.sglang import SGLANG
 from workbench.engines.dialects.vllm import VLLM
@@ -415,3 +416,17 @@ def test_a_list_of_models_that_is_none_is_one_sentence(answer, says):
         connect(server.engine())
     assert says in str(error.value)
     assert str(error.value).startswith("Engine fake ")
+
+
+def test_an_engine_of_ones_own_is_one_dialect(monkeypatch):
+    def body(query, model):
+        return {"prompt": query.prompt, "stream": query.stream, "length": query.max_tokens}
+
+    mine = Dialect("mine", body, owner="me")
+    monkeypatch.setitem(DIALECTS, mine.kind, mine)
+    with served(models({"id": "m", "owned_by": "me"})) as server:
+        client = connect(server.engine())
+        assert (client.dialect, client.ask(Query("x", 1)).text) == (mine, " a b")
+        assert server.calls[-1].body["length"] == 1
+        with pytest.raises(InputError, match="cannot be asked for `min_p`"):
+            client.ask(Query("x", 1, min_p=0.1))

@@ -10,11 +10,9 @@ import torch
 
 from workbench.measuring import meter as module
 from workbench.measuring.meter import (
-    Counter,
     Meter,
     NoGauge,
     PowerSamples,
-    Unmeasurable,
     disturbed,
     open_meter,
 )
@@ -286,44 +284,6 @@ def test_work_that_raises_raises_and_ends_the_gauge():
     with pytest.raises(KeyError), Meter(Gauge("not measured: nothing")).window():
         raise KeyError
     assert calls == ["stop"]
-
-
-def counter(*values, wrap=None, shortest=1.0):
-    readings = iter(values)
-    return Counter("measured: GPU energy counter", [(lambda: next(readings), wrap)], shortest)
-
-
-def test_a_counter_gives_the_difference():
-    gauge = counter(100.0, 130.5)
-    energy = gauge.stop(gauge.start(), 2.0)
-    assert (energy.joules, energy.source) == (30.5, "measured: GPU energy counter")
-    assert "2.00 s" in energy.detail
-
-
-def test_a_wrapped_counter_goes_on_from_nothing():
-    gauge = counter(262_000.0, 200.0, wrap=262_143.328)
-    assert gauge.stop(gauge.start(), 5.0).joules == pytest.approx(343.328)
-
-
-def test_a_counter_that_was_reset_gives_no_figure():
-    gauge = counter(500.0, 3.0)
-    with pytest.raises(Unmeasurable, match="not measured: the counter wrapped or was reset"):
-        gauge.stop(gauge.start(), 5.0)
-
-
-@pytest.mark.parametrize(("after", "seconds"), [(7.0, 0.6), (5.0, 3.0)])
-def test_a_window_too_short_for_the_counter_is_below_resolution_and_never_zero(after, seconds):
-    gauge = counter(5.0, after)
-    energy = gauge.stop(gauge.start(), seconds)
-    assert (energy.joules, energy.source) == (None, "below resolution")
-
-
-def test_several_counters_add_up_each_with_its_own_wrap():
-    a, b = iter([10.0, 14.0]), iter([99.0, 1.0])
-    gauge = Counter(
-        "CPU package (RAPL)", [(lambda: next(a), 1000.0), (lambda: next(b), 100.0)], 0.05
-    )
-    assert gauge.stop(gauge.start(), 1.0).joules == 6.0
 
 
 def test_power_is_integrated_by_trapezoids_over_the_real_times_of_the_samples():

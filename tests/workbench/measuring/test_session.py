@@ -464,17 +464,6 @@ def check(greedy, other, dtype="float32"):
     return agreement("greedy", a, outputs(a), b, outputs(b), dtype)
 
 
-def test_the_same_tokens_are_identical():
-    tokens = [token(0, 0.6, 0.4), token(1, 0.3, 0.7)]
-    found = check(tokens, [replace(t, fate="accepted") for t in tokens])
-    assert (found.compared, found.differing, found.differs_at, found.near_tie) == (
-        1,
-        0,
-        None,
-        False,
-    )
-
-
 def test_a_gap_within_the_rounding_measured_before_it_is_a_near_tie():
     greedy = [token(0, 0.6, 0.4), token(0, 0.5005, 0.4995)]
     other = [token(0, 0.6, 0.4, shift=0.002), token(1, 0.4995, 0.5005)]
@@ -508,12 +497,6 @@ def test_a_text_that_stops_early_differs_where_it_stops():
     assert (found.differing, found.differs_at, found.gap, found.near_tie) == (1, 2, None, False)
 
 
-def test_without_tokens_only_the_number_of_texts_that_differ_is_known():
-    bare = result((), ())
-    found = agreement("greedy", bare, {0: [1, 2], 1: [3]}, bare, {0: [1, 2], 1: [4]}, "float32")
-    assert (found.compared, found.differing, found.differs_at, found.gap) == (2, 1, None, None)
-
-
 def job(name: str, seed: int = 0) -> Job:
     return Job(catalog[name](), 0, seed)
 
@@ -526,27 +509,10 @@ def compare(references: References, of: Job, tokens, **changes):
     return references.compare(of, found, outputs(found))
 
 
-def test_at_temperature_0_exact_decoders_are_compared_with_greedy_whatever_the_seed():
-    references = References(0.0, "float32")
-    assert compare(references, job("greedy"), GOOD) is None
-    found = compare(references, job("speculative", seed=7), OTHER)
-    assert (found.reference, found.differing) == ("greedy", 1)
-    assert compare(references, job("mtad"), OTHER) is None  # its law is another
-
-
 def test_without_greedy_an_exact_decoder_is_no_reference_for_the_others():
     references = References(0.0, "float32")
     assert compare(references, job("speculative"), GOOD) is None
     assert compare(references, job("spectr"), OTHER) is None
-
-
-def test_sampled_tokens_are_compared_with_the_same_decoder_and_seed():
-    references = References(1.0, "float32")
-    assert compare(references, job("greedy"), GOOD) is None
-    assert compare(references, job("speculative"), OTHER) is None
-    assert compare(references, job("speculative"), OTHER).differing == 0
-    assert compare(references, job("speculative"), GOOD).differing == 1
-    assert compare(references, job("speculative", seed=1), GOOD) is None
 
 
 def test_what_failed_or_was_stopped_is_neither_compared_nor_a_reference():

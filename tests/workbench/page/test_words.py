@@ -5,18 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from decoders import Fate, catalog
-from decoders.__main__ import table
 from workbench.models.presets import PAIRS, PairChoice
 from workbench.page.parts import words
 from workbench.runs.events import At, Started
 from workbench.runs.recorded import recordings
-from workbench.show import web
-from workbench.show.laws import claim
-from workbench.show.looks import FATES
-from workbench.show.panel import ENDS
-from workbench.show.quantities import BY_NAME
-from workbench.studies.schemes import SCHEMES
 
 
 @pytest.mark.parametrize(
@@ -81,38 +73,6 @@ def test_the_pair_in_use_is_named_as_text_with_its_sizes():
     assert "4.0B and 596.0M parameters" in borrowed
     alone = words.introduction(PairChoice("org/big"), [124_439_808])
     assert "(124.4M parameters), without a draft model." in alone
-
-
-def test_the_words_of_the_review_are_gone(run):
-    """Clearer texts: the old and the new words of each line that no other test has."""
-    script = "".join((web.WEB / name).read_text("utf-8") for name in web.SCRIPTS)
-    shown = {
-        "don't expect facts": words.introduction(),
-        "A small model guesses. A large one checks.": words.introduction(),
-        "14 of 960 prompt tokens": words.tokens(
-            (14, 1024), {"max_new_tokens": 64, "decoders": ["greedy"]}
-        ),
-        "same as plain sampling": claim(catalog["speculative"](), 1.0).chip,
-        "changes the text": claim(catalog["mtad"](), 1.0).chip,
-        "same as beam sampling": claim(catalog["dsbd"](beams=2), 1.0).chip,
-        "token limit reached": ENDS["budget"],
-        "finished": ENDS["end of sequence"],
-        "s of computing": words.outcome(run),
-        "temperature and cut-offs": script,
-        "random number": script,
-        "drafts used": BY_NAME["acceptance"].label,
-        "alpha": BY_NAME["alpha"].label,
-        "tokens per large-model pass": BY_NAME["block_efficiency"].label,
-        "memory read per token": BY_NAME["memory_per_token"].label,
-        "cached tokens": BY_NAME["peak_memory"].counts(run.results[0]),
-        "likelier text, not faster": catalog["mtjd"].summary,
-        "not reached": FATES[Fate.DISCARDED].label,
-        "padded (usual)": SCHEMES["vanilla"].label,
-        "no padding": SCHEMES["unpadded"].label,
-        "text distributed as": table(),
-        "no stated distribution": table(),
-    }
-    assert [wanted for wanted, found in shown.items() if wanted not in found] == []
 
 
 def test_the_progress_counts_what_is_done_as_the_bar_does():

@@ -11,6 +11,7 @@ from decoders import Fate
 from workbench.runs.figures import Row, rows
 from workbench.runs.record import Energy, Lap, Load, Run
 from workbench.show import comparison
+from workbench.show.quantities import BY_NAME
 
 
 def of(run: Run, decoder: str) -> Row:
@@ -165,3 +166,13 @@ def test_forged_figures_are_drawn(run, seconds, figure):
     ]
     forged = [replace(r, laps=[replace(lap, seconds=seconds) for lap in r.laps]) for r in forged]
     every(rows(forged), run.settings)
+
+
+def test_a_chart_of_ones_own_is_one_function(run, monkeypatch):
+    def repeated(found: list[Row]) -> go.Figure:
+        return comparison.bars(found, BY_NAME["repetition"], "Mine", "What was said twice.")
+
+    monkeypatch.setattr(comparison, "DETAILS", (*comparison.DETAILS, repeated))
+    *_, mine = every(rows(run.results), run.settings)
+    assert mine.layout.title.text == "Mine"
+    assert [*mine.data[0].y] == [row.label for row in rows(run.results)]

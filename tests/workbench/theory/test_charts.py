@@ -67,31 +67,6 @@ def test_what_was_measured_is_a_diamond():
     assert marks(mtad.kept_figure(0.1, 0.5, 8, MTAD), "diamond") == [(2.5, 3.0)]
 
 
-def test_what_was_not_measured_is_not_drawn():
-    assert not marks(speculative.speedup_figure(0.8, 5, 0.05, UNTIMED), "diamond")
-    assert not marks(speculative.best_gamma_figure(0.8, 0.05, UNTIMED), "diamond")
-    assert not marks(speculative.table_4_figure(UNTIMED), "diamond")
-    assert marks(speculative.tokens_figure(0.8, 5, UNTIMED), "diamond")
-
-
-def test_the_width_is_the_chosen_one():
-    alphas = [0.75, 0.5, 0.4, 0.3]
-    figure = dsbd.width_figure(alphas, 0.9, 1)
-    width = theory.dynamic_width(alphas, 0.9, 1)
-    ((x, y),) = marks(figure, "circle")
-    assert x == width
-    assert y == pytest.approx(sum(theory.accepted_distribution(alphas)[width:]))
-    assert y >= 0.9
-
-
-def test_the_simulation_lies_on_its_curve():
-    figure = ems_sd.padding_figure("ratio", 0.7, 8, 8)
-    exact = dict(zip(bold(figure).x, bold(figure).y, strict=True))
-    (simulated,) = (trace for trace in figure.data if trace.name == "simulated")
-    for p, y in zip(simulated.x, simulated.y, strict=True):
-        assert y == pytest.approx(exact[p], abs=0.02)
-
-
 def test_every_figure_has_a_clear_ground_at_every_corner():
     for low, batch in itertools.product((0.0, 1.0), (1, 32)):
         figures = [

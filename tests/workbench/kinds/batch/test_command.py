@@ -58,46 +58,6 @@ def test_prompts_that_repeat_are_said(call, tmp_path):
     assert "repeat" not in call(*words, "--count", "2", "--no-save")[2]
 
 
-def test_the_table_fits_into_80_columns(call, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    _, out, _ = call(
-        "batch",
-        "--count",
-        "2",
-        "--decoders",
-        "lookup",
-        "--sizes",
-        "2",
-        "--max-new-tokens",
-        "4",
-        "--no-save",
-    )
-    heads, *rows = out.splitlines()[:8]
-    assert heads.split("  ")[0] == "decoder"
-    assert [row.split()[0] for row in rows if row[0] != " "][:7] == [
-        "greedy",
-        "greedy",
-        *["lookup"] * 5,
-    ]
-
-
-def test_ways_is_another_name_of_schemes(call, store):
-    words = (
-        "batch",
-        "--count",
-        "2",
-        "--decoders",
-        "lookup",
-        "--sizes",
-        "2",
-        "--max-new-tokens",
-        "4",
-    )
-    for name in ("--ways", "--schemes"):
-        assert call(*words, name, "dynamic")[0] == 0
-    assert {tuple(store.get(r.id).settings["schemes"]) for r in store.list()} == {("dynamic",)}
-
-
 def test_a_text_may_end_where_it_ends(call, store):
     words = (
         "batch",
