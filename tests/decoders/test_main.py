@@ -24,6 +24,7 @@ def test_every_setting_stands_with_the_values_it_may_take(name):
     assert len(lines) == max(1, len(fields))
 
 
+@pytest.mark.slow
 def test_an_unknown_name_is_one_sentence():
     """Four lines of torchao stood before it: transformers imports it where it is installed."""
     ended = subprocess.run(
