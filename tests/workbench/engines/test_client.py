@@ -424,7 +424,7 @@ def test_an_engine_of_ones_own_is_one_dialect(monkeypatch):
 
     mine = Dialect("mine", body, owner="me")
     monkeypatch.setitem(DIALECTS, mine.kind, mine)
-    with served(models({"id": "m", "owned_by": "me"})) as server:
+    with served(models({"id": "stories", "owned_by": "me"})) as server:
         client = connect(server.engine())
         assert (client.dialect, client.ask(Query("x", 1)).text) == (mine, " a b")
         assert server.calls[-1].body["length"] == 1

@@ -158,7 +158,7 @@ def test_every_error_at_every_step_is_one_sentence_and_run_is_back(
     works(visitor, tab)
 
 
-@pytest.mark.parametrize(("tab", "kind"), zip(itertools.cycle(TABS), ERRORS), ids=str)
+@pytest.mark.parametrize(("tab", "kind"), [*zip(itertools.cycle(TABS), ERRORS)], ids=str)
 def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, recorded, monkeypatch, tab, kind):
     """A full disk once lost the result, and the page with it."""
     host, page = house

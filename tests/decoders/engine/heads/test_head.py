@@ -131,7 +131,7 @@ def test_a_text_is_read_as_the_first_token_of_a_draft_is_drawn(pair):
 
 @pytest.mark.parametrize(
     ("name", "length"),  # with beams few drafts are decided upon
-    [("speculative", 30), ("specinfer", 20), ("dsbd", 60)],
+    [("speculative", 30), ("specinfer", 30), ("dsbd", 60)],
 )
 def test_q_is_what_the_head_says_there_through_whole_texts(pair, name, length):
     """Round after round: kept tokens are made of the target's states, drafts of the head's own.
