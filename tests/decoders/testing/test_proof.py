@@ -178,7 +178,7 @@ def test_block_verification_accepts_the_most_that_is_possible():
     """That is the optimum of the linear programme; token by token less is accepted."""
     best, other = (prove(verify, shapes=((1,), (1, 1))) for verify in (block, token_wise))
     assert best.accepted == pytest.approx(best.most, abs=1e-12)
-    assert other.accepted < other.most - 0.01
+    assert other.accepted < other.most - 0.005
     assert best.tables > 200
 
 
