@@ -1,5 +1,5 @@
 # make run    install what is needed and open the workbench
-# make test   install what the tests need, a browser included, and run everything    make test-all   and every golden call
+# make test   install what the tests need, a browser included, and run all but slow tests    make test-all   everything
 # make docs   the documentation, in site/     make record  the runs that the page shows first     make models  docs/models.md
 # make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|full)         make bench  the figures of notes/
 
@@ -18,7 +18,7 @@ run: $(VENV)/.run
 test: $(VENV)/.dev chromium
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-# The same with every call of the golden data, minutes more.
+# Slow tests, whole grids of parameters and every call of the golden data, too: hours.
 test-all: export EVERYWHERE = 1
 test-all: test
 

@@ -7,7 +7,9 @@
 """
 
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 60  # for the tests of one mutant
+SECONDS = 60  # of processor time for the tests of one mutant: other work may run beside them
 PRODUCT = ("decoders", "workbench")
 
 
@@ -58,6 +60,10 @@ def place(mutant: Mutant, root: Path) -> Path:
     return places[0]
 
 
+def bounded() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+
+
 def verdict(mutant: Mutant, copy: Path) -> str:
     """What the tests say of a mutant: "found", or why it is not."""
     file = place(mutant, copy)
@@ -67,14 +73,17 @@ def verdict(mutant: Mutant, copy: Path) -> str:
     file.write_text(right.replace(mutant.right, mutant.wrong), "utf-8")
     try:
         run = subprocess.run(
-            [*command, *map(str, paths)], cwd=copy, timeout=SECONDS, capture_output=True, text=True
-        )
+            [*command, *map(str, paths)], cwd=copy, timeout=15 * SECONDS, preexec_fn=bounded,
+            capture_output=True, text=True,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"NOT FOUND within {SECONDS} s"
+        return f"NOT FOUND within {15 * SECONDS} s"
     finally:
         file.write_text(right, "utf-8")
     if run.returncode == 0:
         return "NOT FOUND"
+    if run.returncode == -signal.SIGXCPU:
+        return f"NOT FOUND within {SECONDS} s"
     if run.returncode != 1:  # e.g. the tests could not be collected, or there are none
         return f"NOT TESTED: {run.stdout[-300:]}{run.stderr[-300:]}"
     failures = [line for line in run.stdout.splitlines() if line.startswith("FAILED")]

@@ -1,6 +1,6 @@
 """Models that run with their own cache, at five sizes of the vocabulary: drafts change no token.
 
-`make models` lists them. A dozen quick ones are tried here, all of them with EVERYWHERE=1."""
+`make models` lists them. Some quick ones are tried here, all of them with EVERYWHERE=1."""
 
 import copy
 import re
@@ -18,9 +18,8 @@ SIZES = 97, 128, 1_000, 32_000, 50_280
 TABLE = Path(__file__).parents[2] / "docs" / "models.md"
 LISTED = re.findall(r"^\| (\S+) \| plain \| with its own cache", TABLE.read_text(), re.MULTILINE)
 QUICK = [
-    ("mamba", 97), ("mamba", 50_280), ("falcon_mamba", 97), ("falcon_mamba", 32_000),
-    ("jamba", 97), ("mamba2", 128), ("rwkv", 1_000), ("lfm2", 97), ("qwen3_5_text", 128),
-    ("bloom", 1_000), ("roberta", 97), ("gpt_neo", 50_280), ("hrm_text", 97),
+    ("mamba", 97), ("mamba", 50_280), ("falcon_mamba", 32_000), ("jamba", 97), ("rwkv", 1_000),
+    ("lfm2", 97), ("qwen3_5_text", 128), ("bloom", 1_000), ("gpt_neo", 50_280),
 ]  # fmt: skip
 PROMPTS = [[5, 6, 7], list(range(10, 31)), [3], [9] * 12]
 DRAFTING = catalog["speculative"](draft_length=3), catalog["specinfer"](expansion=(2, 2, 1))
@@ -65,7 +64,7 @@ def test_drafts_change_no_token_of_greedy_decoding(name, size):
         assert [t.log_p for t in result.trials] == pytest.approx(law.amax(-1).tolist(), abs=1e-4)
 
 
-@pytest.fixture(scope="module", params=["mamba", "falcon_mamba", "jamba", "mamba2", "rwkv"])
+@pytest.fixture(scope="module", params=["mamba", "jamba", "rwkv"])
 def pair(request) -> ModelPair:
     return ModelPair(*zoo.build_pair(request.param, vocab_size=97))
 
