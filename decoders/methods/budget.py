@@ -48,13 +48,13 @@ class Count(NamedTuple):
 
     Attributes:
         drafted: places drafted
-        kept: how many of them were kept
+        accepted: how many of them were kept
         ahead: how much of the next place the target has read already, from 0 to 1: of a layer that
             was kept in part, the share of its beams
     """
 
     drafted: int
-    kept: int
+    accepted: int
     ahead: float = 0.0
 
 
@@ -126,11 +126,11 @@ class AutoLength:
 
     def learn(self, entry: Round) -> None:
         """Take note of the last round."""
-        drafted, kept, ahead = self.count(entry)
+        drafted, accepted, ahead = self.count(entry)
         if drafted:
             self.budget.news = True
-            self.accepted = 0.9 * self.accepted + kept
-            self.tested = 0.9 * self.tested + kept + (kept < drafted)
+            self.accepted = 0.9 * self.accepted + accepted
+            self.tested = 0.9 * self.tested + accepted + (accepted < drafted)
             self.judged, self.gained = 0.9 * self.judged + 1, 0.9 * self.gained + ahead
         # The first round includes the prompt, so its times say nothing about a step.
         if entry.index:
@@ -214,9 +214,9 @@ class Budget:
         """Plan every member's length, once the first one is back from the plan before."""
         lengths, count, rounds = dict.fromkeys(self.members, 0), len(self.members), 1
         if not (self.target.y and self.draft.n):
-            kept = [first.count(entry).kept for entry in first.request.rounds[-1:]]
+            accepted = [first.count(entry).accepted for entry in first.request.rounds[-1:]]
             trier = next((m for m in self.members if m.length), first)  # it has read its text
-            lengths[trier] = 1 if count > 1 else min(LONGEST, trier.start + sum(kept))
+            lengths[trier] = 1 if count > 1 else min(LONGEST, trier.start + sum(accepted))
         elif not self.plain.y:
             rounds = PLAIN
         elif self.news or self.plan.most:

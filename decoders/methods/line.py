@@ -14,21 +14,21 @@ class Line:
     xy: float = 0.0
 
     def add(self, x: float, y: float) -> None:
-        kept = 0.95
+        weight = 0.95
         if self.n > 3:
             y = min(y, 2 * self.at(x))  # a pause of the machine says nothing of a pass
         elif self.n and y < self.at(x) / 2:
-            kept = 0.2  # then what was noted so far was such a pause
+            weight = 0.2  # then what was noted so far was such a pause
         old, new = (self.n, self.x, self.y, self.xx, self.xy), (1, x, y, x * x, x * y)
-        faded = (kept * a + b for a, b in zip(old, new, strict=True))
+        faded = (weight * a + b for a, b in zip(old, new, strict=True))
         self.n, self.x, self.y, self.xx, self.xy = faded
 
     @property
     def spread(self) -> float:
         """The variance of the sizes; 0 if there is only one."""
         square = (self.x / self.n) ** 2
-        found = self.xx / self.n - square
-        return found if found > 1e-6 * square else 0.0
+        variance = self.xx / self.n - square
+        return variance if variance > 1e-6 * square else 0.0
 
     def at(self, x: float) -> float:
         mean, y, spread = self.x / self.n, self.y / self.n, self.spread

@@ -150,18 +150,18 @@ def kernel(
             scores = SOFTCAP * (2 * tl.sigmoid(scores * (2 / SOFTCAP)) - 1)  # tanh
         # There is no branch here: a boolean that is set inside an `if` and used after it does not
         # compile for capability 7.5.
-        asked = real[:, None] & ((rows >= opening) & (rows < closing))[None, :]
+        behind = real[:, None] & ((rows >= opening) & (rows < closing))[None, :]
         line_start = mask_start + token[:, None] * (total - opening) - opening
-        mask = tl.load(masks + line_start + rows[None, :], mask=asked, other=1)
+        mask = tl.load(masks + line_start + rows[None, :], mask=behind, other=1)
         last = tl.where(masked, total, total - n + token)
         least = tl.where(masked, -1, last - window)
-        seen = (
+        visible = (
             (mask != 0)
             & (rows[None, :] <= last[:, None])
             & (rows[None, :] > least[:, None])
             & inside[None, :]
         )
-        scores = tl.where(seen, scores, float("-inf"))
+        scores = tl.where(visible, scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         shrink = tl.exp(highest - higher)
         part = tl.exp(scores - higher[:, None])

@@ -41,14 +41,14 @@ def attend_one_by_one(
             bias = biases[bias_start : bias_start + n * total].view(n, total)
         # `pack` prepares no biases where attention usually has a kernel.
         elif mask_start >= 0 or (n > 1 and not causal):
-            seen = q.new_ones(n, total, dtype=torch.bool).tril(past)
+            visible = q.new_ones(n, total, dtype=torch.bool).tril(past)
             if mask_start >= 0:
-                seen[:, opening:] = masks[mask_start : mask_start + n * (total - opening)].view(
+                visible[:, opening:] = masks[mask_start : mask_start + n * (total - opening)].view(
                     n, total - opening
                 )
             elif hides:
-                seen = seen.triu(past - window + 1)
-            bias = q.new_zeros(n, total).masked_fill(~seen, float("-inf"))
+                visible = visible.triu(past - window + 1)
+            bias = q.new_zeros(n, total).masked_fill(~visible, float("-inf"))
         elif hides:  # a single token
             begin = base + total - window
         key, value = (t[begin : base + total].transpose(0, 1)[None] for t in (keys, values))

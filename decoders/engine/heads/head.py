@@ -10,7 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.distribution import Found
+from decoders.distribution import Tops
 from decoders.engine.attention import operator
 from decoders.engine.heads.passes import HeadPasses, HeadRows
 from decoders.engine.kernels.loading import scan_for
@@ -145,9 +145,9 @@ class Head:
     def entering(self, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """The states that rows are made of, (n, W), given those of the target, each (n, H)."""
         with undisturbed(self._device):
-            made = self.module.entering([state.to(self._device) for state in states])
+            entry = self.module.entering([state.to(self._device) for state in states])
         # A view would keep the states of the whole pass.
-        return made.clone() if any(made is state for state in states) else made
+        return entry.clone() if any(entry is state for state in states) else entry
 
     def __call__(
         self, inputs: PackedInputs, states: torch.Tensor
@@ -180,7 +180,7 @@ class Head:
         every[:, self.ids] = logits
         return every
 
-    def look_through(self, logits: torch.Tensor, sought: int) -> Found | None:
+    def look_through(self, logits: torch.Tensor, sought: int) -> Tops | None:
         """What is read of logits (n, R), which are fewer than V; None if it is read of those.
 
         Args:
@@ -192,7 +192,7 @@ class Head:
         rows, scan = logits.numpy(), scan_for(logits)
         tops, places = scan.likeliest(rows, min(sought, rows.shape[1]))
         excesses = {1.0: scan.excesses(rows, tops[:, 0].astype(np.float64), 1.0)}
-        return Found(tops, places if self.ids is None else self.ids.numpy()[places], excesses)
+        return Tops(tops, places if self.ids is None else self.ids.numpy()[places], excesses)
 
     def plain(self, features: Layers = (), **inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """A pass through the modules; a head gives no hidden states beside its own."""

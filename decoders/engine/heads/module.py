@@ -96,13 +96,13 @@ class HeadLayer(nn.Module):
         self.projections: list[nn.Module] = []
         for name, count in heads.items():
             bias = f"self_attn.{name}.bias" in names
-            made: nn.Module = (
+            module: nn.Module = (
                 Both(width, width, count * size, bias)
                 if joins
                 else nn.Linear(width, count * size, bias=bias)
             )
-            setattr(self, name, made)
-            self.projections.append(made)
+            setattr(self, name, module)
+            self.projections.append(module)
         self.o_proj = nn.Linear(
             heads["q_proj"] * size, width, bias="self_attn.o_proj.bias" in names
         )

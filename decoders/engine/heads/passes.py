@@ -183,7 +183,7 @@ class HeadPasses(Passes):
             self._pass([each for each in waiting if each.missing])
         rows = [each.logits[node] for each in waiting if each.whole for node in each.wanted]
         own = torch.stack(rows) if rows else torch.empty(0, self.model.proposes)
-        found = self.model.look_through(own, sought) if sought and rows else None
+        tops = self.model.look_through(own, sought) if sought and rows else None
         together = self.model.over_vocabulary(own)
         answers, start = [], 0
         for each in waiting:
@@ -196,7 +196,7 @@ class HeadPasses(Passes):
                     + len(each.known.true) * self.model.state_bytes,
                     each.read,
                     passes=each.passes,
-                    found=found,
+                    tops=tops,
                 )
             )
         return answers
@@ -225,11 +225,11 @@ class HeadPasses(Passes):
         feeds: list[Feed] = []
         states: list[torch.Tensor] = []
         for each in waiting:
-            found = [(node, each.known.before(each.tree, node)) for node in each.missing]
-            ready = [node for node, state in found if state is not None]
+            before = [(node, each.known.before(each.tree, node)) for node in each.missing]
+            ready = [node for node, state in before if state is not None]
             if not ready:
                 raise RuntimeError("a head was asked about a text that the target has not read")
-            states += (state for _, state in found if state is not None)
+            states += (state for _, state in before if state is not None)
             wanted = [node for node in ready if node in each.wanted]
             feeds.append(Feed(each.tree, each.known.rows, ready, wanted))
             parents, true = each.tree.parents, each.known.true

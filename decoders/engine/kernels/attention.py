@@ -40,7 +40,7 @@ ROOM = 4 * KEYS  # bytes that are written beyond the last score
 
 
 def products(
-    builder: Any, q: Any, size: Any, keys: Any, step: Any, seen: Any, count: Any, out: Any
+    builder: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any, out: Any
 ) -> Any:
     """Write the products of a query with the keys that it sees, see `multiply_keys`."""
     last = builder.sub(count, I64(1))
@@ -51,7 +51,7 @@ def products(
     for k in range(KEYS):
         i = builder.add(turn.i, I64(k))
         i = builder.select(builder.icmp_signed("<", i, last), i, last)  # the last one again
-        row = load(builder, address(builder, seen, (i, I64(8))), I64, align=8)
+        row = load(builder, address(builder, places, (i, I64(8))), I64, align=8)
         rows.append(address(builder, keys, (row, step)))
     inner = Loop(builder, size, LANES, zeros(KEYS))
     offset = builder.mul(inner.i, I64(4))
@@ -96,32 +96,32 @@ def totals(builder: Any, vectors: list[Any]) -> Any:
 
 @intrinsic
 def multiply_keys(
-    context: Any, q: Any, size: Any, keys: Any, step: Any, seen: Any, count: Any, out: Any
+    context: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any, out: Any
 ) -> Any:
     """The products of a query with the keys that it sees.
 
     Its arguments are the address of the query, its size, which is a multiple of LANES, the address
-    of the first key, the bytes from one row to the next, the address of the seen rows and their
+    of the first key, the bytes from one row to the next, the address of the visible rows and their
     number, and where the products go; up to ROOM bytes after them are written, too. The result is
     the largest product.
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        made = function(builder.module, "products", F32, [I64] * 7, products)
-        return builder.call(made, arguments)
+        sums = function(builder.module, "products", F32, [I64] * 7, products)
+        return builder.call(sums, arguments)
 
     return types.float32(*[types.int64] * 7), code
 
 
 def mixtures(builder: Any, heads: Any, *arguments: Any) -> None:
     """Write the mixtures of values, see `mix_values`."""
-    shares, count, values, step, seen, width, apart, out = arguments
+    shares, count, values, step, places, width, apart, out = arguments
 
     def columns(heads: int, begin: Any, end: Any, vectors: int) -> None:
         outer = Loop(builder, builder.sub(end, begin), vectors * LANES)
         offset = builder.mul(builder.add(begin, outer.i), I64(4))
         inner = Loop(builder, count, 1, zeros(heads * vectors))
-        row = load(builder, address(builder, seen, (inner.i, I64(8))), I64, align=8)
+        row = load(builder, address(builder, places, (inner.i, I64(8))), I64, align=8)
         line = address(builder, values, (row, step), offset)
         parts = [load(builder, address(builder, line, I64(4 * LANES * v))) for v in range(vectors)]
         sums = []
@@ -150,36 +150,36 @@ def mixtures(builder: Any, heads: Any, *arguments: Any) -> None:
 
 @intrinsic
 def mix_values(
-    context: Any, heads: Any, shares: Any, count: Any, values: Any, step: Any, seen: Any,
+    context: Any, heads: Any, shares: Any, count: Any, values: Any, step: Any, places: Any,
     width: Any, apart: Any, out: Any,
 ) -> Any:  # fmt: skip
     """The mixtures of the values that a token sees, for 1 to HEADS heads that share them.
 
     Its arguments are the number of heads, the address of their shares (heads, count), the number of
-    seen rows, the address of the first value, the bytes from one row to the next, the address of
-    the seen rows, how many of a value's numbers are mixed (a multiple of LANES), how many numbers
+    rows, the address of the first value, the bytes from one row to the next, the address of
+    the rows, how many of a value's numbers are mixed (a multiple of LANES), how many numbers
     lie between two heads' mixtures, and where these go.
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        made = function(builder.module, "mixtures", ir.VoidType(), [I64] * 9, mixtures)
-        builder.call(made, arguments)
+        sums = function(builder.module, "mixtures", ir.VoidType(), [I64] * 9, mixtures)
+        builder.call(sums, arguments)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 9), code
 
 
 @njit(error_model="numpy")
-def score(q, size, keys, step, seen, count, scale, softcap, out):
+def score(q, size, keys, step, places, count, scale, softcap, out):
     """Write the scores of a query: its products with the keys that it sees, scaled and capped.
 
     Returns the highest.
     """
     whole = size // LANES * LANES
-    highest = multiply_keys(q, whole, keys, step, seen, count, out) * F(scale)
+    highest = multiply_keys(q, whole, keys, step, places, count, out) * F(scale)
     scores = carray(pointer(out), (count,))
     if whole < size:
-        rows = carray(pointer_to_integers(seen), (count,))
+        rows = carray(pointer_to_integers(places), (count,))
         query = carray(pointer(q), (size,))
         for j in range(count):
             key = carray(pointer(keys + rows[j] * step), (size,))
@@ -198,11 +198,11 @@ def score(q, size, keys, step, seen, count, scale, softcap, out):
 
 
 @njit(error_model="numpy")
-def mix(heads, shares, count, values, step, seen, width, out):
+def mix(heads, shares, count, values, step, places, width, out):
     """Write the mixtures of values, see `mix_values`, of any number of heads and any width."""
     whole = width // LANES * LANES
     if whole < width:
-        rows = carray(pointer_to_integers(seen), (count,))
+        rows = carray(pointer_to_integers(places), (count,))
         every = carray(pointer(shares), (heads, count))
         mixed = carray(pointer(out), (heads, width))
         for head in range(heads):
@@ -215,7 +215,7 @@ def mix(heads, shares, count, values, step, seen, width, out):
     for head in range(0, heads, HEADS):
         some = min(HEADS, heads - head)
         mix_values(
-            some, shares + 4 * head * count, count, values, step, seen, whole, width,
+            some, shares + 4 * head * count, count, values, step, places, whole, width,
             out + 4 * head * width,
         )  # fmt: skip
 
@@ -234,8 +234,8 @@ def shares(scores, highest, sink):
 
 
 @njit(error_model="numpy")
-def visible(line, i, n, masks, window, seen):
-    """Write the rows that token i of a request sees into `seen`; return how many there are.
+def visible(line, i, n, masks, window, places):
+    """Write the rows that token i of a request sees into `places`; return how many there are.
 
     Only these rows take part in sums, so gaps between them change no bit of a result.
     """
@@ -244,17 +244,17 @@ def visible(line, i, n, masks, window, seen):
     if mask < 0:
         first = max(0, past + i + 1 - window) if window > 0 else 0
         for row in range(first, past + i + 1):
-            seen[count] = row
+            places[count] = row
             count += 1
         return count
     for row in range(opening):
-        seen[count] = row
+        places[count] = row
         count += 1
     wide = past + n - opening
     bits = carray(pointer_to_bytes(masks + mask + i * wide), (wide,))
     for row in range(wide):
         if bits[row]:
-            seen[count] = row + opening
+            places[count] = row + opening
             count += 1
     return count
 
@@ -273,8 +273,8 @@ def attend_token(token, group, q, heads, groups, size, wide, keys, values, segme
         r += 1
     line = lines[r]
     n, base, shared, first = line[1] - line[0], line[2], heads // groups, group * groups
-    seen = carray(pointer_to_integers(scratch), (line[3] + n,))
-    count = visible(line, token - line[0], n, masks, window, seen)
+    places = carray(pointer_to_integers(scratch), (line[3] + n,))
+    count = visible(line, token - line[0], n, masks, window, places)
     scores = scratch + 8 * (line[3] + n)
     query = q + 4 * (token * heads + first) * size
     step = 4 * shared * size

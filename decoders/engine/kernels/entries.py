@@ -62,12 +62,12 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
 
     @njit(CALL, nogil=True, **options)
     def passes(
-        lines, reals, work, ids, positions, wanted, n, n_wanted, logits, found, tokens, caches,
+        lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens, caches,
         packs, warpings, numbers, ends, team,
     ):  # fmt: skip
         if stamp:
             return passes_and_draws(
-                lines, reals, work, ids, positions, wanted, n, n_wanted, logits, found, tokens,
+                lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens,
                 caches, packs, warpings, numbers, ends, team,
             )  # fmt: skip
         return 0
@@ -83,8 +83,8 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
             spread(rows, highest, temperature, out)
 
     @njit(LEAVE, nogil=True, **options)
-    def leave_of(row, temperature, seen, top_p, min_p, out):
+    def leave_of(row, temperature, prior, top_p, min_p, out):
         if stamp:
-            leave(row, temperature, seen, top_p, min_p, out)
+            leave(row, temperature, prior, top_p, min_p, out)
 
     return run, passes, multiply, serve, find_in, spread_of, leave_of

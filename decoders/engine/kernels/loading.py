@@ -46,7 +46,7 @@ def scan_for(rows: Logits | np.ndarray) -> Scan:
     else:
         on_host = device_of(rows.device).on_host
         fits = rows.dtype == torch.float32 and on_host and rows.is_contiguous()
-    return found.scan if fits and (found := kernels()) else PLAIN
+    return entries.scan if fits and (entries := kernels()) else PLAIN
 
 
 def _made() -> SimpleNamespace:

@@ -65,8 +65,8 @@ def swap(context: Any, address: Any, before: Any, after: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address, before, after = arguments
-        found = builder.cmpxchg(word(builder, address), before, after, "seq_cst", "seq_cst")
-        return builder.extract_value(found, 1)
+        pair = builder.cmpxchg(word(builder, address), before, after, "seq_cst", "seq_cst")
+        return builder.extract_value(pair, 1)
 
     return types.boolean(types.int64, types.int64, types.int64), code
 

@@ -65,10 +65,10 @@ def first(packing, requests, positions, rows, segments):
     lines = carray(pointer_to_integers(segments), (requests, 7))
     tokens = lines[requests - 1, 1]
     places = carray(pointer_to_integers(positions), (tokens,))
-    kept = carray(pointer_to_integers(rows), (tokens,))
+    last_rows = carray(pointer_to_integers(rows), (tokens,))
     for r in range(requests):
         line, last = lines[r], lines[r, 1] - 1
-        packing[r], packing[requests + r] = places[last] + 1, kept[last] + 1
+        packing[r], packing[requests + r] = places[last] + 1, last_rows[last] + 1
         segment = packing[2 * requests + 7 * r : 2 * requests + 7 * r + 7]
         segment[0], segment[1], segment[2] = r, r + 1, line[2]
         segment[3], segment[4], segment[5], segment[6] = line[3] + line[1] - line[0], -1, -1, 0
@@ -76,7 +76,7 @@ def first(packing, requests, positions, rows, segments):
 
 @njit
 def passes(
-    lines, reals, work, ids, positions, wanted, n, n_wanted, logits, found, tokens, caches, packs,
+    lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens, caches, packs,
     warpings, numbers, ends, team,
 ):  # fmt: skip
     """Make a pass and, if chains are drawn, a pass of one token a request after each draw.
@@ -84,7 +84,7 @@ def passes(
     Args:
         lines, reals, work, ids, positions, wanted, n, n_wanted, caches: those of `run`
         logits: receives those of the pass, then those before each further token, (rows, V)
-        found: what is read of these rows, see `note`
+        tops: what is read of these rows, see `note`
         tokens: receives the tokens of the chains, (steps, requests); if there are steps, one token
             of each request wants logits, its last one
         packs: as in `run`; if there are steps, one line without masks
@@ -99,7 +99,7 @@ def passes(
     steps, requests = tokens.shape
     answers = np.full(1, np.int64(logits.ctypes.data))
     carry_out(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team)
-    note(logits[:n_wanted], found, 0)
+    note(logits[:n_wanted], tops, 0)
     if steps == 0:
         return 0
     masses, over = np.empty(logits.shape[1]), np.zeros(requests, np.bool_)
@@ -122,7 +122,7 @@ def passes(
             lines, reals, work, answers, np.int64(tokens[step].ctypes.data), line,
             np.int64(every.ctypes.data), requests, requests, caches, pack, team,
         )  # fmt: skip
-        note(logits[begin : begin + requests], found, begin)
+        note(logits[begin : begin + requests], tops, begin)
         for r in range(requests):
             packing[r] += 1
             packing[requests + r] += 1

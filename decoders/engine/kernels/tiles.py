@@ -126,13 +126,13 @@ def function(
     name = f"decoders.{name}.{LANES}"
     if name in module.globals:
         return module.globals[name]
-    made = ir.Function(module, ir.FunctionType(result, arguments), name)
-    made.linkage = "linkonce_odr"
-    made.attributes.add("noinline")  # it would be compiled once for each call
-    builder = ir.IRBuilder(made.append_basic_block("entry"))
-    value = write(builder, *made.args)
+    code = ir.Function(module, ir.FunctionType(result, arguments), name)
+    code.linkage = "linkonce_odr"
+    code.attributes.add("noinline")  # it would be compiled once for each call
+    builder = ir.IRBuilder(code.append_basic_block("entry"))
+    value = write(builder, *code.args)
     builder.ret_void() if value is None else builder.ret(value)
-    return made
+    return code
 
 
 # AVX-512 has 32 registers of 16 numbers, so all sums of 14 rows fit: 28. Otherwise there are 16 of

@@ -171,8 +171,8 @@ def load_pair(
     with ExitStack() as stack:
         source, title = _embedded() if target is None else target, None
         if smollm2.is_smollm2(target):
-            found = stack.enter_context(smollm2.source())
-            source, title = found.folder, found.name
+            weights = stack.enter_context(smollm2.source())
+            source, title = weights.folder, weights.name
             if smollm2.HEAD.is_dir() and draft in (None, "head"):
                 draft = smollm2.HEAD
         return _load(

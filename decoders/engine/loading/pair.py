@@ -16,7 +16,7 @@ from decoders.engine.protocols import Model, Mutable
 from decoders.engine.trials import Trials
 from decoders.errors import InputError, allowed, quoted
 from decoders.inputs import as_list, as_tokenizer
-from decoders.penalties import MODELLED, asked, said
+from decoders.penalties import MODELLED, said, settings_of
 from decoders.process import light_heap
 from decoders.prompts import end_of_turn
 
@@ -171,8 +171,8 @@ class ModelPair:
             InputError: if the pair can no longer be run, with the reason
         """
         with self._preparing:
-            asked = [self.packed[role] for role in roles]
-            changed = [m for m in asked if isinstance(m, Mutable) and not m.follow()]
+            models = [self.packed[role] for role in roles]
+            changed = [m for m in models if isinstance(m, Mutable) and not m.follow()]
             for model in changed:
                 log.info("The %s has been changed; it is prepared anew.", model.name)
             if changed:
@@ -222,7 +222,7 @@ class ModelPair:
     @property
     def penalties(self) -> dict[str, Any]:
         """Settings of the target's generation config that decoders apply with `penalties=True`."""
-        return asked(self.generation_config, MODELLED)
+        return settings_of(self.generation_config, MODELLED)
 
     @property
     def one_tokenizer(self) -> bool:

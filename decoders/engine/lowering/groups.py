@@ -71,16 +71,16 @@ def grouped(instructions: Sequence[Instruction], answers: Iterable[int]) -> list
         group_of.update((one.result, members) for one in ones)
 
     for one in instructions:
-        made = [makers.get(number) for number in one.operands]
+        sources = [makers.get(number) for number in one.operands]
         if one.code == Code.GATED and all(
-            maker and maker.code == Code.PRODUCT and alone(maker.result, one) for maker in made
+            maker and maker.code == Code.PRODUCT and alone(maker.result, one) for maker in sources
         ):
-            first, second = made
+            first, second = sources
             if first and second and first is not second and first.operands == second.operands:
                 join(first, second, one)
         # The last of two results that could be added to: it is there later than the other.
         if one.code == Code.ADD:
-            for maker in sorted(filter(None, made), key=instructions.index, reverse=True):
+            for maker in sorted(filter(None, sources), key=instructions.index, reverse=True):
                 if maker.code in (Code.PRODUCT, Code.NORM) and alone(maker.result, one):
                     join(maker, one)
                     break

@@ -263,9 +263,9 @@ class Lowering:
         if name == "type_as":
             into = self.dtype if step.arguments[1] in self._rows else None
         elif name in ("to", "_to_copy"):
-            asked = [*step.arguments[1:], *step.options.values()]
-            types = [each for each in asked if isinstance(each, torch.dtype)]
-            others = [each for each in asked if not isinstance(each, torch.dtype)]
+            options = [*step.arguments[1:], *step.options.values()]
+            types = [each for each in options if isinstance(each, torch.dtype)]
+            others = [each for each in options if not isinstance(each, torch.dtype)]
             into = types[0] if types else None
             if not all(each in (None, False, self.device) for each in others):
                 return False
@@ -353,9 +353,9 @@ class Lowering:
             return
         size = rows.width // count
         for i, result in enumerate(step.results):
-            found = self._columns(rows, i * size, (i + 1) * size)
-            if result is not None and found is not None:
-                self._rows[result] = found
+            rows_of_chunk = self._columns(rows, i * size, (i + 1) * size)
+            if result is not None and rows_of_chunk is not None:
+                self._rows[result] = rows_of_chunk
 
     def _attention(
         self, q: Any, k: Any, v: Any, packing: Any, layer: Any, scale: Any, softcap: Any, sinks: Any
@@ -382,67 +382,67 @@ class Lowering:
         """Yield the rows of a result that ends a pattern of operators."""
 
         def fits(pattern: Any) -> Any:
-            found = self._matched(pattern, result)
-            known = {key: self._rows.get(v) for key, v in (found or {}).items() if key in "xy"}
-            return {**found, **known} if found is not None and all(known.values()) else None
+            match = self._matched(pattern, result)
+            known = {key: self._rows.get(v) for key, v in (match or {}).items() if key in "xy"}
+            return {**match, **known} if match is not None and all(known.values()) else None
 
-        if found := fits(patterns.LOOKED_UP) or fits(patterns.LOOKED_UP_PADDED):
-            yield self._embedded(found["weight"])
+        if match := fits(patterns.LOOKED_UP) or fits(patterns.LOOKED_UP_PADDED):
+            yield self._embedded(match["weight"])
         for pattern in patterns.LOOKED_UP_SCALED:
-            if found := fits(pattern):
-                factor = found["scale"]
+            if match := fits(pattern):
+                factor = match["scale"]
                 factor = factor.value if isinstance(factor, Constant) else factor
                 if isinstance(factor, float) or (torch.is_tensor(factor) and factor.numel() == 1):
-                    yield self._embedded(found["weight"], factor)
+                    yield self._embedded(match["weight"], factor)
         norms: tuple[Any, ...] = patterns.NORM, *patterns.NORMS_ROUNDED_LAST
         for pattern in norms:
-            if (found := fits(pattern)) and isinstance(found["eps"], float):
-                x = found["x"]
+            if (match := fits(pattern)) and isinstance(match["eps"], float):
+                x = match["x"]
                 if not x.by_heads and x.count == TOKENS:
                     size, count = x.shape[-1], x.width // x.shape[-1]
                     yield self._made(
                         Code.NORM,
                         x.shape,
                         x,
-                        weights=(self._weight(found["weight"], size),),
+                        weights=(self._weight(match["weight"], size),),
                         integers=(size, count),
-                        reals=(found["eps"],),
+                        reals=(match["eps"],),
                         how="" if pattern is patterns.NORM else "late",
                     )
         for rounded in (False, True):
             turned: Any = patterns.ROTATION if rounded else patterns.Narrow(patterns.ROTATION)
-            if (found := fits(turned)) and (turns := self._turns(found, rounded)):
-                x = found["x"]
+            if (match := fits(turned)) and (turns := self._turns(match, rounded)):
+                x = match["x"]
                 rows = self._made(Code.ROTATE, x.shape, x, integers=(x.shape[1], x.shape[3]))
                 self.instructions[-1].operands = x.number, *turns
                 yield rows
-        found = fits(patterns.ROTATION_AND_REST)
+        match = fits(patterns.ROTATION_AND_REST)
         if (
-            found
-            and found["x"].by_heads
-            and found["axis"] == 3
-            and found["half"] == (found["y"].shape[3]) == found["x"].shape[3]
+            match
+            and match["x"].by_heads
+            and match["axis"] == 3
+            and match["half"] == (match["y"].shape[3]) == match["x"].shape[3]
         ):
-            yield found["x"]
+            yield match["x"]
         for how, gates in patterns.GATES.items():
-            if (found := fits(gates[0]) or fits(gates[1])) and alike(found):
-                x, y = found["x"], found["y"]
+            if (match := fits(gates[0]) or fits(gates[1])) and alike(match):
+                x, y = match["x"], match["y"]
                 yield self._made(Code.GATED, x.shape, x, y, integers=(x.width,), how=how)
-        if (found := fits(patterns.SUM)) and alike(found):
+        if (match := fits(patterns.SUM)) and alike(match):
             yield self._made(
-                Code.ADD, found["x"].shape, found["x"], found["y"], integers=(found["x"].width,)
+                Code.ADD, match["x"].shape, match["x"], match["y"], integers=(match["x"].width,)
             )
-        if (found := fits(patterns.CAP)) and isinstance(found["scale"], float):
-            x = found["x"]
+        if (match := fits(patterns.CAP)) and isinstance(match["scale"], float):
+            x = match["x"]
             yield self._made(
                 Code.CAP,
                 x.shape,
                 x,
                 integers=(x.width, x.count == WANTED),
-                reals=(found["scale"],),
+                reals=(match["scale"],),
             )
-        if (found := fits(patterns.WANTED)) and found["x"].shape[:2] == (1, TOKENS):
-            x = found["x"]
+        if (match := fits(patterns.WANTED)) and match["x"].shape[:2] == (1, TOKENS):
+            x = match["x"]
             yield self._made(Code.SELECT, (1, WANTED, *x.shape[2:]), x, integers=(x.width,))
 
     def _embedded(self, weight: Any, *factor: Any) -> Rows:
@@ -452,16 +452,16 @@ class Lowering:
             Code.EMBED, (1, TOKENS, width), weights=(table, *factor), integers=(width,)
         )
 
-    def _turns(self, found: dict[str, Any], rounded: bool) -> tuple[int, int] | None:
+    def _turns(self, match: dict[str, Any], rounded: bool) -> tuple[int, int] | None:
         """The results that hold the cosines and sines of a rotation; None if it is another kind."""
-        x, half = found["x"], found["half"]
-        if not x.by_heads or found["axis"] != 3 or x.shape[3] != 2 * half:
+        x, half = match["x"], match["half"]
+        if not x.by_heads or match["axis"] != 3 or x.shape[3] != 2 * half:
             return None
         parts: list[Any] = [
             next(
                 filter(
                     None,
-                    (self._matched(p, found[name]) for p, each in angles if each == rounded),
+                    (self._matched(p, match[name]) for p, each in angles if each == rounded),
                 ),
                 None,
             )
@@ -493,8 +493,8 @@ class Lowering:
         return self._angles[key]
 
 
-def alike(found: dict[str, Any]) -> bool:
-    return found["x"].shape == found["y"].shape and found["x"].count == TOKENS
+def alike(match: dict[str, Any]) -> bool:
+    return match["x"].shape == match["y"].shape and match["x"].count == TOKENS
 
 
 def constant(function: torch._ops.OpOverload, step: Step) -> Constant | None:
@@ -518,9 +518,9 @@ def constant(function: torch._ops.OpOverload, step: Step) -> Constant | None:
 
 def in_use(instructions: Sequence[Instruction], answers: Sequence[int]) -> list[Instruction]:
     """The instructions that answers need; attention also writes rows of the cache."""
-    needed, kept = set(answers), []
+    needed, steps = set(answers), []
     for one in reversed(instructions):
         if one.code == Code.ATTEND or needed.intersection(one.results):
             needed.update(one.operands)
-            kept.append(one)
-    return kept[::-1]
+            steps.append(one)
+    return steps[::-1]

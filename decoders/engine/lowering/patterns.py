@@ -94,9 +94,9 @@ def angles(function: torch._ops.OpOverload) -> Iterator[tuple[Call, bool]]:
     """
     for halves in (HALVES, OUTER):
         bare = call(function, call(aten.cat.default, [halves, halves], -1))
-        for made in (call(aten.mul.Tensor, bare, SCALE), bare):
-            yield call(aten.unsqueeze.default, Narrow(made), 1), True
-            yield call(aten.unsqueeze.default, made, 1), False
+        for turns in (call(aten.mul.Tensor, bare, SCALE), bare):
+            yield call(aten.unsqueeze.default, Narrow(turns), 1), True
+            yield call(aten.unsqueeze.default, turns, 1), False
 
 
 def matched(

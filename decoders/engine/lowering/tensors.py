@@ -80,12 +80,12 @@ class Tensors:
         products = [part for part in group.parts if part.code == Code.PRODUCT]
         if products:
             x = numbers[products[0].operands[0]]
-            found = multiplied(x, [product.weights[0] for product in products])
-            numbers.update(zip((one.result for one in products), found, strict=True))
+            results = multiplied(x, [product.weights[0] for product in products])
+            numbers.update(zip((one.result for one in products), results, strict=True))
         for one in group.parts[len(products) :]:
             operands = [numbers[number] for number in one.operands]
-            made = CARRIED_OUT[one.code](one, self.dtype, inputs, *operands)
-            numbers.update(zip(one.results, made, strict=True))
+            results = CARRIED_OUT[one.code](one, self.dtype, inputs, *operands)
+            numbers.update(zip(one.results, results, strict=True))
 
 
 def last_uses(groups: Sequence[Group], answers: Sequence[int]) -> list[list[int]]:
@@ -100,7 +100,7 @@ def last_uses(groups: Sequence[Group], answers: Sequence[int]) -> list[list[int]
 
 def multiplied(x: torch.Tensor, parts: Sequence[Part]) -> list[torch.Tensor]:
     """The products of x (n, in) with parts of layers; neighbouring parts of a layer are one."""
-    found: list[torch.Tensor] = []
+    results: list[torch.Tensor] = []
     ends = [
         i
         for i, (one, other) in enumerate(pairwise(parts), 1)
@@ -114,8 +114,8 @@ def multiplied(x: torch.Tensor, parts: Sequence[Part]) -> list[torch.Tensor]:
         else:
             bias = None if layer.bias is None else layer.bias[begin:end]
             y = linear(x, layer.weight[begin:end], bias)
-        found += y.split([part.end - part.begin for part in run], -1) if len(run) > 1 else [y]
-    return found
+        results += y.split([part.end - part.begin for part in run], -1) if len(run) > 1 else [y]
+    return results
 
 
 Made = tuple[torch.Tensor, ...]
@@ -138,8 +138,8 @@ def norm(one: Instruction, dtype: torch.dtype, inputs: tuple, x: torch.Tensor) -
 def angles(one: Instruction, dtype: torch.dtype, inputs: tuple) -> Made:
     (speed,) = one.weights
     turns = inputs[1][:, None].to(torch.float32) * speed
-    found = torch.cos(turns) * one.reals[0], torch.sin(turns) * one.reals[1]
-    return tuple(y if one.how == "late" else y.to(dtype) for y in found)
+    waves = torch.cos(turns) * one.reals[0], torch.sin(turns) * one.reals[1]
+    return tuple(y if one.how == "late" else y.to(dtype) for y in waves)
 
 
 def rotate(

@@ -54,16 +54,16 @@ class ReachRows(CacheRows):
     def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> Mask | None:
         """As in `CacheRows`; a chain in a sliding window needs no mask either."""
         mask, n = super().append(tree, nodes), len(nodes)
-        asked = np.array([tree.depths[node] for node in nodes])
-        if self.reach.first(asked.max()) <= self.first or (mask is None and self.reach.window):
+        places = np.array([tree.depths[node] for node in nodes])
+        if self.reach.first(places.max()) <= self.first or (mask is None and self.reach.window):
             return mask
-        start, seen = mask or (len(self.nodes) - n, np.tri(n, dtype=bool))
+        start, visible = mask or (len(self.nodes) - n, np.tri(n, dtype=bool))
         later = [tree.depths[node] for node in self.nodes[self.trunk :]]
         depths = np.concatenate(
             [np.arange(self.first, self.first + self.trunk), np.array(later, dtype=int)]
         )
-        seen = np.concatenate([np.ones((n, start), dtype=bool), seen], 1)
-        return Mask(0, seen & (depths >= self.reach.first(asked)[:, None]))
+        visible = np.concatenate([np.ones((n, start), dtype=bool), visible], 1)
+        return Mask(0, visible & (depths >= self.reach.first(places)[:, None]))
 
 
 class Arenas:

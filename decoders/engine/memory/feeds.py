@@ -88,18 +88,27 @@ def pack(
     if by_request:
         flat = Flat()
         segments = _integers(segments_of(feeds, masks, flat))
-        seen = flat.tensor(torch.bool) if flat.arrays else NOTHING
+        visible = flat.tensor(torch.bool) if flat.arrays else NOTHING
         # Padded passes take rows back before the parts are made.
         sizes = [(len(feed.nodes), feed.cache.base, len(feed.cache)) for feed in feeds]
         divide = partial(parts, sizes, masks, arena, dtype, window)
     else:
         biased = needs_biases(device, dtype)
-        segments, table, seen, biases = tables(feeds, masks, dtype, biased, window)
+        segments, table, visible, biases = tables(feeds, masks, dtype, biased, window)
     numbers: list[Sequence] = [[tokens], [positions], rows, wanted]
-    every = moved([*map(_integers, numbers), table, seen, biases], device)
-    ids, places, into, answered, table, seen, biases = every
+    every = moved([*map(_integers, numbers), table, visible, biases], device)
+    ids, places, into, answered, table, visible, biases = every
     packing = Packing(
-        into, segments, table, seen, biases, arena.keys, arena.values, window, divide, arena.scratch
+        into,
+        segments,
+        table,
+        visible,
+        biases,
+        arena.keys,
+        arena.values,
+        window,
+        divide,
+        arena.scratch,
     )
     return PackedInputs(ids, places, answered, packing)
 
@@ -155,8 +164,8 @@ def added(mask: Mask | None, n: int, total: int, window: int = 0) -> np.ndarray:
     the last `window` rows.
     """
     bias = np.zeros((n, total), dtype=np.float32)
-    start, seen = mask or (total - n, np.tri(n, dtype=bool))
-    bias[:, start:][~seen] = -np.inf
+    start, visible = mask or (total - n, np.tri(n, dtype=bool))
+    bias[:, start:][~visible] = -np.inf
     if mask is None and 0 < window < total:
         bias[np.tri(n, total, total - n - window, dtype=bool)] = -np.inf
     return bias
@@ -204,8 +213,8 @@ def segments_of(
         bias = -1
         if biases and (mask is not None or (n > 1 and (past or 0 < window < n))):
             bias = biases.add(added(mask, n, past + n, window))
-        seen, opening = flat.add(mask and mask.seen), mask.start if mask else past
-        segments.append((start, start + n, feed.cache.base, past, seen, bias, opening))
+        visible, opening = flat.add(mask and mask.visible), mask.start if mask else past
+        segments.append((start, start + n, feed.cache.base, past, visible, bias, opening))
         start += n
     return segments
 

@@ -69,11 +69,11 @@ class Mask(NamedTuple):
 
     Attributes:
         start: they see all rows before this one
-        seen: which rows from `start` on each of them sees, (tokens, rows)
+        visible: which rows from `start` on each of them sees, (tokens, rows)
     """
 
     start: int
-    seen: np.ndarray
+    visible: np.ndarray
 
 
 class CacheRows:
@@ -196,9 +196,11 @@ class CacheRows:
         if chain:
             return None
         start = min(past, self.trunk)
-        seen = np.tri(len(nodes), len(self.nodes) - start, past - start, dtype=bool)
-        seen[first - past :, self.trunk - start :] = self.visible[first - self.trunk : tail, :tail]
-        return Mask(start, seen)
+        visible = np.tri(len(nodes), len(self.nodes) - start, past - start, dtype=bool)
+        visible[first - past :, self.trunk - start :] = self.visible[
+            first - self.trunk : tail, :tail
+        ]
+        return Mask(start, visible)
 
     def fed(self, tree: TokenTree) -> int:
         """The number of first nodes of the tree's trunk that have been fed."""

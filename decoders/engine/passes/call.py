@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from decoders.distribution import MANY, Found
+from decoders.distribution import MANY, Tops
 from decoders.engine.attention.interface import Packing
 from decoders.engine.lowering.program import Program
 from decoders.engine.memory.feeds import Feed, PackedInputs
@@ -32,12 +32,12 @@ class Call:
     Attributes:
         rows: the logits, those of a chain before each token, (n, V); if chains were drawn, request
             by request in each pass
-        found: what was read of the rows
+        tops: what was read of the rows
         tokens: the tokens of chains, (steps, requests)
     """
 
     rows: Logits
-    found: Found
+    tops: Tops
     tokens: np.ndarray
 
     @property
@@ -47,7 +47,7 @@ class Call:
 
     def of(self, answer: Answer, place: int) -> Answer:
         """The answer to one request, given that of a pass alone."""
-        answer = replace(answer, rows=self.rows, found=self.found)
+        answer = replace(answer, rows=self.rows, tops=self.tops)
         if not len(self.tokens):
             return answer
         part = slice(place, None, self.tokens.shape[1])
@@ -89,11 +89,11 @@ def call(
             np.array(numbers, np.float64).T.copy(),
             np.array([*{end for chain in chains for end in chain.ends}], dtype=np.int64),
         )
-    made = program.passes(inputs, logits, (tops, ids, sums), *plan)
-    if made:
-        rows = made * requests
-    found = Found(tops[:rows], ids[:rows], {1.0: sums[:rows]})
-    return Call(torch.from_numpy(logits[:rows]), found, plan[0][:made])
+    passes = program.passes(inputs, logits, (tops, ids, sums), *plan)
+    if passes:
+        rows = passes * requests
+    best = Tops(tops[:rows], ids[:rows], {1.0: sums[:rows]})
+    return Call(torch.from_numpy(logits[:rows]), best, plan[0][:passes])
 
 
 def length(

@@ -113,9 +113,9 @@ class PackedPasses(Passes):
         first, each = map(self.model.bytes_read, (tokens, len(feeds)))
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
-            part, seen = slice(start, start := start + len(feed.wanted)), None
+            part, states = slice(start, start := start + len(feed.wanted)), None
             if features and output:
-                seen = Features(
+                states = Features(
                     feed.nodes, tuple(s[fed : fed + len(feed.nodes)] for s in output.features)
                 )
                 fed += self.length_of(feed)
@@ -125,7 +125,7 @@ class PackedPasses(Passes):
                 self.arenas.bytes(self.caches[feed.tree]),
                 first + (passes - 1) * each,
                 passes=passes,
-                features=seen,
+                features=states,
             )
             answers.append(called.of(answer, place) if called else answer)
         return answers

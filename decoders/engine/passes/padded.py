@@ -129,10 +129,10 @@ class PaddedPasses(PackedPasses):
             return
         caches = {feed.tree: cast(PaddedRows, feed.cache) for feed in feeds}  # of the arena's kind
         alive = {tree: cache.alive(tree) for tree, cache in caches.items()}
-        kept = {tree: alive[tree] - before[tree][0] for tree in alive}
-        self._longest = max(kept.values())
+        growth = {tree: alive[tree] - before[tree][0] for tree in alive}
+        self._longest = max(growth.values())
         for tree, cache in caches.items():
-            self._rows[tree] = self._longest - kept[tree]
+            self._rows[tree] = self._longest - growth[tree]
             self._aligned[tree] = alive[tree], tree.commits
             self.arena.make_room(cache, self._rows[tree])
             end = cache.base + len(cache)
