@@ -17,7 +17,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from decoders.distribution import Warping, WarpingOptions
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.padded import PADDINGS, PaddedPasses
+from decoders.engine.passes import PADDINGS, PaddedPasses
 from decoders.engine.protocols import Passes
 from decoders.errors import InputError, allowed, first_line, flag, plain, quoted, refuse, whole
 from decoders.inputs import (

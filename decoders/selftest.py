@@ -23,12 +23,10 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from decoders import ModelPair, catalog, default_device, generate
 from decoders.distribution import Warping, Whole, warp
 from decoders.engine.attention import operator
-from decoders.engine.memory.arena import Arena
-from decoders.engine.memory.arenas import ReachRows
-from decoders.engine.memory.feeds import Feed, pack
-from decoders.engine.memory.rows import CacheRows, Reach
+from decoders.engine.cache import Arena, CacheRows, Reach, ReachRows
 from decoders.engine.models.packed import PASSES, PackedModel
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.pack import Feed, pack
+from decoders.engine.passes import PackedPasses
 from decoders.randomness import SeededSource
 from decoders.tree import TokenTree
 

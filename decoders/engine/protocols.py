@@ -61,7 +61,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """The padding that one pass added for one request (see `decoders.engine.passes.packed`).
+    """The padding that one pass added for one request (see `decoders.engine.passes`).
 
     Attributes:
         tokens: tokens that were computed only to fill up the request's input

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.patches import patched
-from decoders.engine.weights.quantization import is_plain
+from decoders.engine.weights import is_plain
 
 LIBRARIES = "torch", "transformers", "numpy", "numba", "llvmlite"
 SWITCHES = "ATEN_", "DNNL_", "KMP_", "MKL_", "NUMBA_", "OMP_", "ONEDNN_", "TORCH_"

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from decoders.beams import Beam, Joint
 from decoders.errors import InputError
-from decoders.methods.baselines import BeamSearch
+from decoders.methods.baselines import BeamSearch, Search, enough
 from decoders.methods.budget import LONGEST, AutoLength, Count
-from decoders.methods.search import Search, enough
 from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.settings import Decoding, Law, claim, setting

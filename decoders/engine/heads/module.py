@@ -17,11 +17,11 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP
 
 from decoders.engine.attention import interface
 from decoders.engine.attention.interface import packed_attention
-from decoders.engine.memory.rows import Layout
+from decoders.engine.cache import Layout
 from decoders.engine.models import probe
 from decoders.engine.models.loaded import positions_of
 from decoders.engine.protocols import Layers
-from decoders.engine.weights.linear import hasten
+from decoders.engine.weights import hasten
 from decoders.errors import InputError
 
 # A layer, q (B, H, n, D), k and v (B, K, n, D) -> (B, n, H, D).

@@ -15,13 +15,13 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.memory.rows import Layout
+from decoders.engine.cache import Layout
 from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.plain import Following, PlainModel
 from decoders.engine.models.probe import layout_of
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.engine.patches import patched
 from decoders.engine.trials import Trials
 from decoders.errors import InputError, NotPackedError, first_line

@@ -38,8 +38,7 @@ from decoders.engine.loading.sources import (
 from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.packed import PASSES
 from decoders.engine.trials import trials_of
-from decoders.engine.weights.linear import COPIED_BYTES
-from decoders.engine.weights.quantization import options
+from decoders.engine.weights import COPIED_BYTES, options
 from decoders.errors import InputError, allowed, first_line, quoted, refuse
 from decoders.inputs import is_gguf
 from decoders.process import assets

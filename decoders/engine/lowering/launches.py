@@ -15,9 +15,8 @@ from decoders.engine.attention.interface import of_layer
 from decoders.engine.attention.kernels import attend_packed
 from decoders.engine.kernels.codes import Code
 from decoders.engine.lowering import kernels
-from decoders.engine.lowering.groups import Group
 from decoders.engine.lowering.lower import CannotLower, Instruction, Lowering, Part
-from decoders.engine.lowering.tensors import Results, Tensors
+from decoders.engine.lowering.tensors import Group, Results, Tensors
 
 ROWS = 32  # of weights that one program multiplies
 BLOCK_BYTES = 256  # of each of these rows at a time: with other blocks, sums would have other bits

@@ -13,7 +13,7 @@ from decoders.engine.kernels.codes import Code
 from decoders.engine.lowering import patterns
 from decoders.engine.lowering.patterns import aten, matched
 from decoders.engine.recorder import CannotRecord, Constant, Size, Step, Value
-from decoders.engine.weights.linear import PassLinear
+from decoders.engine.weights import PassLinear
 
 TOKENS, WANTED = Size(1, 0, 0), Size(0, 1, 0)
 CONSTANT = 2**20  # numbers of weights from which a pass makes others, at most
@@ -96,7 +96,7 @@ class Instruction:
     """An instruction whose operands are numbers of results.
 
     Attributes:
-        code: see `decoders.engine.kernels.codes.Code`
+        code: see `decoders.engine.kernels.loading.Code`
         operands: the results that it reads, up to three
         result: the one that it makes
         weights: its weights: of a PRODUCT a Part; of EMBED the table, and perhaps the factor of its

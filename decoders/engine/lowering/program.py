@@ -23,7 +23,7 @@ from decoders.engine.lowering.lower import (
     Lowering,
     placed,
 )
-from decoders.engine.memory.feeds import PackedInputs
+from decoders.engine.pack import PackedInputs
 from decoders.engine.protocols import Layers
 from decoders.engine.recorder import (
     LONGEST,
@@ -34,7 +34,7 @@ from decoders.engine.recorder import (
     in_general,
 )
 from decoders.engine.trials import Trials
-from decoders.engine.weights.linear import Halves
+from decoders.engine.weights import Halves
 from decoders.errors import first_line
 
 INPUTS = "input_ids", "position_ids", "wanted", "packing"

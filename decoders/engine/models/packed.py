@@ -8,6 +8,8 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.attention import interface, operator
+from decoders.engine.cache import CacheRows, Layout, Reach
+from decoders.engine.graphs import Graphs
 from decoders.engine.lowering.lower import Lowering
 from decoders.engine.lowering.program import (
     Carrier,
@@ -18,18 +20,15 @@ from decoders.engine.lowering.program import (
     runs_plainly,
 )
 from decoders.engine.lowering.tensors import Tensors
-from decoders.engine.memory.arenas import Arenas, Idle
-from decoders.engine.memory.feeds import Feed, PackedInputs
-from decoders.engine.memory.rows import CacheRows, Layout, Reach
 from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.loaded import Loaded, undisturbed
 from decoders.engine.models.probe import layout_of
-from decoders.engine.passes.graphs import Graphs
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.pack import Arenas, Feed, Idle, PackedInputs
+from decoders.engine.passes import PackedPasses
 from decoders.engine.patches import patched
 from decoders.engine.protocols import Layers, Output, Passes
 from decoders.engine.trials import Trials
-from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten
+from decoders.engine.weights import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
 
@@ -52,7 +51,7 @@ class PackedModel(Loaded):
 
     Passes run on a twin of the caller's model, which stays as it is. The twin shares its weights,
     except for the copies that linear layers of small models have on a CPU
-    (`decoders.engine.weights.linear`).
+    (`decoders.engine.weights`).
 
     Args:
         model: the caller's model

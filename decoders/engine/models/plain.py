@@ -18,7 +18,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.loaded import Loaded, in_eval_mode, undisturbed
 from decoders.engine.protocols import Answer, Features, Layers, Output, Passes, Wants, of_one_pass
-from decoders.engine.weights.linear import hasten
+from decoders.engine.weights import hasten
 from decoders.errors import NotPackedError
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree

@@ -3,8 +3,7 @@
 import pytest
 
 from decoders.distribution import Warping
-from decoders.methods.block import Block, Traversal
-from decoders.methods.multipath import MultiPath
+from decoders.methods.block import Block, MultiPath, Traversal
 from decoders.methods.named import (
     SOURCES,
     BlockVerification,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from decoders import catalog
 from decoders.errors import InputError
+from decoders.methods.baselines import Search
 from decoders.methods.budget import AutoLength, Count
-from decoders.methods.search import Search
 from decoders.methods.speculative_beams import SpeculativeBeamSearch
 from decoders.randomness import SeededSource
 from decoders.testing import mutant

@@ -28,13 +28,10 @@ from decoders.engine.attention.operator import (
     attend_with_triton,
     choose_way,
 )
-from decoders.engine.memory.arena import Arena
-from decoders.engine.memory.arenas import ReachRows
-from decoders.engine.memory.feeds import Feed, Packing, pack
-from decoders.engine.memory.rows import CacheRows, Reach
+from decoders.engine.cache import Arena, CacheRows, Reach, ReachRows
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.passes.padded import fill_up
+from decoders.engine.pack import Feed, Packing, pack
+from decoders.engine.passes import PackedPasses, fill_up
 from decoders.tree import TokenTree
 from tests.models import build
 

@@ -8,8 +8,7 @@ import torch
 
 from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, read
 from decoders.distribution import top
-from decoders.engine.heads.head import Head
-from decoders.engine.heads.passes import HeadRows, Known
+from decoders.engine.heads.head import Head, HeadRows, Known
 from decoders.engine.loading.heads import load_head
 from decoders.engine.protocols import Features, Model
 from decoders.tree import TokenTree

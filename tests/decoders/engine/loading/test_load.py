@@ -27,8 +27,8 @@ from decoders import (
     load_pair,
     parameters,
 )
+from decoders.engine import weights as quantization
 from decoders.engine.loading import load, sources
-from decoders.engine.weights import quantization
 from tests.hub import everywhere, standing_in
 from tests.models import VOCABULARY, build, build_tokenizer, by_transformers
 

@@ -13,10 +13,10 @@ import torch
 
 from decoders.engine.lowering.lower import Lowering
 from decoders.engine.models.packed import PackedModel, launches
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.tree import TokenTree
 from tests.decoders.engine.lowering.test_tensors import MOST, model_of, passes
-from tests.decoders.engine.passes.test_graphs import with_kernels
+from tests.decoders.engine.test_graphs import with_kernels
 from tests.models import build
 
 pytestmark = pytest.mark.skipif(

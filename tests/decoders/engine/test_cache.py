@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from decoders.engine.memory.arena import Arena
-from decoders.engine.memory.rows import CacheRows
+from decoders.engine.cache import Arena, CacheRows
 from decoders.tree import TokenTree
 
 

@@ -5,15 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from decoders import generate
-from decoders.engine.memory import arena as arena_module
-from decoders.engine.memory.arenas import Idle
-from decoders.engine.memory.rows import CacheRows
+from decoders.engine import cache as arena_module
+from decoders.engine.cache import CacheRows
 from decoders.engine.models import packed
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.passes.padded import PaddedRows
+from decoders.engine.pack import Idle
+from decoders.engine.passes import PackedPasses, PaddedRows
 from decoders.tree import TokenTree
-from tests.decoders.engine.passes.test_call import build_pair
+from tests.decoders.engine.test_passes import build_pair
 from tests.models import build
 
 

@@ -12,13 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from decoders import ModelPair, catalog, generate
+from decoders.engine import graphs as graphs
+from decoders.engine import pack as feeds
 from decoders.engine.attention import operator
 from decoders.engine.attention.interface import Packing
-from decoders.engine.memory import feeds
+from decoders.engine.graphs import Graphs, Shape
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes import graphs
-from decoders.engine.passes.graphs import Graphs, Shape
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.engine.recorder import refuse_reading
 from decoders.tree import TokenTree
 from tests import zoo
