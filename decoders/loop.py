@@ -12,7 +12,7 @@ import torch
 from decoders.devices import device_of
 from decoders.distribution import MOST, Distribution, Tops, held, sought
 from decoders.engine.kernels.loading import scan_for
-from decoders.engine.protocols import Answer, Chain, Passes, Wants
+from decoders.engine.protocols import Answer, OpenChain, Passes, Wants
 from decoders.errors import ModelError
 from decoders.penalties import applied
 from decoders.randomness import SeededSource, Uniforms, one_by_one
@@ -85,7 +85,7 @@ class Turn:
         return max(needed, ALTERNATIVES) if self.waiting.model == "target" else needed
 
     @property
-    def chain(self) -> Chain | None:
+    def chain(self) -> OpenChain | None:
         """What is left of its open chain, if passes can draw it by themselves."""
         request, warping = self.request, self.request.warping
         if not self.waiting.steps or self.unstarted or request.penalties:
@@ -94,7 +94,7 @@ class Turn:
         if numbers is None or not warping.usual or warping.top_k > MOST:
             return None
         steps = self.waiting.steps - len(self.draws)
-        return Chain(
+        return OpenChain(
             steps,
             warping,
             numbers if warping.temperature else None,

@@ -105,20 +105,6 @@ class Readings(Sequence["Reading"]):
         values, ids = self.scan.likeliest(self.host[place : place + 1], count)
         return values[0].tolist(), ids[0].tolist()
 
-    def bests(self, part: slice) -> list[TokenId]:
-        """The likeliest token after each of these rows, which are sound; of equals the lowest id.
-
-        Other rows may be of requests that have failed, or memory that nobody wrote to.
-        """
-        if self.host is None:
-            return [reading.best for reading in self[part]]
-        logits, ids = (of_all[part] for of_all in self._tops)
-        places = range(*part.indices(len(self)))
-        return [
-            i[0] if len(i) == 1 or x[0] > x[1] else self[place].best
-            for place, x, i in zip(places, logits, ids, strict=True)
-        ]
-
     def sound(self, part: slice) -> bool:
         """Whether the logits of these rows make distributions.
 

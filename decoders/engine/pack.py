@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from decoders.devices import device_of
-from decoders.engine.attention.interface import Layered, Packing, Part
+from decoders.engine.attention.interface import Layered, Packing, Span
 from decoders.engine.attention.operator import needs_biases
 from decoders.engine.cache import Arena, CacheRows, Layout, Mask, Reach, ReachRows
 from decoders.shapes import NodeId
@@ -147,7 +147,7 @@ def parts(
     arena: Arena,
     dtype: torch.dtype,
     window: int = 0,
-) -> tuple[Part, ...]:
+) -> tuple[Span, ...]:
     """Each request's rows and what to add to its scores; its sizes are tokens, first row, rows."""
     requests, start = [], 0
     for (n, base, total), mask in zip(sizes, masks, strict=True):
@@ -158,7 +158,7 @@ def parts(
             bias = torch.from_numpy(added(mask, n, total, window)).to(arena.keys[0].device, dtype)
         begin = total - window if hides and n == 1 else 0
         cached = arena.windows(base + begin, base + total)
-        requests.append(Part(start, start + n, bias, causal, *cached))
+        requests.append(Span(start, start + n, bias, causal, *cached))
         start += n
     return tuple(requests)
 

@@ -20,7 +20,7 @@ from decoders.engine.attention.interface import Packing
 from decoders.engine.cache import Arena, CacheRows, Layout
 from decoders.engine.lowering.program import Program
 from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
-from decoders.engine.protocols import Answer, Chain, Features, Layers, Passes, Wants, Waste
+from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants, Waste
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
@@ -66,7 +66,7 @@ def call(
     feeds: Sequence[Feed],
     inputs: PackedInputs,
     sought: int,
-    chains: Sequence[Chain],
+    chains: Sequence[OpenChain],
 ) -> Call:
     """Make a pass, and draw as many tokens of each chain as one call takes.
 
@@ -103,7 +103,7 @@ def call(
 
 
 def length(
-    weight_bytes: int, feeds: Sequence[Feed], inputs: PackedInputs, chains: Sequence[Chain]
+    weight_bytes: int, feeds: Sequence[Feed], inputs: PackedInputs, chains: Sequence[OpenChain]
 ) -> int:
     """How many tokens of each chain a call draws; 0 if kernels cannot."""
     packing = inputs.packing
@@ -115,7 +115,7 @@ def length(
     return min(max(1, min(PASSES, passes)), 1 + room, *(chain.steps for chain in chains))
 
 
-def as_numbers(chain: Chain) -> tuple[float, ...]:
+def as_numbers(chain: OpenChain) -> tuple[float, ...]:
     """A warping as the kernels want it, see `decoders.engine.kernels.select.weigh`."""
     warping = chain.warping
     return warping.temperature, warping.top_k, warping.top_p, warping.min_p
@@ -185,7 +185,7 @@ class PackedPasses(Passes):
         return self._answers(wants, chunk, features)
 
     def read(
-        self, wants: Wants, sought: int, chains: Sequence[Chain] = (), chunk: int | None = None
+        self, wants: Wants, sought: int, chains: Sequence[OpenChain] = (), chunk: int | None = None
     ) -> list[Answer]:
         if not self.simple:
             return self.run(wants, chunk)
@@ -198,7 +198,7 @@ class PackedPasses(Passes):
         chunk: int | None,
         features: Layers,
         sought: int = 0,
-        chains: Sequence[Chain] = (),
+        chains: Sequence[OpenChain] = (),
     ) -> list[Answer]:
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)

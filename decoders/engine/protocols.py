@@ -134,7 +134,7 @@ Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]
 Layers = tuple[int, ...]
 
 
-class Chain(NamedTuple):
+class OpenChain(NamedTuple):
     """A chain that passes may draw by themselves, see `decoders.request.Ask`.
 
     Attributes:
@@ -143,7 +143,6 @@ class Chain(NamedTuple):
         numbers: the uniform numbers that draw, each of which stays the next one until its token is
             taken; None where nothing is left to chance
         ends: tokens that end the text
-        sought: how many of the likeliest tokens are looked for in each row
     """
 
     steps: int
@@ -206,7 +205,7 @@ class Passes(Protocol):
         """
 
     def read(
-        self, wants: Wants, sought: int, chains: Sequence[Chain] = (), chunk: int | None = None
+        self, wants: Wants, sought: int, chains: Sequence[OpenChain] = (), chunk: int | None = None
     ) -> list[Answer]:
         """Run one pass for all these requests, perhaps look through its logits, and draw chains.
 

@@ -14,7 +14,7 @@ from decoders.trace import Round
 
 
 @dataclass
-class Line:
+class CostLine:
     """Seconds as a line in the size of a pass, from measurements that fade."""
 
     n: float = 0.0
@@ -58,7 +58,7 @@ PLAIN = 8
 
 
 @dataclass(frozen=True)
-class Plan:
+class Lengths:
     """Rounds as planned: what their passes hold.
 
     Attributes:
@@ -96,7 +96,7 @@ def tokens(entry: Round) -> Count:
     return Count(entry.drafted, entry.accepted)
 
 
-BEFORE = Plan(0, 0, 0.0, rounds=0, usual=False)  # the first one
+BEFORE = Lengths(0, 0, 0.0, rounds=0, usual=False)  # the first one
 
 
 @dataclass(eq=False)
@@ -131,7 +131,7 @@ class AutoLength:
     gained: float = 0.0
     ahead: float = 0.0
     length: int = 0
-    plan: Plan = BEFORE
+    plan: Lengths = BEFORE
     left: int = 0
     planned: int = 0
 
@@ -200,11 +200,11 @@ class Budget:
     """
 
     followers: list[ref[AutoLength]] = field(default_factory=list)
-    plain: Line = field(default_factory=Line)
-    target: Line = field(default_factory=Line)
-    draft: Line = field(default_factory=Line)
-    plan: Plan = BEFORE
-    timed: Plan = BEFORE
+    plain: CostLine = field(default_factory=CostLine)
+    target: CostLine = field(default_factory=CostLine)
+    draft: CostLine = field(default_factory=CostLine)
+    plan: Lengths = BEFORE
+    timed: Lengths = BEFORE
     news: bool = True
     patience: int = 0
 
@@ -265,7 +265,7 @@ class Budget:
             member.length = length
         most, drafts = max(lengths.values()), sum(lengths.values())
         size = count + drafts - sum(m.ahead for m in self.members)
-        self.plan = Plan(size, most, drafts / most if most else 0.0, rounds, usual)
+        self.plan = Lengths(size, most, drafts / most if most else 0.0, rounds, usual)
 
     def _rounds(self, lengths: dict[AutoLength, int]) -> int:
         """How many rounds these lengths are for."""

@@ -26,7 +26,7 @@ _IGNORED = frozenset({
 })  # fmt: skip
 
 
-class Part(NamedTuple):
+class Span(NamedTuple):
     """One request in a pass: its tokens `start` to `stop`, and all its rows in use after the pass.
 
     Attributes:
@@ -83,11 +83,11 @@ class Packing:
     keys: Sequence[torch.Tensor]
     values: Sequence[torch.Tensor]
     window: int = 0
-    divide: Callable[[], tuple[Part, ...]] | None = None
+    divide: Callable[[], tuple[Span, ...]] | None = None
     scratch: int = -1
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Span, ...]:
         """What all layers share in attention request by request."""
         assert self.divide is not None
         return self.divide()

@@ -19,7 +19,7 @@ from decoders.engine.lowering.program import Pass, Programs
 from decoders.engine.models.fingerprint import Fingerprint
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs
-from decoders.engine.protocols import Answer, Chain, Features, Layers, Passes, Wants
+from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants
 from decoders.engine.weights import COPIED_BYTES, BytesRead, PassLinear, forget_copies
 from decoders.errors import InputError
 from decoders.shapes import NodeId
@@ -188,7 +188,7 @@ class HeadPasses(Passes):
 
     @torch.inference_mode()
     def read(
-        self, wants: Wants, sought: int, chains: Sequence[Chain] = (), chunk: int | None = None
+        self, wants: Wants, sought: int, chains: Sequence[OpenChain] = (), chunk: int | None = None
     ) -> list[Answer]:
         waiting = [self._waiting(tree, nodes, chunk) for tree, nodes in wants]
         while any(each.missing for each in waiting):

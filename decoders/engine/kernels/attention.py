@@ -18,7 +18,7 @@ from decoders.engine.kernels.tiles import (
     I64,
     LANES,
     WIDE,
-    Loop,
+    Repeat,
     address,
     choose,
     function,
@@ -44,7 +44,7 @@ def products(
 ) -> Any:
     """Write the products of a query with the keys that it sees, see `multiply_keys`."""
     last = builder.sub(count, I64(1))
-    turn = Loop(
+    turn = Repeat(
         builder, count, KEYS, [ir.Constant(ir.VectorType(F32, KEYS), [F32(-math.inf)] * KEYS)]
     )
     rows = []
@@ -53,7 +53,7 @@ def products(
         i = builder.select(builder.icmp_signed("<", i, last), i, last)  # the last one again
         row = load(builder, address(builder, places, (i, I64(8))), I64, align=8)
         rows.append(address(builder, keys, (row, step)))
-    inner = Loop(builder, size, LANES, zeros(KEYS))
+    inner = Repeat(builder, size, LANES, zeros(KEYS))
     offset = builder.mul(inner.i, I64(4))
     query = load(builder, address(builder, q, offset))
     inner.close(
@@ -118,9 +118,9 @@ def mixtures(builder: Any, heads: Any, *arguments: Any) -> None:
     shares, count, values, step, places, width, apart, out = arguments
 
     def columns(heads: int, begin: Any, end: Any, vectors: int) -> None:
-        outer = Loop(builder, builder.sub(end, begin), vectors * LANES)
+        outer = Repeat(builder, builder.sub(end, begin), vectors * LANES)
         offset = builder.mul(builder.add(begin, outer.i), I64(4))
-        inner = Loop(builder, count, 1, zeros(heads * vectors))
+        inner = Repeat(builder, count, 1, zeros(heads * vectors))
         row = load(builder, address(builder, places, (inner.i, I64(8))), I64, align=8)
         line = address(builder, values, (row, step), offset)
         parts = [load(builder, address(builder, line, I64(4 * LANES * v))) for v in range(vectors)]

@@ -23,7 +23,7 @@ from decoders.engine.models.plain import Following, PlainModel
 from decoders.engine.models.probe import layout_of
 from decoders.engine.passes import PackedPasses
 from decoders.engine.patches import patched
-from decoders.engine.trials import Trials
+from decoders.engine.trials import TrialLog
 from decoders.errors import InputError, NotPackedError, first_line
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -237,7 +237,7 @@ def prepared(
     role: str,
     vocabulary: int | None = None,
     passes: str = "program",
-    trials: Trials | None = None,
+    trials: TrialLog | None = None,
 ) -> PackedModel | PlainModel:
     """Prepare and test a model.
 

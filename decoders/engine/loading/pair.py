@@ -13,7 +13,7 @@ from decoders.engine.models.loaded import in_eval_mode
 from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translation import Translated, Translation, Vocabulary
 from decoders.engine.protocols import Model, Mutable
-from decoders.engine.trials import Trials
+from decoders.engine.trials import TrialLog
 from decoders.errors import InputError, allowed, quoted
 from decoders.inputs import as_list, as_tokenizer
 from decoders.penalties import MODELLED, said, settings_of
@@ -61,7 +61,7 @@ class ModelPair:
         *,
         head: Head | None = None,
         passes: str = "program",
-        trials: Trials | None = None,
+        trials: TrialLog | None = None,
     ):
         allowed("passes", passes, choices=PASSES)
         if not isinstance(head, Head | None):
@@ -113,7 +113,7 @@ class ModelPair:
             "deeply copied; do that with its target and draft, and make a ModelPair of them there."
         )
 
-    def _all_prepared(self, trials: Trials | None = None) -> dict[str, Model]:
+    def _all_prepared(self, trials: TrialLog | None = None) -> dict[str, Model]:
         target = self._prepared(self.target, "target", trials=trials)
         packed = {"target": target}
         if self.draft is not None:
@@ -127,7 +127,7 @@ class ModelPair:
         model: PreTrainedModel | Model,
         role: str,
         vocabulary: int | None = None,
-        trials: Trials | None = None,
+        trials: TrialLog | None = None,
     ) -> Model:
         if isinstance(model, Model):
             return model

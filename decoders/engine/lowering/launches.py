@@ -15,7 +15,7 @@ from decoders.engine.attention.interface import of_layer
 from decoders.engine.attention.kernels import attend_packed
 from decoders.engine.kernels.codes import Code
 from decoders.engine.lowering import kernels
-from decoders.engine.lowering.lower import CannotLower, Instruction, Lowering, Part
+from decoders.engine.lowering.lower import CannotLower, Instruction, Lowering, Slice
 from decoders.engine.lowering.tensors import Group, Results, Tensors
 
 ROWS = 32  # of weights that one program multiplies
@@ -156,7 +156,7 @@ class Launches(Tensors):
             numbers[one.result] = out.view(x.shape)
 
 
-def tensors_of(part: Part) -> tuple[torch.Tensor, torch.Tensor | None]:
+def tensors_of(part: Slice) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The weight (outputs, inputs) and the bias of a part of a layer."""
     layer, begin, end = part
     return layer.weight[begin:end], None if layer.bias is None else layer.bias[begin:end]

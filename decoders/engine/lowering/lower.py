@@ -1,4 +1,4 @@
-"""A recording as instructions over tensors (Lowering), and what their values are (Rows)."""
+"""A recording as instructions over tensors (Lowering), and what their values are (Operand)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from decoders.engine.attention.interface import attend_layer, attend_parts
 from decoders.engine.kernels.codes import Code
 from decoders.engine.lowering import patterns
 from decoders.engine.lowering.patterns import aten, matched
-from decoders.engine.recorder import CannotRecord, Constant, Size, Step, Value
+from decoders.engine.recorder import CannotRecord, Constant, Operation, Size, Value
 from decoders.engine.weights import PassLinear
 
 TOKENS, WANTED = Size(1, 0, 0), Size(0, 1, 0)
@@ -20,7 +20,7 @@ CONSTANT = 2**20  # numbers of weights from which a pass makes others, at most
 
 
 @dataclass(frozen=True)
-class Rows:
+class Operand:
     """Numbers of each token in the model's dtype, one token after another.
 
     Attributes:
@@ -45,7 +45,7 @@ class Rows:
         """Whether the shape is (1, heads, tokens, size); in memory, tokens come first."""
         return len(self.shape) == 4 and isinstance(self.shape[2], Size)
 
-    def viewed(self, name: str, arguments: Sequence[Any]) -> "Rows | None":
+    def viewed(self, name: str, arguments: Sequence[Any]) -> "Operand | None":
         """The rows after an operator that moves no number; None if it does.
 
         Args:
@@ -66,8 +66,8 @@ class Rows:
         if shape is None or [s for s in shape if isinstance(s, Size)] != [self.count]:
             return None
         # Only heads may stand before the tokens.
-        fits = shape[: shape.index(self.count)] in ((), (1,)) or Rows(0, shape).by_heads
-        return Rows(self.number, shape) if fits else None
+        fits = shape[: shape.index(self.count)] in ((), (1,)) or Operand(0, shape).by_heads
+        return Operand(self.number, shape) if fits else None
 
     def _all(self, axis: int = 0, begin: Any = None, end: Any = None, step: int = 1) -> bool:
         size = self.shape[axis]
@@ -83,7 +83,7 @@ def whole(shape: Sequence[Any], width: int) -> tuple[Any, ...]:
     return tuple(width // known if size == -1 else size for size in shape)
 
 
-class Part(NamedTuple):
+class Slice(NamedTuple):
     """Some outputs of a linear layer: those from `begin` to `end`."""
 
     layer: PassLinear
@@ -99,8 +99,8 @@ class Instruction:
         code: see `decoders.engine.kernels.loading.Code`
         operands: the results that it reads, up to three
         result: the one that it makes
-        weights: its weights: of a PRODUCT a Part; of EMBED the table, and perhaps the factor of its
-            rows; of NORM and ANGLES a vector; of ATTEND the sinks or None
+        weights: its weights: of a PRODUCT a Slice; of EMBED the table, and perhaps the factor of
+            its rows; of NORM and ANGLES a vector; of ATTEND the sinks or None
         integers: its whole numbers, as Code has them
         reals: its real numbers
         second: a second result, or None
@@ -127,7 +127,7 @@ class Instruction:
 
 
 @dataclass
-class Layout:
+class Workspace:
     """Where results lie: a place for each, and the numbers that each token needs for all."""
 
     places: dict[int, int] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Layout:
 
 def placed(
     instructions: Sequence[Instruction], widths: Sequence[int], answers: Sequence[int]
-) -> Layout:
+) -> Workspace:
     """Give each result a place, which another takes after the last use.
 
     Args:
@@ -144,7 +144,7 @@ def placed(
         widths: the numbers that each token has in each result
         answers: the results that a pass returns; they lie outside, at -1, -2, ..
     """
-    layout = Layout({number: -1 - i for i, number in enumerate(answers)})
+    layout = Workspace({number: -1 - i for i, number in enumerate(answers)})
     last = {number: i for i, one in enumerate(instructions) for number in one.touched}
     free: dict[int, list[int]] = {}
     for i, one in enumerate(instructions):
@@ -190,7 +190,7 @@ class Lowering:
 
     def __init__(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[Operation],
         answers: Sequence[Value],
         given: Mapping[str, int],
         dtype: torch.dtype,
@@ -199,15 +199,15 @@ class Lowering:
         self.instructions: list[Instruction] = []
         self.widths: list[int] = []
         self.dtype, self.device = dtype, device
-        self._rows: dict[Value, Rows] = {}
-        self._makers: dict[Value, Step] = {}
+        self._rows: dict[Value, Operand] = {}
+        self._makers: dict[Value, Operation] = {}
         self._same: dict[Value, Any] = {}
         self._casts: dict[Value, torch.dtype] = {}
         self._angles: dict[tuple, tuple[int, int]] = {}
         self._products: dict[int, Instruction] = {}
         self.given: list[int] = []
         for name, width in given.items():
-            self._rows[Value(name)] = Rows(len(self.widths), (1, TOKENS, width))
+            self._rows[Value(name)] = Operand(len(self.widths), (1, TOKENS, width))
             self.given.append(len(self.widths))
             self.widths.append(width)
         for step in steps:
@@ -215,14 +215,14 @@ class Lowering:
         self.answers = [self.rows_of(self._same.get(answer, answer)) for answer in answers]
         self.instructions = in_use(self.instructions, [rows.number for rows in self.answers])
 
-    def rows_of(self, value: Any) -> Rows:
+    def rows_of(self, value: Any) -> Operand:
         if value not in self._rows:
             step = self._makers.get(value)
             what = getattr(step.function, "__name__", step.function) if step else value
             raise CannotLower(f"no instruction does {what}")
         return self._rows[value]
 
-    def _read(self, step: Step) -> None:
+    def _read(self, step: Operation) -> None:
         def renamed(part: Any) -> Any:
             return self._same.get(part, part) if isinstance(part, Value) else part
 
@@ -256,7 +256,7 @@ class Lowering:
         if (rows := next(self._found(result), None)) is not None:
             self._rows[result] = rows
 
-    def _idle(self, name: str, step: Step, result: Value) -> bool:
+    def _idle(self, name: str, step: Operation, result: Value) -> bool:
         """Whether a step of this operator gives what it gets, or positions in float32."""
         if name in ("alias", "detach"):
             return True
@@ -283,13 +283,13 @@ class Lowering:
         self,
         code: Code,
         shape: tuple,
-        *operands: Rows,
+        *operands: Operand,
         weights: tuple = (),
         integers: tuple = (),
         reals: tuple = (),
         how: str = "",
-    ) -> Rows:
-        rows = Rows(len(self.widths), shape)
+    ) -> Operand:
+        rows = Operand(len(self.widths), shape)
         self.widths.append(rows.width)
         numbers = tuple(o.number for o in operands)
         self.instructions.append(
@@ -306,7 +306,7 @@ class Lowering:
             raise CannotLower("a weight has another shape")
         return tensor
 
-    def _called(self, step: Step) -> Rows:
+    def _called(self, step: Operation) -> Operand:
         """A step that is a function of this engine: a product or attention."""
         if step.function in (attend_layer, attend_parts):
             return self._attention(*step.arguments)
@@ -316,9 +316,9 @@ class Lowering:
         x = self.rows_of(step.arguments[0])
         if x.by_heads or x.shape[-1] != layer.in_features or x.width != layer.in_features:
             raise CannotLower("a product is of several rows a token")
-        return self._product(x, Part(layer, 0, layer.out_features))
+        return self._product(x, Slice(layer, 0, layer.out_features))
 
-    def _product(self, x: Rows, part: Part) -> Rows:
+    def _product(self, x: Operand, part: Slice) -> Operand:
         width = part.end - part.begin
         rows = self._made(
             Code.PRODUCT,
@@ -330,16 +330,16 @@ class Lowering:
         self._products[rows.number] = self.instructions[-1]
         return rows
 
-    def _columns(self, rows: Rows, begin: int, end: int) -> Rows | None:
+    def _columns(self, rows: Operand, begin: int, end: int) -> Operand | None:
         """Some numbers of each row of a product, which are a product with part of its weights."""
         whole = self._products.get(rows.number)
         if whole is None or rows.shape[-1] != rows.width or not 0 <= begin < end <= rows.width:
             return None
         (part,) = whole.weights
-        x = Rows(whole.operands[0], (*rows.shape[:-1], part.layer.in_features))
-        return self._product(x, Part(part.layer, part.begin + begin, part.begin + end))
+        x = Operand(whole.operands[0], (*rows.shape[:-1], part.layer.in_features))
+        return self._product(x, Slice(part.layer, part.begin + begin, part.begin + end))
 
-    def _sliced(self, rows: Rows, step: Step) -> Rows | None:
+    def _sliced(self, rows: Operand, step: Operation) -> Operand | None:
         if step.function != aten.slice.Tensor or len(step.arguments) != 4:
             return None
         _, axis, begin, end = step.arguments
@@ -347,7 +347,7 @@ class Lowering:
             return None
         return self._columns(rows, begin or 0, min(end, rows.shape[-1]))
 
-    def _chunks(self, rows: Rows, step: Step) -> None:
+    def _chunks(self, rows: Operand, step: Operation) -> None:
         _, count, axis = (*step.arguments, 0)[:3]
         if axis not in (-1, len(rows.shape) - 1) or rows.width % count:
             return
@@ -359,7 +359,7 @@ class Lowering:
 
     def _attention(
         self, q: Any, k: Any, v: Any, packing: Any, layer: Any, scale: Any, softcap: Any, sinks: Any
-    ) -> Rows:
+    ) -> Operand:
         q, k, v = map(self.rows_of, (q, k, v))
         if not (q.by_heads and k.by_heads and v.by_heads and packing == Value("packing")):
             raise CannotLower("attention has other shapes")
@@ -378,7 +378,7 @@ class Lowering:
     def _matched(self, pattern: Any, item: Any) -> dict[str, Any] | None:
         return matched(pattern, item, self._makers, self._casts, self.dtype)
 
-    def _found(self, result: Value) -> Iterator[Rows]:
+    def _found(self, result: Value) -> Iterator[Operand]:
         """Yield the rows of a result that ends a pattern of operators."""
 
         def fits(pattern: Any) -> Any:
@@ -445,7 +445,7 @@ class Lowering:
             x = match["x"]
             yield self._made(Code.SELECT, (1, WANTED, *x.shape[2:]), x, integers=(x.width,))
 
-    def _embedded(self, weight: Any, *factor: Any) -> Rows:
+    def _embedded(self, weight: Any, *factor: Any) -> Operand:
         table = self._weight(weight)
         width = table.shape[1]
         return self._made(
@@ -497,7 +497,7 @@ def alike(match: dict[str, Any]) -> bool:
     return match["x"].shape == match["y"].shape and match["x"].count == TOKENS
 
 
-def constant(function: torch._ops.OpOverload, step: Step) -> Constant | None:
+def constant(function: torch._ops.OpOverload, step: Operation) -> Constant | None:
     """The result of an operator that reads weights and plain numbers alone, and none anew."""
     leaves = tree_leaves((step.arguments, step.options))
     given = [leaf for leaf in leaves if isinstance(leaf, Constant)]

@@ -28,12 +28,12 @@ from decoders.engine.protocols import Layers
 from decoders.engine.recorder import (
     LONGEST,
     CannotRecord,
+    Operation,
     Recorder,
-    Step,
     Value,
     in_general,
 )
-from decoders.engine.trials import Trials
+from decoders.engine.trials import TrialLog
 from decoders.engine.weights import Halves
 from decoders.errors import first_line
 
@@ -258,7 +258,7 @@ class Programs:
         name: str,
         most: int | None,
         given: Mapping[str, int] = NO_INPUTS,
-        trials: Trials | None = None,
+        trials: TrialLog | None = None,
         carriers: Carriers = (Program,),
         instead: str = "run module by module",
     ):
@@ -348,14 +348,14 @@ class Programs:
                 self._trials.note(trial)
         return program
 
-    def _recording(self, features: Layers) -> tuple[list[Step], tuple[Value, ...]]:
+    def _recording(self, features: Layers) -> tuple[list[Operation], tuple[Value, ...]]:
         """A recording for passes of any size, and what it returns."""
         notes = [self._noted(size, features) for size in SIZES]
         return in_general([steps for steps, _ in notes], SIZES), notes[0][1]
 
     def _noted(
         self, size: tuple[int, int], features: Layers
-    ) -> tuple[list[Step], tuple[Value, ...]]:
+    ) -> tuple[list[Operation], tuple[Value, ...]]:
         inputs = dict(zip(self.inputs, self.example(*size), strict=True))
         with Recorder(inputs) as recorder:
             outputs = self.plain(**inputs, features=features)

@@ -23,7 +23,7 @@ from decoders.engine.attention.interface import (
     of_layer,
 )
 from decoders.engine.kernels.codes import Code
-from decoders.engine.lowering.lower import CannotLower, Instruction, Lowering, Part
+from decoders.engine.lowering.lower import CannotLower, Instruction, Lowering, Slice
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def last_uses(groups: Sequence[Group], answers: Sequence[int]) -> list[list[int]
     return over
 
 
-def multiplied(x: torch.Tensor, parts: Sequence[Part]) -> list[torch.Tensor]:
+def multiplied(x: torch.Tensor, parts: Sequence[Slice]) -> list[torch.Tensor]:
     """The products of x (n, in) with parts of layers; neighbouring parts of a layer are one."""
     results: list[torch.Tensor] = []
     ends = [

@@ -27,7 +27,7 @@ from decoders.engine.pack import Arenas, Feed, Idle, PackedInputs
 from decoders.engine.passes import PackedPasses
 from decoders.engine.patches import patched
 from decoders.engine.protocols import Layers, Output, Passes
-from decoders.engine.trials import Trials
+from decoders.engine.trials import TrialLog
 from decoders.engine.weights import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
@@ -83,7 +83,7 @@ class PackedModel(Loaded):
         vocabulary: int | None = None,
         passes: str = "program",
         *,
-        trials: Trials | None = None,
+        trials: TrialLog | None = None,
     ):
         super().__init__(model, role, vocabulary)
         if not getattr(model, "_supports_attention_backend", False):
@@ -99,7 +99,7 @@ class PackedModel(Loaded):
         self.forward, self._why = self._ways(passes, trials)
         self._idle = Idle(None if isinstance(self.forward, Graphs) else IDLE_BYTES)
 
-    def _ways(self, passes: str, trials: Trials | None) -> tuple[Pass, str]:
+    def _ways(self, passes: str, trials: TrialLog | None) -> tuple[Pass, str]:
         """The passes, and why they are plain if they are, though programs were asked for."""
         if passes == "plain":
             return self.plain, ""
@@ -118,7 +118,7 @@ class PackedModel(Loaded):
             return self.plain, "it is too large for copies of its weights"
         return self._programs(trials, (Program,)), ""
 
-    def _programs(self, trials: Trials | None, carriers: Carriers) -> Programs:
+    def _programs(self, trials: TrialLog | None, carriers: Carriers) -> Programs:
         return Programs(
             self.plain,
             self._example,

@@ -1,7 +1,7 @@
 """A model that runs with its own cache class, one request at a time (PlainModel).
 
 It serves models that packed attention does not model. PlainPasses are its passes over token trees,
-and Branches the texts of one tree that it has read.
+and ReadPaths the texts of one tree that it has read.
 """
 
 import copy
@@ -102,7 +102,7 @@ def begins_rewindable(model: PreTrainedModel) -> bool:
         return False
 
 
-class Branches:
+class ReadPaths:
     """The paths of one request's tree that a plain model has read, each with a separate cache.
 
     A cache that cannot be rewound is read on in place only along the trunk; below the trunk a copy
@@ -409,10 +409,10 @@ class PlainModel(Loaded):
 class PlainPasses(Passes):
     def __init__(self, model: PlainModel):
         self.model = model
-        self._branches: dict[TokenTree, Branches] = {}
+        self._branches: dict[TokenTree, ReadPaths] = {}
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
-        self._branches[tree] = Branches(self.model, tree)
+        self._branches[tree] = ReadPaths(self.model, tree)
         return True
 
     def release(self, tree: TokenTree) -> None:

@@ -16,7 +16,7 @@ from decoders.engine import graphs as graphs
 from decoders.engine import pack as feeds
 from decoders.engine.attention import operator
 from decoders.engine.attention.interface import Packing
-from decoders.engine.graphs import Graphs, Shape
+from decoders.engine.graphs import Graphs, GraphSize
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from decoders.engine.recorder import refuse_reading
@@ -294,6 +294,9 @@ def test_shapes(tokens, requests, shape):
     table = torch.zeros(5, requests + 1)
     packed = Packing(None, segments, table, None, torch.zeros(2), None, None)
     packed = replace(packed, masks=torch.zeros(2, dtype=torch.bool), scratch=0)
-    assert Shape.of(torch.zeros(1, tokens), packed) == shape
-    assert Shape.of(torch.zeros(1, 1), replace(packed, masks=torch.zeros(graphs.MASKS + 1))) is None
-    assert Shape.of(torch.zeros(1, 1), replace(packed, scratch=-1)) is None
+    assert GraphSize.of(torch.zeros(1, tokens), packed) == shape
+    assert (
+        GraphSize.of(torch.zeros(1, 1), replace(packed, masks=torch.zeros(graphs.MASKS + 1)))
+        is None
+    )
+    assert GraphSize.of(torch.zeros(1, 1), replace(packed, scratch=-1)) is None
