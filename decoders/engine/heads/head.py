@@ -18,7 +18,7 @@ from decoders.engine.kernels.loading import scan_for
 from decoders.engine.lowering.program import Pass, Programs
 from decoders.engine.models.fingerprint import Fingerprint
 from decoders.engine.models.loaded import undisturbed
-from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs
+from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
 from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants
 from decoders.engine.weights import COPIED_BYTES, BytesRead, PassLinear, forget_copies
 from decoders.errors import InputError
@@ -92,10 +92,6 @@ class Known:
         assert isinstance(rows, HeadRows)
         return rows
 
-    def learn(self, features: Features, states: torch.Tensor) -> None:
-        """Note the states (nodes, W) that were made of the target's hidden states."""
-        self.true.update(zip(features.nodes, states, strict=True))
-
     def settle(self, tree: TokenTree) -> None:
         """Forget what belongs to refused tokens, and all of the head's own states."""
         if self._commits == tree.commits:
@@ -114,15 +110,6 @@ class Known:
         parent = tree.parents[node]
         state = self.true.get(parent)
         return self.own.get(parent) if state is None else state
-
-    def missing(self, tree: TokenTree, wanted: Iterable[NodeId]) -> list[NodeId]:
-        """The wanted nodes and their ancestors that have no row, parents first."""
-        missing: set[NodeId] = set()
-        for node in wanted:
-            while tree.parents[node] >= 0 and node not in self.rows.row and node not in missing:
-                missing.add(node)
-                node = tree.parents[node]
-        return sorted(missing)
 
 
 @dataclass
@@ -181,7 +168,8 @@ class HeadPasses(Passes):
         return len(self._known[tree].rows)
 
     def learn(self, tree: TokenTree, features: Features) -> None:
-        self._known[tree].learn(features, self.model.entering(features.states))
+        states = self.model.entering(features.states)
+        self._known[tree].true.update(zip(features.nodes, states, strict=True))
 
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
         return self.read(wants, 0, chunk=chunk)
@@ -224,7 +212,9 @@ class HeadPasses(Passes):
         each = Waiting(
             tree,
             known,
-            [] if unknown else known.missing(tree, nodes),
+            [n for n in missing_ancestors(tree, known.rows, nodes) if tree.parents[n] >= 0]
+            if not unknown
+            else [],
             list(nodes),
             logits={node: self.model.no_logits() for node in blank},
         )
@@ -327,12 +317,12 @@ class Head:
         self.proposes = self.vocabulary if ids is None else len(ids)
         # Of equals the lower id comes first in both numberings.
         self._rising = ids is None or bool((ids.diff() > 0).all())
-        self._device, self._dtype = target.device, target.dtype
-        self.by_request = not operator.takes_kernels(self._device, self._dtype)
-        self.layout = module.layout(self._device)
+        self.device, self.dtype = target.device, target.dtype
+        self.by_request = not operator.takes_kernels(self.device, self.dtype)
+        self.layout = module.layout(self.device)
         self.reaches = (None,) * len(self.layout)
         # A token's state is kept until its row is made of it.
-        self.state_bytes = module.width * self._dtype.itemsize
+        self.state_bytes = module.width * self.dtype.itemsize
         self.row_bytes = sum(self.arenas().row_bytes) + self.state_bytes
         self.made_for = made_for(target)
         shared = {weight.data_ptr() for weight in target.parameters()}
@@ -341,11 +331,11 @@ class Head:
         self.weight_bytes = sum(
             weight.nbytes for weight in self.module.parameters() if id(weight) not in tables
         )
-        self.bytes_read = BytesRead(self.module, self._dtype, self.weight_bytes)
+        self.bytes_read = BytesRead(self.module, self.dtype, self.weight_bytes)
         self._fingerprint = Fingerprint(layers)
         self._examples = 0
         self.forward: Pass = self.plain
-        small = device_of(self._device).on_host and self.weight_bytes <= COPIED_BYTES
+        small = device_of(self.device).on_host and self.weight_bytes <= COPIED_BYTES
         if passes == "program" and small:
             self.forward = Programs(
                 self.plain, self._example, self.name, self.positions, {"states": module.width}
@@ -370,18 +360,10 @@ class Head:
     def copied_bytes(self) -> int:
         return sum(m.copied_bytes for m in self.module.modules() if isinstance(m, PassLinear))
 
-    @property
-    def device(self) -> torch.device:
-        return self._device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._dtype
-
     def entering(self, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """The states that rows are made of, (n, W), given those of the target, each (n, H)."""
-        with undisturbed(self._device):
-            entry = self.module.entering([state.to(self._device) for state in states])
+        with undisturbed(self.device):
+            entry = self.module.entering([state.to(self.device) for state in states])
         # A view would keep the states of the whole pass.
         return entry.clone() if any(entry is state for state in states) else entry
 
@@ -398,7 +380,7 @@ class Head:
             logits (n, R) of the R tokens that it proposes, float32 or float64, and the state at
                 each token (tokens, W)
         """
-        with undisturbed(self._device):
+        with undisturbed(self.device):
             logits, own = self.forward(
                 input_ids=inputs.input_ids,
                 position_ids=inputs.position_ids - self.module.earlier,
@@ -448,16 +430,16 @@ class Head:
         generator = torch.Generator().manual_seed(self._examples)
         states = torch.randn(1, tokens, self.module.width, generator=generator)
         places = inputs.position_ids - self.module.earlier
-        states = states.to(self._device, self._dtype)
+        states = states.to(self.device, self.dtype)
         return inputs.input_ids, places, inputs.wanted, inputs.packing, states
 
     def no_logits(self) -> torch.Tensor:
         """Logits (R,) for a place where the head has nothing to read."""
-        dtype = torch.float64 if self._dtype == torch.float64 else torch.float32
-        return torch.zeros(self.proposes, dtype=dtype, device=self._device)
+        dtype = torch.float64 if self.dtype == torch.float64 else torch.float32
+        return torch.zeros(self.proposes, dtype=dtype, device=self.device)
 
     def arenas(self, rows: int = 0, most_rows: int | None = None) -> Arenas:
-        return Arenas(self.layout, self._dtype, self._device, rows, most_rows, HeadRows)
+        return Arenas(self.layout, self.dtype, self.device, rows, most_rows, HeadRows)
 
     def engine(self, rows: int = 0, most_rows: int | None = None) -> Passes:
         return HeadPasses(self, rows, most_rows)

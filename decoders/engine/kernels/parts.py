@@ -12,7 +12,7 @@ from llvmlite import binding, ir
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
-from decoders.engine.kernels.attention import ROOM, attend_token
+from decoders.engine.kernels.operators import ROOM, attend_token
 from decoders.engine.kernels.tiles import (
     BLOCK,
     MOST,

@@ -141,8 +141,10 @@ class ModelPair:
                 return fitting(draft, self.target, target)
             if draft.reads:
                 raise InputError("A head reads the target's tokens; leave draft_tokenizer out.")
+        known = isinstance(draft, Model)
+        size = draft.vocabulary if known else draft.config.get_text_config().vocab_size
         translation = translation_between(
-            self.tokenizer, self.draft_tokenizer, target.vocabulary, size_of(draft)
+            self.tokenizer, self.draft_tokenizer, target.vocabulary, size
         )
         if translation is None:
             return self._prepared(draft, "draft", target.vocabulary)
@@ -274,13 +276,6 @@ def fitting(drafter: Model, target: Any, prepared: Model) -> Model:
         )
     prepared.refuse_features(drafter.reads)
     return drafter
-
-
-def size_of(model: PreTrainedModel | Model) -> int:
-    """The number of a model's logits."""
-    if isinstance(model, Model):
-        return model.vocabulary
-    return model.config.get_text_config().vocab_size
 
 
 def translation_between(
