@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from decoders.devices import device_of
-from decoders.engine.attention.interface import Layered, Packing, Span
-from decoders.engine.attention.operator import needs_biases
+from decoders.engine.attention.interface import Layered, Packing, Span, needs_biases
 from decoders.engine.cache import Arena, CacheRows, Layout, Mask, Reach, ReachRows
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree

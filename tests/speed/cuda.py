@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM, OPTConfig
 
 from decoders import ModelPair, generate, load_pair
 from decoders.engine import pack as packing
-from decoders.engine.attention import operator as attention
+from decoders.engine.attention import interface as attention
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from decoders.selftest import SIZES, llama

@@ -278,11 +278,11 @@ def attend_packed(
     window: int = 0,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Attend as `decoders.engine.attention.operator.attend` does, in float16, bfloat16 or float32.
+    """Attend as `decoders.engine.attention.interface.attend` does, in float16, bfloat16 or float32.
 
     Nothing is read back from the device: the longest requests set the grid, and blocks after the
     end of a shorter request return at once. The arguments are those of the ways to attend in
-    `decoders.engine.attention.operator`.
+    `decoders.engine.attention.interface`.
     """
     heads, tokens, size = q.shape
     key_heads, value_size = values.shape[1:]

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.distribution import Tops
-from decoders.engine.attention import operator
+from decoders.engine.attention import interface
 from decoders.engine.cache import CacheRows, Layout
 from decoders.engine.kernels.loading import scan_for
 from decoders.engine.lowering.program import Pass, Programs
@@ -318,7 +318,7 @@ class Head:
         # Of equals the lower id comes first in both numberings.
         self._rising = ids is None or bool((ids.diff() > 0).all())
         self.device, self.dtype = target.device, target.dtype
-        self.by_request = not operator.takes_kernels(self.device, self.dtype)
+        self.by_request = not interface.takes_kernels(self.device, self.dtype)
         self.layout = module.layout(self.device)
         self.reaches = (None,) * len(self.layout)
         # A token's state is kept until its row is made of it.

@@ -96,7 +96,7 @@ class Instruction:
     """An instruction whose operands are numbers of results.
 
     Attributes:
-        code: see `decoders.engine.kernels.loading.Code`
+        code: see `decoders.engine.kernels.codes.Code`
         operands: the results that it reads, up to three
         result: the one that it makes
         weights: its weights: of a PRODUCT a Slice; of EMBED the table, and perhaps the factor of

@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.attention import interface, operator
+from decoders.engine.attention import interface
 from decoders.engine.cache import CacheRows, Layout, Reach
 from decoders.engine.graphs import Graphs
 from decoders.engine.lowering.lower import Lowering
@@ -93,7 +93,7 @@ class PackedModel(Loaded):
         self._twin = twin(model, interface.NAME)
         hasten(self._twin)
         self.bytes_read = BytesRead(self._twin, self.dtype, self.weight_bytes)
-        self.by_request = not operator.takes_kernels(self.device, self.dtype)
+        self.by_request = not interface.takes_kernels(self.device, self.dtype)
         self._examples = 0
         self.row_bytes = sum(self.arenas().row_bytes)
         self.forward, self._why = self._ways(passes, trials)
@@ -110,7 +110,7 @@ class PackedModel(Loaded):
             if not self.arenas().simple or self.spread:
                 return self.plain, "its layers have several caches"
             # The stand-in for a GPU in tests has no kernels of its own.
-            quick = operator.TRITON and not device_of(self.device).on_host
+            quick = interface.TRITON and not device_of(self.device).on_host
             return Graphs(self._programs(trials, (launches, Tensors) if quick else (Tensors,))), ""
         if not device_of(self.device).on_host:
             return self.plain, "its attention has no kernel here"

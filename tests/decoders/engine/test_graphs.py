@@ -12,9 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine import graphs as graphs
-from decoders.engine import pack as feeds
-from decoders.engine.attention import operator
+from decoders.engine import graphs, pack
+from decoders.engine.attention import interface
 from decoders.engine.attention.interface import Packing
 from decoders.engine.graphs import Graphs, GraphSize
 from decoders.engine.models.packed import PackedModel
@@ -100,10 +99,10 @@ def attend_by_table(
 
 
 def with_kernels(patch):
-    for module in (operator, feeds):
+    for module in (interface, pack):
         patch.setattr(module, "needs_biases", lambda device, dtype: False)
-    patch.setattr(operator, "takes_kernels", lambda device, dtype: True)
-    patch.setattr(operator, "choose_way", lambda *arguments: attend_by_table)
+    patch.setattr(interface, "takes_kernels", lambda device, dtype: True)
+    patch.setattr(interface, "choose_way", lambda *arguments: attend_by_table)
     patch.setattr(graphs, "cuda_graph", stand_in)
     patch.setattr(Graphs.__init__, "__defaults__", (stand_in,))
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from decoders import generate
-from decoders.engine import cache as arena_module
+from decoders.engine import cache as memory
 from decoders.engine.cache import CacheRows
 from decoders.engine.models import packed
 from decoders.engine.models.packed import PackedModel
@@ -87,7 +87,7 @@ def test_arenas_whose_growth_failed_are_whole(model, monkeypatch):
     arenas = model.arenas()
     (cache,) = arenas.take(4, 1)
     (arena,) = arenas.each
-    made, empty = [], arena_module.empty
+    made, empty = [], memory.empty
 
     def full(*args):
         if made:
@@ -95,7 +95,7 @@ def test_arenas_whose_growth_failed_are_whole(model, monkeypatch):
         made.append(empty(*args))
         return made[-1]
 
-    monkeypatch.setattr(arena_module, "empty", full)
+    monkeypatch.setattr(memory, "empty", full)
     with pytest.raises(RuntimeError, match="no memory"):
         arenas.take(40, 1)
     monkeypatch.undo()
