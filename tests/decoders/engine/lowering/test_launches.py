@@ -120,7 +120,7 @@ def test_kernels_compile_for_cards(monkeypatch, tmp_path, card, dtype, tokens, h
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from decoders.engine.lowering import kernels
+    from decoders.engine.lowering import launches as kernels
     from decoders.engine.lowering.launches import product_tiles
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
