@@ -25,7 +25,7 @@ from decoders.divergence import Divergence, compare_greedy
 from decoders.engine.heads.head import Head
 from decoders.engine.loading.load import load_pair, parameters
 from decoders.engine.loading.pair import ModelPair
-from decoders.engine.weights.linear import copies_bytes
+from decoders.engine.weights import copies_bytes
 from decoders.errors import InputError, ModelError
 from decoders.generate import cache_need, check, generate, stream
 from decoders.inputs import read_reference

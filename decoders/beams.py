@@ -180,7 +180,7 @@ def drawn_trials(
 def commit_beams(
     request: Request,
     trials: list[Trial],
-    drawn: list[Beam],
+    children: list[Beam],
     live: list[Beam],
     ended: list[Beam],
     keep_one: bool = False,
@@ -192,13 +192,13 @@ def commit_beams(
     Args:
         request: the request being decoded
         trials: everything that was tried in this round
-        drawn: the beams of the new layer
+        children: the beams of the new layer
         live: set in place to the drawn beams that continue
         ended: extended in place by the drawn beams that end
         keep_one: keep only the best live beam
     """
     live[:] = []
-    for beam in drawn:
+    for beam in children:
         (ended if request.ends(beam.node) else live).append(beam)
     if keep_one and live:
         live[:] = [best(request, live)]

@@ -211,7 +211,7 @@ FEW = 1024  # numbers that are sorted; more are parted first
 SAMPLE, ASIDE = 64, 6  # numbers that tell where to part them, and how many of these they may err
 
 
-class Found(NamedTuple):
+class Tops(NamedTuple):
     """What is read of rows of logits (n, V).
 
     Attributes:
@@ -246,7 +246,7 @@ class Scan(Protocol):
         """The log of the sum of exp((logit - highest) / temperature) of each row, (n,)."""
 
     def nucleus(
-        self, row: np.ndarray, temperature: float, seen: float, top_p: float, min_p: float
+        self, row: np.ndarray, temperature: float, prior: float, top_p: float, min_p: float
     ) -> np.ndarray:
         """The distribution (V,) that top-p and then min-p leave of a row of logits (V,).
 
@@ -255,7 +255,7 @@ class Scan(Protocol):
         Args:
             row: the logits
             temperature: that of the distribution
-            seen: the temperature of the probabilities that top-p and min-p see
+            prior: the temperature of the probabilities that top-p and min-p see
             top_p, min_p: as in a Warping
         """
 
@@ -279,12 +279,12 @@ class PlainScan(Scan):
             return np.log(np.exp(over, out=over).sum(-1))
 
     def nucleus(
-        self, row: np.ndarray, temperature: float, seen: float, top_p: float, min_p: float
+        self, row: np.ndarray, temperature: float, prior: float, top_p: float, min_p: float
     ) -> np.ndarray:
         over, tiny = row.astype(np.float64) - row.max(), np.finfo(row.dtype).tiny
         with np.errstate(over="ignore"):
-            masses = np.exp(over / max(seen, tiny))
-            hot = masses if seen == temperature else np.exp(over / max(temperature, tiny))
+            masses = np.exp(over / max(prior, tiny))
+            hot = masses if prior == temperature else np.exp(over / max(temperature, tiny))
         stay = masses >= min_p
         if top_p < 1:
             least, count = edge(over, masses, top_p * masses.sum())
@@ -337,7 +337,7 @@ def edge(row: np.ndarray, masses: np.ndarray, goal: float) -> tuple[float, int]:
 PLAIN = PlainScan()
 
 
-def fetched(rows: Logits, count: int, temperatures: Collection[float]) -> Found:
+def fetched(rows: Logits, count: int, temperatures: Collection[float]) -> Tops:
     """What is read of rows (n, V) on a device, at these temperatures and at 1, in one transfer."""
     values, ids = rows.topk(count)
     others = [1.0, *sorted(set(temperatures) - {0, 1})]
@@ -346,7 +346,7 @@ def fetched(rows: Logits, count: int, temperatures: Collection[float]) -> Found:
     # Float64 holds every logit and every id.
     together = torch.cat([x.double() for x in (values, ids, *sums)], -1).cpu().numpy()
     logits, tokens, excesses = np.split(together, [count, 2 * count], -1)
-    return Found(logits, tokens.astype(np.int64), dict(zip(others, excesses.T, strict=True)))
+    return Tops(logits, tokens.astype(np.int64), dict(zip(others, excesses.T, strict=True)))
 
 
 NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p or min-p limits them

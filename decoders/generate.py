@@ -17,7 +17,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from decoders.distribution import Warping, WarpingOptions
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.padded import PADDINGS, PaddedPasses
+from decoders.engine.passes import PADDINGS, PaddedPasses
 from decoders.engine.protocols import Passes
 from decoders.errors import InputError, allowed, first_line, flag, plain, quoted, refuse, whole
 from decoders.inputs import (
@@ -496,8 +496,8 @@ def _events(
             if entry is not None:
                 yield Event(turn.index, entry, entry.keep, entry.tokens, entry.provisional)
             else:
-                kept = turn.request.tree.new_length(turn.request.answer)
-                yield Event(turn.index, None, kept, [], False, _result(task, turn))
+                length = turn.request.tree.new_length(turn.request.answer)
+                yield Event(turn.index, None, length, [], False, _result(task, turn))
 
 
 def _result(task: Task, turn: Turn) -> Result:
@@ -511,7 +511,7 @@ def _result(task: Task, turn: Turn) -> Result:
     return Result(
         text,
         tokens,
-        [request.kept[n] for n in path],
+        [request.trials[n] for n in path],
         request.rounds,
         measure(request, request.rounds, request.ledger.seconds),
         request.tree.tokens[: request.tree.prompt_length],

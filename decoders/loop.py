@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from decoders.devices import device_of
-from decoders.distribution import MOST, Distribution, Found, held, sought
+from decoders.distribution import MOST, Distribution, Tops, held, sought
 from decoders.engine.kernels.loading import scan_for
-from decoders.engine.protocols import Answer, Chain, Passes, Wants
+from decoders.engine.protocols import Answer, OpenChain, Passes, Wants
 from decoders.errors import ModelError
 from decoders.penalties import applied
 from decoders.randomness import SeededSource, Uniforms, one_by_one
@@ -34,7 +34,7 @@ class Turn:
         models: the models that it asks
         waiting: the ask that it waits for, once it has started
         waited: for how many passes of other models it has waited
-        drawn: the tokens of a chain so far
+        draws: the tokens of a chain so far
         draw: draws the next token of that chain
         complete: whether that chain has ended
         known: the readings of its live nodes, by model
@@ -51,7 +51,7 @@ class Turn:
     models: Sequence[str] = ("target", "draft")
     waiting: Ask = field(default=Ask("target", ()), repr=False)
     waited: int = 0
-    drawn: list[Draw] = field(default_factory=list)
+    draws: list[Draw] = field(default_factory=list)
     draw: Callable[[Distribution], TokenId] = field(init=False, repr=False)
     complete: bool = False
     known: dict[str, dict[NodeId, Reading]] = field(default_factory=lambda: defaultdict(dict))
@@ -67,7 +67,7 @@ class Turn:
     @property
     def last(self) -> NodeId:
         """The node that the next token of the chain follows."""
-        return self.drawn[-1].node if self.drawn else self.waiting.nodes[0]
+        return self.draws[-1].node if self.draws else self.waiting.nodes[0]
 
     def missing(self) -> list[NodeId]:
         """The nodes, without repeats, whose readings it waits for and does not have yet."""
@@ -85,7 +85,7 @@ class Turn:
         return max(needed, ALTERNATIVES) if self.waiting.model == "target" else needed
 
     @property
-    def chain(self) -> Chain | None:
+    def chain(self) -> OpenChain | None:
         """What is left of its open chain, if passes can draw it by themselves."""
         request, warping = self.request, self.request.warping
         if not self.waiting.steps or self.unstarted or request.penalties:
@@ -93,8 +93,8 @@ class Turn:
         numbers = self.draw.peek if isinstance(self.draw, Uniforms | SeededSource) else None
         if numbers is None or not warping.usual or warping.top_k > MOST:
             return None
-        steps = self.waiting.steps - len(self.drawn)
-        return Chain(
+        steps = self.waiting.steps - len(self.draws)
+        return OpenChain(
             steps,
             warping,
             numbers if warping.temperature else None,
@@ -132,7 +132,7 @@ class Turn:
         for used, (reading, token) in enumerate(zip(readings, tokens, strict=True), 1):
             self.known[self.waiting.model][self.last] = reading
             more = self._step(reading, token)
-            if self.drawn and self.drawn[-1].token == token and used < len(tokens):
+            if self.draws and self.draws[-1].token == token and used < len(tokens):
                 nodes.append(self.last)
             elif more and used < len(tokens):
                 return used, nodes  # rounding decided what a cut leaves: the others are not its own
@@ -161,13 +161,13 @@ class Turn:
             return None if self.missing() else [known[node] for node in ask.nodes]
         while not self.complete:
             if self.last not in known:
-                if ask.piecemeal and self.drawn:
+                if ask.piecemeal and self.draws:
                     break
                 return None
             self._step(known[self.last])
-        if ask.piecemeal and len(self.drawn) > 1:
-            self.request.ledger.share(len(self.drawn))
-        return self.drawn
+        if ask.piecemeal and len(self.draws) > 1:
+            self.request.ledger.share(len(self.draws))
+        return self.draws
 
     def _step(self, reading: Reading, token: TokenId | None = None) -> bool:
         """Draw the next token of the chain, or take the one that was drawn; whether it goes on."""
@@ -181,8 +181,8 @@ class Turn:
         else:
             assert isinstance(self.draw, Uniforms | SeededSource)
             self.draw.take(1)
-        self.drawn.append(Draw(self.request.tree.add(parent, token), parent, token, q))
-        self.complete = len(self.drawn) == ask.steps or token in self.request.end_tokens
+        self.draws.append(Draw(self.request.tree.add(parent, token), parent, token, q))
+        self.complete = len(self.draws) == ask.steps or token in self.request.end_tokens
         return not self.complete
 
     def _resume(self, answer: list[Reading] | list[Draw] | None) -> None:
@@ -192,20 +192,20 @@ class Turn:
             if isinstance(item, Round):
                 self._note(item)
                 continue
-            self.waiting, self.drawn, self.complete = item, [], False
+            self.waiting, self.draws, self.complete = item, [], False
             if item.steps:
                 # Nobody knows how many numbers a chain takes that hesitates or comes in pieces.
                 source, open_ended = self.request.source, item.until or item.piecemeal
                 self.draw = one_by_one(source) if open_ended else source.chain(item.steps)
             if (answer := self._answer()) is None:
                 return
-        self.drawn = []
+        self.draws = []
         self.known.clear()  # a reading keeps the logits of its whole pass
         self.decoding.close()
 
     def _note(self, entry: Round) -> None:
         self.request.annotate(entry, self.known["target"])
-        following = [d.parent for d in self.drawn]  # the chain's other tokens are rounds to come
+        following = [d.parent for d in self.draws]  # the chain's other tokens are rounds to come
         for model, known in self.known.items():
             # A draft that heeds the target's states says something else now that it has them.
             live = () if self.heeds and model != "target" else (*self.request.tips, *following)
@@ -360,8 +360,8 @@ class Loop(AbstractContextManager["Loop"]):
         else:
             likeliest = sought(most) if every else 1
             answers = engine.read(wants, likeliest, chains, self.prefill_chunk)
-        rows, found = penalised(answers, asking, wants)
-        readings = read(rows, asking, every, found)
+        rows, tops = penalised(answers, asking, wants)
+        readings = read(rows, asking, every, tops)
         for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
             if answer.features is not None:
                 for head in heads:
@@ -390,33 +390,33 @@ class Loop(AbstractContextManager["Loop"]):
                 fail(turn, error)
 
 
-def read(rows: Logits, asking: Sequence[Turn], every: bool, found: Found | None = None) -> Readings:
+def read(rows: Logits, asking: Sequence[Turn], every: bool, tops: Tops | None = None) -> Readings:
     """The readings of a pass, or of passes that drew chains.
 
     Args:
         rows: the logits, (n, V)
         asking: the turns, which all wait for one model
         every: whether all rows will be looked at; rules look at few of the target's
-        found: what was already read of the rows
+        tops: what was already read of the rows
     """
     temperatures = {turn.request.warping.temperature for turn in asking}
     most = max(turn.held for turn in asking)
     # Of an array on the host Python learns in less time what it is than of a tensor.
     numbers = rows.numpy() if device_of(rows.device).on_host else rows
-    return Readings(numbers, most, temperatures, every, scan_for(numbers), found)
+    return Readings(numbers, most, temperatures, every, scan_for(numbers), tops)
 
 
 def penalised(
     answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants
-) -> tuple[Logits, Found | None]:
+) -> tuple[Logits, Tops | None]:
     """The rows of a pass, changed by each request's penalties for the text ending at each node.
 
     What was already read of them comes with them, read anew where rows have changed: what is read
     for a request does not depend on the others of its pass.
     """
-    rows, found = answers[0].rows, answers[0].found
+    rows, tops = answers[0].rows, answers[0].tops
     if not any(turn.request.penalties for turn in asking):
-        return rows, found
+        return rows, tops
     rows, places = rows.clone(), list[int]()
     for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
         if turn.request.penalties and answer.part is not None and not turn.unstarted:
@@ -424,13 +424,13 @@ def penalised(
             places += mine
             for place, node in zip(mine, nodes, strict=True):
                 rows[place] = applied(turn.request.penalties, tree.text(node), rows[place])
-    if found and places:
+    if tops and places:
         changed, scan = rows[places].numpy(), scan_for(rows)
-        found.logits[places], found.ids[places] = scan.likeliest(changed, found.ids.shape[1])
-        highest = found.logits[places, 0].astype(np.float64)
-        for temperature, excesses in found.excesses.items():
+        tops.logits[places], tops.ids[places] = scan.likeliest(changed, tops.ids.shape[1])
+        highest = tops.logits[places, 0].astype(np.float64)
+        for temperature, excesses in tops.excesses.items():
             excesses[places] = scan.excesses(changed, highest, temperature)
-    return rows, found
+    return rows, tops
 
 
 def count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int, used: int) -> None:

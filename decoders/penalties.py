@@ -52,7 +52,7 @@ TEXT_ALONE = (
 )
 
 
-def asked(config: GenerationConfig | None, names: Sequence[str]) -> dict[str, Any]:
+def settings_of(config: GenerationConfig | None, names: Sequence[str]) -> dict[str, Any]:
     """The settings in `names` that a generation config asks for, with their values."""
     return {
         name: value
@@ -74,7 +74,7 @@ def said(config: GenerationConfig | None) -> list[str]:
             (MODELLED, "which decoders apply with penalties=True"),
             (OTHERS, "which decoders leave out"),
         )
-        if (settings := asked(config, names))
+        if (settings := settings_of(config, names))
     ]
 
 
@@ -87,7 +87,7 @@ def processors(config: GenerationConfig | None, prompt_length: int) -> LogitsPro
     Raises:
         InputError: if transformers refuses a setting
     """
-    given = asked(config, MODELLED)
+    given = settings_of(config, MODELLED)
     ends = config.eos_token_id if config else None
     makers: dict[str, Callable[..., Any]] = {
         "repetition_penalty": RepetitionPenaltyLogitsProcessor,

@@ -14,8 +14,8 @@ from decoders.devices import device_of
 from decoders.distribution import (
     PLAIN,
     Distribution,
-    Found,
     Scan,
+    Tops,
     Warping,
     Whole,
     fetched,
@@ -39,7 +39,7 @@ class Readings(Sequence["Reading"]):
         every: whether all rows will be warped, as a draft's are; the rules look at few of the
             target's
         scan: looks through rows that are on the host
-        found: what was already read of these
+        tops: what was already read of these
 
     Attributes:
         held: how many of the likeliest tokens are known, one more being looked at
@@ -54,7 +54,7 @@ class Readings(Sequence["Reading"]):
         temperatures: Collection[float] = (),
         every: bool = False,
         scan: Scan = PLAIN,
-        found: Found | None = None,
+        tops: Tops | None = None,
     ):
         self.excesses: dict[float, Sequence[float]]
         self.host: np.ndarray | None
@@ -65,30 +65,30 @@ class Readings(Sequence["Reading"]):
         self.every = every or self._length <= FEW
         self.host, self.scan, self.stable = None, scan, False
         if isinstance(rows, np.ndarray):
-            self._look_through(rows, found)
+            self._look_through(rows, tops)
         elif device_of(rows.device).on_host:
-            self._look_through(rows.numpy(), found)
+            self._look_through(rows.numpy(), tops)
         else:
             self._fetch(rows, temperatures)
         self._sound = all(map(math.isfinite, self.highest))
 
-    def _look_through(self, rows: np.ndarray, found: Found | None) -> None:
+    def _look_through(self, rows: np.ndarray, tops: Tops | None) -> None:
         self.host = rows
         count = min(sought(self.held), self.size) if self.every else 1
-        if not found or found.ids.shape[1] < count:
-            excesses = found.excesses if found else {}
-            found = Found(*self.scan.likeliest(rows, count), excesses)
-        self._tops = found.logits.tolist(), found.ids.tolist()
+        if not tops or tops.ids.shape[1] < count:
+            excesses = tops.excesses if tops else {}
+            tops = Tops(*self.scan.likeliest(rows, count), excesses)
+        self._tops = tops.logits.tolist(), tops.ids.tolist()
         self.stable = self.held < self.scan.stable
         self._known = self.every or self.held == 1
         self.highest = [values[0] for values in self._tops[0]]
-        self.excesses = {t: sums.tolist() for t, sums in found.excesses.items()}
+        self.excesses = {t: sums.tolist() for t, sums in tops.excesses.items()}
 
     def _fetch(self, rows: Logits, temperatures: Collection[float]) -> None:
         # One more than those that are held: the last may have an equal.
-        found = fetched(rows, min(self.held + 1, self.size), temperatures)
-        self.values, self.ids, self.highest = found.logits, found.ids, found.logits[:, 0].tolist()
-        self.excesses = {t: sums.tolist() for t, sums in found.excesses.items()}
+        tops = fetched(rows, min(self.held + 1, self.size), temperatures)
+        self.values, self.ids, self.highest = tops.logits, tops.ids, tops.logits[:, 0].tolist()
+        self.excesses = {t: sums.tolist() for t, sums in tops.excesses.items()}
 
     @property
     def rows(self) -> Logits:
@@ -104,20 +104,6 @@ class Readings(Sequence["Reading"]):
         count = min(self.held + 1, self.size)
         values, ids = self.scan.likeliest(self.host[place : place + 1], count)
         return values[0].tolist(), ids[0].tolist()
-
-    def bests(self, part: slice) -> list[TokenId]:
-        """The likeliest token after each of these rows, which are sound; of equals the lowest id.
-
-        Other rows may be of requests that have failed, or memory that nobody wrote to.
-        """
-        if self.host is None:
-            return [reading.best for reading in self[part]]
-        logits, ids = (of_all[part] for of_all in self._tops)
-        places = range(*part.indices(len(self)))
-        return [
-            i[0] if len(i) == 1 or x[0] > x[1] else self[place].best
-            for place, x, i in zip(places, logits, ids, strict=True)
-        ]
 
     def sound(self, part: slice) -> bool:
         """Whether the logits of these rows make distributions.

@@ -103,7 +103,7 @@ class Request:
         answer: the tip of the output so far
         tips: the tips of all branches that are alive since the last round
         rounds: the rounds committed so far
-        kept: from each token that was kept in any round to the trial that produced it
+        trials: from each token that was kept in any round to the trial that produced it
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Request:
         self.answer: NodeId = self.tree.trunk[-1]
         self.tips: Sequence[NodeId] = (self.answer,)
         self.rounds: list[Round] = []
-        self.kept: dict[NodeId, Trial] = {}
+        self.trials: dict[NodeId, Trial] = {}
 
     # ---- For decoders to read
 
@@ -271,4 +271,4 @@ class Request:
             if (reading := readings.get(trial.parent)) is not None:
                 trial.log_p, trial.round = reading.log_p(trial.token), entry.index
                 trial.likeliest = *reading.likeliest(ALTERNATIVES), reading.log_sum
-                self.kept[trial.node] = trial
+                self.trials[trial.node] = trial

@@ -22,13 +22,11 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from decoders import ModelPair, catalog, default_device, generate
 from decoders.distribution import Warping, Whole, warp
-from decoders.engine.attention import operator
-from decoders.engine.memory.arena import Arena
-from decoders.engine.memory.arenas import ReachRows
-from decoders.engine.memory.feeds import Feed, pack
-from decoders.engine.memory.rows import CacheRows, Reach
+from decoders.engine.attention import interface
+from decoders.engine.cache import Arena, CacheRows, Reach, ReachRows
 from decoders.engine.models.packed import PASSES, PackedModel
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.pack import Feed, pack
+from decoders.engine.passes import PackedPasses
 from decoders.randomness import SeededSource
 from decoders.tree import TokenTree
 
@@ -77,8 +75,8 @@ def machine() -> Iterator[str]:
             f"CUDA {torch.version.cuda}"
         )
         yield (
-            f"FlashAttention {'may be' if operator.FLASH else 'is not'} taken, "
-            f"Triton {'may be' if operator.TRITON else 'is not'}"
+            f"FlashAttention {'may be' if interface.FLASH else 'is not'} taken, "
+            f"Triton {'may be' if interface.TRITON else 'is not'}"
         )
     else:
         yield "There is no CUDA device: kernels are left out, everything else runs on the CPU."
@@ -90,10 +88,10 @@ def ways() -> Iterator[str]:
     Heads of 64 to 256, 1 to 8 query heads per key head, 1 to 4,000 rows, with and without a window
     and sinks.
     """
-    taken: dict[str, Callable] = {"one by one": operator.attend_one_by_one}
+    taken: dict[str, Callable] = {"one by one": interface.attend_one_by_one}
     if default_device().type == "cuda" and torch.cuda.get_device_capability() >= (8, 0):
-        taken |= {"Triton": operator.attend_with_triton} if operator.TRITON else {}
-        taken |= {"FlashAttention": operator.attend_chains} if operator.FLASH else {}
+        taken |= {"Triton": interface.attend_with_triton} if interface.TRITON else {}
+        taken |= {"FlashAttention": interface.attend_chains} if interface.FLASH else {}
     elif default_device().type == "cpu":
         yield "Triton and FlashAttention need a GPU: left out."
     for name, way in taken.items():
@@ -149,7 +147,7 @@ def error_of(
     ours = way(*tensors, *rest, None if sinks is None else sinks.to(default_device()))
     fine: Any = [t.cpu().double() if t.is_floating_point() else t.cpu() for t in tensors]
     fine += [*rest, None if sinks is None else sinks.double()]
-    exact = operator.attend_one_by_one(*fine)
+    exact = interface.attend_one_by_one(*fine)
     return (ours.cpu() - exact).abs().max().item()
 
 

@@ -215,7 +215,8 @@ class Ledger:
         """Charge the time since the last charge to a model: to verifying or to drafting."""
         now = self.clock()
         if self._mark is not None:
-            self._spent[_part(model)] += now - self._mark
+            # A head drafts too.
+            self._spent["target" if model == "target" else "draft"] += now - self._mark
         self._mark = now
 
     def share(self, rounds: int) -> None:
@@ -282,8 +283,3 @@ class Ledger:
             self.draft_calls -= draft_calls
         self._settled = self.target_calls, self.draft_calls
         self._spent = {"target": 0.0, "draft": 0.0}
-
-
-def _part(model: str) -> str:
-    """Whose time a model's passes take: a head drafts too."""
-    return "target" if model == "target" else "draft"

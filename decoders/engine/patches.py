@@ -20,8 +20,8 @@ def hooks(held: Mapping[str, Any]) -> Iterator[tuple[int, Callable]]:
         held: the module's `vars`
     """
     for name in HOOKS:
-        if found := held[name]:
-            yield from (each for each in found.items() if not idle(each[1]))
+        if own := held[name]:
+            yield from (each for each in own.items() if not idle(each[1]))
 
 
 def idle(hook: Callable) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from decoders.distribution import Found, Warping
+from decoders.distribution import Tops, Warping
 from decoders.shapes import Logits, NodeId, TokenId
 from decoders.tree import TokenTree
 
@@ -36,14 +36,14 @@ class Features:
     nodes: Sequence[NodeId]
     states: tuple[torch.Tensor, ...]
 
-    def of(self, layers: Sequence[int], asked: Sequence[int]) -> "Features":
+    def of(self, layers: Sequence[int], chosen: Sequence[int]) -> "Features":
         """Select the hidden states of some layers.
 
         Args:
             layers: the layers that `states` belong to
-            asked: the layers to select, in the order of the result
+            chosen: the layers to select, in the order of the result
         """
-        return Features(self.nodes, tuple(self.states[layers.index(layer)] for layer in asked))
+        return Features(self.nodes, tuple(self.states[layers.index(layer)] for layer in chosen))
 
     def first(self, count: int) -> "Features":
         """Those of the first `count` nodes."""
@@ -61,7 +61,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """The padding that one pass added for one request (see `decoders.engine.passes.packed`).
+    """The padding that one pass added for one request (see `decoders.engine.passes`).
 
     Attributes:
         tokens: tokens that were computed only to fill up the request's input
@@ -94,7 +94,7 @@ class Answer:
         features: hidden states of every node that was fed, parts of a prompt included; None unless
             layers were requested
         tokens: the tokens of a chain that the passes have drawn; all but the last are fed
-        found: what was already read of all rows
+        tops: what was already read of all rows
     """
 
     rows: Logits
@@ -105,7 +105,7 @@ class Answer:
     passes: int = 1
     features: Features | None = None
     tokens: Sequence[TokenId] = ()
-    found: Found | None = None
+    tops: Tops | None = None
 
     @property
     def logits(self) -> Logits | None:
@@ -134,7 +134,7 @@ Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]
 Layers = tuple[int, ...]
 
 
-class Chain(NamedTuple):
+class OpenChain(NamedTuple):
     """A chain that passes may draw by themselves, see `decoders.request.Ask`.
 
     Attributes:
@@ -143,7 +143,6 @@ class Chain(NamedTuple):
         numbers: the uniform numbers that draw, each of which stays the next one until its token is
             taken; None where nothing is left to chance
         ends: tokens that end the text
-        sought: how many of the likeliest tokens are looked for in each row
     """
 
     steps: int
@@ -206,7 +205,7 @@ class Passes(Protocol):
         """
 
     def read(
-        self, wants: Wants, sought: int, chains: Sequence[Chain] = (), chunk: int | None = None
+        self, wants: Wants, sought: int, chains: Sequence[OpenChain] = (), chunk: int | None = None
     ) -> list[Answer]:
         """Run one pass for all these requests, perhaps look through its logits, and draw chains.
 

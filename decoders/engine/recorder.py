@@ -22,7 +22,7 @@ class CannotRecord(Exception):
     """A pass does something that a program could not repeat."""
 
 
-class Step(NamedTuple):
+class Operation(NamedTuple):
     """One call.
 
     Attributes:
@@ -79,7 +79,7 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, inputs: dict[str, Any]):
         super().__init__()
-        self.steps: list[Step] = []
+        self.steps: list[Operation] = []
         self._values = {id(value): Value(name) for name, value in inputs.items()}
         # If an object were freed, another one could get its id.
         self._kept = list(inputs.values())
@@ -96,7 +96,7 @@ class Recorder(TorchDispatchMode):
         out = function(*arguments, **options)
         tensors = out if isinstance(out, (tuple, list)) else (out,)
         self.steps.append(
-            Step(function, *noted, tuple(map(self._result, tensors)), tensors is not out)
+            Operation(function, *noted, tuple(map(self._result, tensors)), tensors is not out)
         )
         return out
 
@@ -158,7 +158,7 @@ def in_general(recordings: Sequence[Any], sizes: Sequence[Sizes]) -> Any:
     logits between the last two. A number that differs becomes a linear function of both.
     """
     first = recordings[0]
-    if isinstance(first, Step):
+    if isinstance(first, Operation):
         if any(
             step.function != first.function or step.results != first.results for step in recordings
         ):

@@ -1,4 +1,4 @@
-"""Trials of a model's passes that this machine has made before (Trials)."""
+"""Trials of a model's passes that this machine has made before (TrialLog)."""
 
 import hashlib
 import json
@@ -17,14 +17,14 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.patches import patched
-from decoders.engine.weights.quantization import is_plain
+from decoders.engine.weights import is_plain
 
 LIBRARIES = "torch", "transformers", "numpy", "numba", "llvmlite"
 SWITCHES = "ATEN_", "DNNL_", "KMP_", "MKL_", "NUMBA_", "OMP_", "ONEDNN_", "TORCH_"
 MOST = 200  # files
 
 
-class Trials:
+class TrialLog:
     """Which trials of a model have been passed here, where they take longer than all else.
 
     A trial compares passes with others that compute the same in another way. It is not repeated for
@@ -58,14 +58,14 @@ class Trials:
 
 def trials_of(
     model: PreTrainedModel, passes: str, most: int, folder: Path | None = None
-) -> Trials | None:
+) -> TrialLog | None:
     """The trials of a model that has just been loaded; None if they are to be made each time.
 
     Args:
         model: the model
         passes: how it runs, see `load_pair`
         most: bytes of weights whose reading takes less than the trials
-        folder: see `Trials`; by default one of the user's cache
+        folder: see `TrialLog`; by default one of the user's cache
     """
     weights = model.state_dict().values()
     if not all(map(is_plain, weights)):  # the numbers of quantised ones are not read
@@ -74,7 +74,7 @@ def trials_of(
     if not device_of(model.device).on_host or size > most or patched(model):
         return None
     folder = folder or Path(user_cache_dir("decoding-workbench", appauthor=False)) / "trials"
-    return Trials("\n".join((*_machine(), passes, *_of_model(model))), folder)
+    return TrialLog("\n".join((*_machine(), passes, *_of_model(model))), folder)
 
 
 def _machine() -> Iterator[str]:

@@ -9,9 +9,42 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from weakref import ref
 
-from decoders.methods.line import Line
 from decoders.request import Request
 from decoders.trace import Round
+
+
+@dataclass
+class CostLine:
+    """Seconds as a line in the size of a pass, from measurements that fade."""
+
+    n: float = 0.0
+    x: float = 0.0
+    y: float = 0.0
+    xx: float = 0.0
+    xy: float = 0.0
+
+    def add(self, x: float, y: float) -> None:
+        weight = 0.95
+        if self.n > 3:
+            y = min(y, 2 * self.at(x))  # a pause of the machine says nothing of a pass
+        elif self.n and y < self.at(x) / 2:
+            weight = 0.2  # then what was noted so far was such a pause
+        old, new = (self.n, self.x, self.y, self.xx, self.xy), (1, x, y, x * x, x * y)
+        faded = (weight * a + b for a, b in zip(old, new, strict=True))
+        self.n, self.x, self.y, self.xx, self.xy = faded
+
+    @property
+    def spread(self) -> float:
+        """The variance of the sizes; 0 if there is only one."""
+        square = (self.x / self.n) ** 2
+        variance = self.xx / self.n - square
+        return variance if variance > 1e-6 * square else 0.0
+
+    def at(self, x: float) -> float:
+        mean, y, spread = self.x / self.n, self.y / self.n, self.spread
+        slope = (self.xy / self.n - mean * y) / spread if spread else 0.0
+        return max(y + max(slope, 0.0) * (x - mean), 0.05 * y)
+
 
 START = 2  # tokens of one request until something is known
 LONGEST = 16
@@ -25,7 +58,7 @@ PLAIN = 8
 
 
 @dataclass(frozen=True)
-class Plan:
+class Lengths:
     """Rounds as planned: what their passes hold.
 
     Attributes:
@@ -48,13 +81,13 @@ class Count(NamedTuple):
 
     Attributes:
         drafted: places drafted
-        kept: how many of them were kept
+        accepted: how many of them were kept
         ahead: how much of the next place the target has read already, from 0 to 1: of a layer that
             was kept in part, the share of its beams
     """
 
     drafted: int
-    kept: int
+    accepted: int
     ahead: float = 0.0
 
 
@@ -63,7 +96,7 @@ def tokens(entry: Round) -> Count:
     return Count(entry.drafted, entry.accepted)
 
 
-BEFORE = Plan(0, 0, 0.0, rounds=0, usual=False)  # the first one
+BEFORE = Lengths(0, 0, 0.0, rounds=0, usual=False)  # the first one
 
 
 @dataclass(eq=False)
@@ -98,7 +131,7 @@ class AutoLength:
     gained: float = 0.0
     ahead: float = 0.0
     length: int = 0
-    plan: Plan = BEFORE
+    plan: Lengths = BEFORE
     left: int = 0
     planned: int = 0
 
@@ -126,11 +159,11 @@ class AutoLength:
 
     def learn(self, entry: Round) -> None:
         """Take note of the last round."""
-        drafted, kept, ahead = self.count(entry)
+        drafted, accepted, ahead = self.count(entry)
         if drafted:
             self.budget.news = True
-            self.accepted = 0.9 * self.accepted + kept
-            self.tested = 0.9 * self.tested + kept + (kept < drafted)
+            self.accepted = 0.9 * self.accepted + accepted
+            self.tested = 0.9 * self.tested + accepted + (accepted < drafted)
             self.judged, self.gained = 0.9 * self.judged + 1, 0.9 * self.gained + ahead
         # The first round includes the prompt, so its times say nothing about a step.
         if entry.index:
@@ -167,11 +200,11 @@ class Budget:
     """
 
     followers: list[ref[AutoLength]] = field(default_factory=list)
-    plain: Line = field(default_factory=Line)
-    target: Line = field(default_factory=Line)
-    draft: Line = field(default_factory=Line)
-    plan: Plan = BEFORE
-    timed: Plan = BEFORE
+    plain: CostLine = field(default_factory=CostLine)
+    target: CostLine = field(default_factory=CostLine)
+    draft: CostLine = field(default_factory=CostLine)
+    plan: Lengths = BEFORE
+    timed: Lengths = BEFORE
     news: bool = True
     patience: int = 0
 
@@ -214,9 +247,9 @@ class Budget:
         """Plan every member's length, once the first one is back from the plan before."""
         lengths, count, rounds = dict.fromkeys(self.members, 0), len(self.members), 1
         if not (self.target.y and self.draft.n):
-            kept = [first.count(entry).kept for entry in first.request.rounds[-1:]]
+            accepted = [first.count(entry).accepted for entry in first.request.rounds[-1:]]
             trier = next((m for m in self.members if m.length), first)  # it has read its text
-            lengths[trier] = 1 if count > 1 else min(LONGEST, trier.start + sum(kept))
+            lengths[trier] = 1 if count > 1 else min(LONGEST, trier.start + sum(accepted))
         elif not self.plain.y:
             rounds = PLAIN
         elif self.news or self.plan.most:
@@ -232,7 +265,7 @@ class Budget:
             member.length = length
         most, drafts = max(lengths.values()), sum(lengths.values())
         size = count + drafts - sum(m.ahead for m in self.members)
-        self.plan = Plan(size, most, drafts / most if most else 0.0, rounds, usual)
+        self.plan = Lengths(size, most, drafts / most if most else 0.0, rounds, usual)
 
     def _rounds(self, lengths: dict[AutoLength, int]) -> int:
         """How many rounds these lengths are for."""

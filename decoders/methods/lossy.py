@@ -175,7 +175,7 @@ class FLyRule(Rule):
             )
             trial = trials[i]
             trial.p, trial.q, trial.accept_probability, trial.u = pick.tests[0]
-            if pick.kept:
+            if pick.accepted:
                 continue
             assert pick.rest
             refused = refused or (i, pick.rest)

@@ -13,9 +13,8 @@ from typing import Any
 
 from decoders.errors import InputError, quoted
 from decoders.inputs import as_references
-from decoders.methods import block, copies, lossy, mtad, multipath, rules, sources, trees
-from decoders.methods.block import Block, Traversal
-from decoders.methods.multipath import MultiPath
+from decoders.methods import block, copies, lossy, mtad, rules, sources, trees
+from decoders.methods.block import Block, MultiPath, Traversal
 from decoders.methods.rules import (
     LENIENCE,
     KSeq,
@@ -56,7 +55,7 @@ def by_name(base: type[Any], *modules: ModuleType) -> dict[str, type[Any]]:
 
 
 # A rule or a source that joins one of these files is known by its name.
-RULES: Mapping[str, type[Rule]] = by_name(Rule, rules, block, multipath, lossy, mtad)
+RULES: Mapping[str, type[Rule]] = by_name(Rule, rules, block, lossy, mtad)
 SOURCES: Mapping[str, type[Source]] = by_name(Source, sources, copies, trees)
 
 

@@ -42,12 +42,12 @@ class Pick:
 
     Attributes:
         tests: those of the children that it tested, in the order drawn
-        kept: whether it kept the last one tested
+        accepted: whether it kept the last one tested
         rest: if not, the distribution that the target's token is drawn from instead
     """
 
     tests: list[Test] = field(default_factory=list)
-    kept: bool = False
+    accepted: bool = False
     rest: Distribution | None = None
 
 
@@ -315,9 +315,9 @@ class KSeq(NodeWise):
         for token in tokens:
             p_token, q_token = p[token], q[token]
             probability = min(1.0, p_token / (rho * q_token))
-            pick.kept, u = source.accept(probability)
+            pick.accepted, u = source.accept(probability)
             pick.tests.append((p_token, q_token, probability, u))
-            if pick.kept:
+            if pick.accepted:
                 return pick
         overlap = minimum(q, p / rho)
         beta = overlap.total
@@ -349,9 +349,9 @@ class MultiRound(NodeWise):
         for token in tokens:
             p_token, q_token = rest[token], q[token]
             probability = min(1.0, p_token / q_token)
-            pick.kept, u = source.accept(probability)
+            pick.accepted, u = source.accept(probability)
             pick.tests.append((p_token, q_token, probability, u))
-            if pick.kept:
+            if pick.accepted:
                 break
             rest = residual(rest, q)
             if node.distinct:
@@ -390,8 +390,8 @@ def walk(
         p = mixed(p, q) if mixed and q else p
         tokens = [d.token for d in draws]
         pick = rule.pick(Node(p, q, tokens, reading, greedy, draft.distinct), request.source)
-        judged.append((draws, pick.tests, pick.kept))
-        if not pick.kept:
+        judged.append((draws, pick.tests, pick.accepted))
+        if not pick.accepted:
             assert pick.rest is not None  # a rule that refuses says what is left
             after, fate, probs = node, Fate.CORRECTED, pick.rest
             break

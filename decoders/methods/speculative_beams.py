@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from decoders.beams import Beam, Joint
 from decoders.errors import InputError
-from decoders.methods.baselines import BeamSearch
+from decoders.methods.baselines import BeamSearch, Search, enough
 from decoders.methods.budget import LONGEST, AutoLength, Count
-from decoders.methods.search import Search, enough
 from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.settings import Decoding, Law, claim, setting
@@ -129,8 +128,8 @@ class SpeculativeBeamSearch(BeamSearch):
             nodes = [b.node for b in above if b.node not in known]
             said = dict(zip(nodes, (yield request.ask(drafter, nodes, count)), strict=True))
             joint = Joint(above, [known.get(b.node) or said[b.node] for b in above])
-            drawn = (joint.draw(request, *entry).beam for entry in joint.top(count))
-            going = (b for b in drawn if b.score > -math.inf and not request.ends(b.node))
+            beams = (joint.draw(request, *entry).beam for entry in joint.top(count))
+            going = (b for b in beams if b.score > -math.inf and not request.ends(b.node))
             above = list(itertools.islice(going, width))
             if not above:
                 break

@@ -136,15 +136,15 @@ class Recycler(Reader):
     def __init__(self, request: Request, source: "Recycled"):
         self.source = source
         self.said: dict[TokenId, list[TokenId]] = {}
-        self.seen: dict[TokenId, list[TokenId]] = {}
+        self.followers: dict[TokenId, list[TokenId]] = {}
         super().__init__(request.references)
 
     def read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
         for token in tokens:
             if text:
-                known = self.seen.get(text[-1], [])
+                known = self.followers.get(text[-1], [])
                 first = [token, *(x for x in known if x != token)]
-                self.seen[text[-1]] = first[: self.source.width]
+                self.followers[text[-1]] = first[: self.source.width]
             text.append(token)
 
     def learn(self, draft: Draft, readings: Sequence[Reading]) -> None:
@@ -161,9 +161,9 @@ class Recycler(Reader):
 
     def _offer(self, layer: list[Leaf]) -> Generator[Ask, Any, list[Offered]]:
         yield from ()  # asks no model
-        said, seen = self.said, self.seen
+        said, followers = self.said, self.followers
         return [
-            zip(said.get(leaf.token) or seen.get(leaf.token, []), CHANCES, strict=False)
+            zip(said.get(leaf.token) or followers.get(leaf.token, []), CHANCES, strict=False)
             for leaf in layer
         ]
 

@@ -366,7 +366,7 @@ class Counterexample:
         table: their probabilities
         shape: of the draft
         text: the beginning of a text whose probability is wrong
-        found: its probability as it comes out
+        actual: its probability as it comes out
         expected: the target's
         distance: the total variation between both laws, of texts one token longer than the draft
     """
@@ -374,20 +374,20 @@ class Counterexample:
     table: Table
     shape: Shape
     text: Path
-    found: float
+    actual: float
     expected: float
     distance: float
 
     def __str__(self) -> str:
         depth = len(self.shape)
-        gap = _decimals(abs(self.found - self.expected))
+        gap = _decimals(abs(self.actual - self.expected))
         draft = f"a draft of {depth}" if set(self.shape) == {1} else f"a tree {self.shape}"
         return "\n".join(
             [
                 f"{draft}, {self.table.V} tokens",
                 f"target p = {_numbers(self.table.p, self.table.V, depth + 1)}",
                 f"draft  q = {_numbers(self.table.q, self.table.V, depth)}",
-                f"a text begins with {_ids(self.text)} with probability {self.found:.{gap}f}; "
+                f"a text begins with {_ids(self.text)} with probability {self.actual:.{gap}f}; "
                 f"the target's is {self.expected:.{gap}f}",
                 f"total variation {self.distance:.{_decimals(self.distance)}f}",
             ]

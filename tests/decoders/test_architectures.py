@@ -10,7 +10,7 @@ import pytest
 
 from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.models.plain import Following, PlainModel
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.testing.situations import variation
 from decoders.tree import TokenTree
 from tests import laws, zoo

@@ -6,7 +6,7 @@ import pytest
 
 from decoders import InputError, cache_need, catalog, generate, stream
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.padded import PADDINGS
+from decoders.engine.passes import PADDINGS
 from decoders.methods.copies import Lookup
 from decoders.methods.rules import Pick, Tokenwise
 from decoders.methods.sources import Draft

@@ -12,7 +12,7 @@ import torch
 
 from decoders import InputError, ModelPair, catalog, check, generate, stream
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.inputs import stop_finder
 from tests.models import POSITIONS, VOCABULARY, build_pair, build_tokenizer
 

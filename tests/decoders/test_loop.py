@@ -11,8 +11,8 @@ import torch
 
 from decoders import ModelError, catalog, generate, stream
 from decoders.engine.attention.interface import Packing
-from decoders.engine.memory.arenas import Idle
 from decoders.engine.models.packed import PackedModel
+from decoders.engine.pack import Idle
 from decoders.trace import Fate
 from tests.models import build_pair, build_tokenizer
 

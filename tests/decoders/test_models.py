@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.trace import DRAFTED
 from tests.elsewhere import Elsewhere, Here
 from tests.models import VOCABULARY, build, build_both, build_pair, by_transformers, plain_logits

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders import selftest
-from decoders.engine.attention import operator as attention
+from decoders.engine.attention import interface as attention
 
 
 def test_an_unknown_section(capsys):

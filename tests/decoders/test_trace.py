@@ -59,7 +59,7 @@ def test_a_scripted_round_counted_by_hand():
     assert [t.fate for t in second.trials] == [Fate.ACCEPTED, Fate.ACCEPTED, Fate.BONUS]
     assert (second.drafted, second.tested, second.accepted, second.keep) == (2, 2, 2, 2)
     assert r.output == (1, 2, 1, 0, 0)
-    kept = [r.kept[n] for n in r.tree.lineage(r.answer, 1)]
+    kept = [r.trials[n] for n in r.tree.lineage(r.answer, 1)]
     assert [t.round for t in kept] == [0, 0, 1, 1, 1]
     assert [t.log_p for t in kept] == pytest.approx([math.log(TARGET[t]) for t in r.output])
     for t in kept:
@@ -91,7 +91,7 @@ def test_every_round_of_every_decoder_is_complete(name):
         assert tuple(text) == r.output
         for node in r.tree.lineage(r.answer, 1):
             t, row = (
-                r.kept[node],
+                r.trials[node],
                 logits(situation.target, r.path(r.tree.parents[node])).log_softmax(-1),
             )
             assert t.node in r.rounds[t.round].nodes or any(

@@ -17,7 +17,7 @@ import torch
 import decoders
 from decoders.engine.attention import interface
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.weights.linear import PassLinear
+from decoders.engine.weights import PassLinear
 from tools.batch import METHODS, Bench, options
 from workbench.runs.figures import BatchFigures
 from workbench.runs.record import Run

@@ -17,10 +17,10 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaForCausalLM, OPTConfig
 
 from decoders import ModelPair, generate, load_pair
-from decoders.engine.attention import operator as attention
-from decoders.engine.memory import feeds as packing
+from decoders.engine import pack as packing
+from decoders.engine.attention import interface as attention
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.selftest import SIZES, llama
 from decoders.tree import TokenTree
 

@@ -24,7 +24,7 @@ from unittest import mock
 import torch
 
 import decoders
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from tests.speed.claims import WARPINGS
 from tests.speed.engine import Seconds, times_as_fast
 from tests.speed.lookup import prompts

@@ -23,7 +23,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 from decoders import ModelPair, catalog, generate, load_pair
 from decoders.devices import device_of
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.selftest import SIZES
 from decoders.tree import TokenTree
 from tests.models import build, build_both

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 
 from decoders import ModelPair, generate, load_pair
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.tree import TokenTree
 from tests.speed.engine import interleaved, times_as_fast
 

@@ -150,18 +150,18 @@ def kernel(
             scores = SOFTCAP * (2 * tl.sigmoid(scores * (2 / SOFTCAP)) - 1)  # tanh
         # There is no branch here: a boolean that is set inside an `if` and used after it does not
         # compile for capability 7.5.
-        asked = real[:, None] & ((rows >= opening) & (rows < closing))[None, :]
+        behind = real[:, None] & ((rows >= opening) & (rows < closing))[None, :]
         line_start = mask_start + token[:, None] * (total - opening) - opening
-        mask = tl.load(masks + line_start + rows[None, :], mask=asked, other=1)
+        mask = tl.load(masks + line_start + rows[None, :], mask=behind, other=1)
         last = tl.where(masked, total, total - n + token)
         least = tl.where(masked, -1, last - window)
-        seen = (
+        visible = (
             (mask != 0)
             & (rows[None, :] <= last[:, None])
             & (rows[None, :] > least[:, None])
             & inside[None, :]
         )
-        scores = tl.where(seen, scores, float("-inf"))
+        scores = tl.where(visible, scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         shrink = tl.exp(highest - higher)
         part = tl.exp(scores - higher[:, None])
@@ -278,11 +278,11 @@ def attend_packed(
     window: int = 0,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Attend as `decoders.engine.attention.operator.attend` does, in float16, bfloat16 or float32.
+    """Attend as `decoders.engine.attention.interface.attend` does, in float16, bfloat16 or float32.
 
     Nothing is read back from the device: the longest requests set the grid, and blocks after the
     end of a shorter request return at once. The arguments are those of the ways to attend in
-    `decoders.engine.attention.operator`.
+    `decoders.engine.attention.interface`.
     """
     heads, tokens, size = q.shape
     key_heads, value_size = values.shape[1:]

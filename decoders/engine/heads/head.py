@@ -1,7 +1,8 @@
-"""A head that is ready to draft (Head), which fits `decoders.engine.protocols.Model`."""
+"""A head on the target's states as the draft of a pair (Head), and its passes (HeadPasses)."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,20 +11,245 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.distribution import Found
-from decoders.engine.attention import operator
-from decoders.engine.heads.passes import HeadPasses, HeadRows
+from decoders.distribution import Tops
+from decoders.engine.attention import interface
+from decoders.engine.cache import CacheRows, Layout
 from decoders.engine.kernels.loading import scan_for
 from decoders.engine.lowering.program import Pass, Programs
-from decoders.engine.memory.arenas import Arenas
-from decoders.engine.memory.feeds import Feed, PackedInputs
-from decoders.engine.memory.rows import Layout
 from decoders.engine.models.fingerprint import Fingerprint
 from decoders.engine.models.loaded import undisturbed
-from decoders.engine.protocols import Layers, Passes
-from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, PassLinear, forget_copies
+from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
+from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants
+from decoders.engine.weights import COPIED_BYTES, BytesRead, PassLinear, forget_copies
 from decoders.errors import InputError
+from decoders.shapes import NodeId
 from decoders.tree import TokenTree
+
+
+class HeadRows(CacheRows):
+    """Rows of a head: that of a node is made of its token and of the state at the node before it.
+
+    So the first node has no row. What a head has made of its own states is dropped when a round
+    ends, also for tokens that were kept: their rows are made again of the target's states.
+
+    Args:
+        base: the first arena row
+        capacity: the number of arena rows
+
+    Attributes:
+        true: the nodes whose rows are made of the target's states
+    """
+
+    def __init__(self, base: int, capacity: int):
+        super().__init__(base, capacity)
+        self.first = 1
+        self.true: set[NodeId] = set()
+
+    def sync(self, tree: TokenTree) -> None:
+        """Drop every row after the first that is not of the trunk or not made of a true state."""
+        if (stamp := self.stamp(tree)) == self._stamp:
+            return
+        self._stamp = stamp
+        while self.settled < len(self.nodes) and self._settles(self.nodes[self.settled], tree):
+            self.settled += 1
+        while len(self.nodes) > self.settled:
+            self.drop_last()
+        self.true = set()  # of later rows; of earlier ones `settled` says it
+        self.trunk = min(self.trunk, self.settled)
+        self._lengthen_trunk(tree)
+
+    def forget(self, nodes: Iterable[NodeId]) -> None:
+        """Drop the rows of these nodes, whose logits are wanted again, and all after the first."""
+        rows = [self.row[node] for node in nodes if node in self.row]
+        while rows and len(self.nodes) > min(rows):
+            self.drop_last()
+        self.settled = min(self.settled, len(self.nodes))
+        self.trunk = min(self.trunk, len(self.nodes))
+
+    def _settles(self, node: NodeId, tree: TokenTree) -> bool:
+        return node in self.true and tree.in_trunk(node)
+
+
+@dataclass(eq=False)
+class Known:
+    """What a head knows about a request.
+
+    Attributes:
+        caches: its cache rows, in one arena
+        true: states made of the target's, (W,) at each node that the target has seen and that may
+            still be followed by a token without a row
+        own: the head's own states, (W,) at each node that has a row made in this round
+    """
+
+    caches: Caches
+    true: dict[NodeId, torch.Tensor] = field(default_factory=dict)
+    own: dict[NodeId, torch.Tensor] = field(default_factory=dict)
+    _commits: int = 0
+
+    @property
+    def rows(self) -> HeadRows:
+        (rows,) = self.caches
+        assert isinstance(rows, HeadRows)
+        return rows
+
+    def settle(self, tree: TokenTree) -> None:
+        """Forget what belongs to refused tokens, and all of the head's own states."""
+        if self._commits == tree.commits:
+            return
+        self._commits = tree.commits
+        self.rows.sync(tree)
+        self.own.clear()
+        # The last token with a row is followed by tokens without one, and may itself be asked about
+        # again.
+        begin = max(0, self.rows.settled + self.rows.first - 2)
+        live = {*tree.trunk[begin:], *tree.tail}
+        self.true = {node: state for node, state in self.true.items() if node in live}
+
+    def before(self, tree: TokenTree, node: NodeId) -> torch.Tensor | None:
+        """The state that a node's row is made of, (W,); None if it is not known yet."""
+        parent = tree.parents[node]
+        state = self.true.get(parent)
+        return self.own.get(parent) if state is None else state
+
+
+@dataclass
+class Waiting:
+    """A request in a run: the nodes that have no row yet, and those that want logits.
+
+    Attributes:
+        tree: its tree
+        known: what the head knows about it
+        missing: nodes without a row, parents first
+        wanted: nodes that want logits
+        whole: whether all its nodes are fed, not only a part of the prompt
+        logits: those found so far, (R,) by node
+        passes: the passes that it took part in
+        read: the bytes of weights that they read
+    """
+
+    tree: TokenTree
+    known: Known
+    missing: list[NodeId]
+    wanted: list[NodeId]
+    whole: bool = True
+    logits: dict[NodeId, torch.Tensor] = field(default_factory=dict)
+    passes: int = 0
+    read: int = 0
+
+
+class HeadPasses(Passes):
+    """The passes of a head in one run.
+
+    A row is made of a token and the state before it: the target's where the target has been, else
+    the head's own. A node below one whose state is not known yet waits for the next pass.
+
+    Args:
+        model: the head (`decoders.engine.heads.head.Head`)
+        rows: cache rows that the requests are expected to need together
+        most_rows: the most cache rows that they may have, or None for no limit
+    """
+
+    def __init__(self, model: Any, rows: int = 0, most_rows: int | None = None):
+        self.model, self.reads = model, model.reads
+        self.arenas = model.arenas(rows, most_rows)
+        self._known: dict[TokenTree, Known] = {}
+
+    def admit(self, tree: TokenTree, rows: int) -> bool:
+        caches = self.arenas.take(rows, tree.prompt_length)
+        if caches is not None:
+            self._known[tree] = Known(caches)
+        return caches is not None
+
+    def release(self, tree: TokenTree) -> None:
+        if (known := self._known.pop(tree, None)) is not None:
+            self.arenas.give_back(known.caches)
+
+    def rows_of(self, tree: TokenTree) -> int:
+        return len(self._known[tree].rows)
+
+    def learn(self, tree: TokenTree, features: Features) -> None:
+        states = self.model.entering(features.states)
+        self._known[tree].true.update(zip(features.nodes, states, strict=True))
+
+    def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
+        return self.read(wants, 0, chunk=chunk)
+
+    @torch.inference_mode()
+    def read(
+        self, wants: Wants, sought: int, chains: Sequence[OpenChain] = (), chunk: int | None = None
+    ) -> list[Answer]:
+        waiting = [self._waiting(tree, nodes, chunk) for tree, nodes in wants]
+        while any(each.missing for each in waiting):
+            self._pass([each for each in waiting if each.missing])
+        rows = [each.logits[node] for each in waiting if each.whole for node in each.wanted]
+        own = torch.stack(rows) if rows else torch.empty(0, self.model.proposes)
+        tops = self.model.look_through(own, sought) if sought and rows else None
+        together = self.model.over_vocabulary(own)
+        answers, start = [], 0
+        for each in waiting:
+            part = slice(start, start := start + len(each.wanted)) if each.whole else None
+            answers.append(
+                Answer(
+                    together,
+                    part,
+                    self.arenas.bytes(each.known.caches)
+                    + len(each.known.true) * self.model.state_bytes,
+                    each.read,
+                    passes=each.passes,
+                    tops=tops,
+                )
+            )
+        return answers
+
+    def _waiting(self, tree: TokenTree, nodes: Sequence[NodeId], chunk: int | None) -> Waiting:
+        known = self._known[tree]
+        known.settle(tree)
+        known.rows.forget(nodes)
+        # Before the first token there is no state, and after a prompt of one token none is known at
+        # first. Any proposal is valid there.
+        unknown = not known.true and not known.rows
+        blank = [node for node in nodes if unknown or tree.parents[node] < 0]
+        each = Waiting(
+            tree,
+            known,
+            [n for n in missing_ancestors(tree, known.rows, nodes) if tree.parents[n] >= 0]
+            if not unknown
+            else [],
+            list(nodes),
+            logits={node: self.model.no_logits() for node in blank},
+        )
+        if chunk is not None and sum(n < tree.prompt_length for n in each.missing) > chunk:
+            each.missing, each.whole = each.missing[:chunk], False
+        return each
+
+    def _pass(self, waiting: Sequence[Waiting]) -> None:
+        """Feed every node whose state is known."""
+        feeds: list[Feed] = []
+        states: list[torch.Tensor] = []
+        for each in waiting:
+            before = [(node, each.known.before(each.tree, node)) for node in each.missing]
+            ready = [node for node, state in before if state is not None]
+            if not ready:
+                raise RuntimeError("a head was asked about a text that the target has not read")
+            states += (state for _, state in before if state is not None)
+            wanted = [node for node in ready if node in each.wanted]
+            feeds.append(Feed(each.tree, each.known.rows, ready, wanted))
+            parents, true = each.tree.parents, each.known.true
+            each.known.rows.true.update(node for node in ready if parents[node] in true)
+        caches = {each.tree: each.known.caches for each in waiting}
+        inputs = self.arenas.pack(feeds, caches, self.model.by_request)
+        logits, own = self.model(inputs, torch.stack(states))
+        fed = answered = 0
+        for each, feed in zip(waiting, feeds, strict=True):
+            count = len(feed.nodes)
+            each.known.own.update(zip(feed.nodes, own[fed : fed + count], strict=True))
+            rows = logits[answered : answered + len(feed.wanted)]
+            each.logits.update(zip(feed.wanted, rows, strict=True))
+            fed, answered = fed + count, answered + len(feed.wanted)
+            done = set(feed.nodes)
+            each.missing = [node for node in each.missing if node not in done]
+            each.passes += 1
+            each.read += self.model.bytes_read(inputs.input_ids.numel())
 
 
 class HeadLayers(Protocol):
@@ -91,12 +317,12 @@ class Head:
         self.proposes = self.vocabulary if ids is None else len(ids)
         # Of equals the lower id comes first in both numberings.
         self._rising = ids is None or bool((ids.diff() > 0).all())
-        self._device, self._dtype = target.device, target.dtype
-        self.by_request = not operator.takes_kernels(self._device, self._dtype)
-        self.layout = module.layout(self._device)
+        self.device, self.dtype = target.device, target.dtype
+        self.by_request = not interface.takes_kernels(self.device, self.dtype)
+        self.layout = module.layout(self.device)
         self.reaches = (None,) * len(self.layout)
         # A token's state is kept until its row is made of it.
-        self.state_bytes = module.width * self._dtype.itemsize
+        self.state_bytes = module.width * self.dtype.itemsize
         self.row_bytes = sum(self.arenas().row_bytes) + self.state_bytes
         self.made_for = made_for(target)
         shared = {weight.data_ptr() for weight in target.parameters()}
@@ -105,11 +331,11 @@ class Head:
         self.weight_bytes = sum(
             weight.nbytes for weight in self.module.parameters() if id(weight) not in tables
         )
-        self.bytes_read = BytesRead(self.module, self._dtype, self.weight_bytes)
+        self.bytes_read = BytesRead(self.module, self.dtype, self.weight_bytes)
         self._fingerprint = Fingerprint(layers)
         self._examples = 0
         self.forward: Pass = self.plain
-        small = device_of(self._device).on_host and self.weight_bytes <= COPIED_BYTES
+        small = device_of(self.device).on_host and self.weight_bytes <= COPIED_BYTES
         if passes == "program" and small:
             self.forward = Programs(
                 self.plain, self._example, self.name, self.positions, {"states": module.width}
@@ -134,20 +360,12 @@ class Head:
     def copied_bytes(self) -> int:
         return sum(m.copied_bytes for m in self.module.modules() if isinstance(m, PassLinear))
 
-    @property
-    def device(self) -> torch.device:
-        return self._device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._dtype
-
     def entering(self, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """The states that rows are made of, (n, W), given those of the target, each (n, H)."""
-        with undisturbed(self._device):
-            made = self.module.entering([state.to(self._device) for state in states])
+        with undisturbed(self.device):
+            entry = self.module.entering([state.to(self.device) for state in states])
         # A view would keep the states of the whole pass.
-        return made.clone() if any(made is state for state in states) else made
+        return entry.clone() if any(entry is state for state in states) else entry
 
     def __call__(
         self, inputs: PackedInputs, states: torch.Tensor
@@ -162,7 +380,7 @@ class Head:
             logits (n, R) of the R tokens that it proposes, float32 or float64, and the state at
                 each token (tokens, W)
         """
-        with undisturbed(self._device):
+        with undisturbed(self.device):
             logits, own = self.forward(
                 input_ids=inputs.input_ids,
                 position_ids=inputs.position_ids - self.module.earlier,
@@ -180,7 +398,7 @@ class Head:
         every[:, self.ids] = logits
         return every
 
-    def look_through(self, logits: torch.Tensor, sought: int) -> Found | None:
+    def look_through(self, logits: torch.Tensor, sought: int) -> Tops | None:
         """What is read of logits (n, R), which are fewer than V; None if it is read of those.
 
         Args:
@@ -192,7 +410,7 @@ class Head:
         rows, scan = logits.numpy(), scan_for(logits)
         tops, places = scan.likeliest(rows, min(sought, rows.shape[1]))
         excesses = {1.0: scan.excesses(rows, tops[:, 0].astype(np.float64), 1.0)}
-        return Found(tops, places if self.ids is None else self.ids.numpy()[places], excesses)
+        return Tops(tops, places if self.ids is None else self.ids.numpy()[places], excesses)
 
     def plain(self, features: Layers = (), **inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """A pass through the modules; a head gives no hidden states beside its own."""
@@ -212,16 +430,16 @@ class Head:
         generator = torch.Generator().manual_seed(self._examples)
         states = torch.randn(1, tokens, self.module.width, generator=generator)
         places = inputs.position_ids - self.module.earlier
-        states = states.to(self._device, self._dtype)
+        states = states.to(self.device, self.dtype)
         return inputs.input_ids, places, inputs.wanted, inputs.packing, states
 
     def no_logits(self) -> torch.Tensor:
         """Logits (R,) for a place where the head has nothing to read."""
-        dtype = torch.float64 if self._dtype == torch.float64 else torch.float32
-        return torch.zeros(self.proposes, dtype=dtype, device=self._device)
+        dtype = torch.float64 if self.dtype == torch.float64 else torch.float32
+        return torch.zeros(self.proposes, dtype=dtype, device=self.device)
 
     def arenas(self, rows: int = 0, most_rows: int | None = None) -> Arenas:
-        return Arenas(self.layout, self._dtype, self._device, rows, most_rows, HeadRows)
+        return Arenas(self.layout, self.dtype, self.device, rows, most_rows, HeadRows)
 
     def engine(self, rows: int = 0, most_rows: int | None = None) -> Passes:
         return HeadPasses(self, rows, most_rows)

@@ -17,11 +17,11 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP
 
 from decoders.engine.attention import interface
 from decoders.engine.attention.interface import packed_attention
-from decoders.engine.memory.rows import Layout
+from decoders.engine.cache import Layout
 from decoders.engine.models import probe
 from decoders.engine.models.loaded import positions_of
 from decoders.engine.protocols import Layers
-from decoders.engine.weights.linear import hasten
+from decoders.engine.weights import hasten
 from decoders.errors import InputError
 
 # A layer, q (B, H, n, D), k and v (B, K, n, D) -> (B, n, H, D).
@@ -96,13 +96,13 @@ class HeadLayer(nn.Module):
         self.projections: list[nn.Module] = []
         for name, count in heads.items():
             bias = f"self_attn.{name}.bias" in names
-            made: nn.Module = (
+            module: nn.Module = (
                 Both(width, width, count * size, bias)
                 if joins
                 else nn.Linear(width, count * size, bias=bias)
             )
-            setattr(self, name, made)
-            self.projections.append(made)
+            setattr(self, name, module)
+            self.projections.append(module)
         self.o_proj = nn.Linear(
             heads["q_proj"] * size, width, bias="self_attn.o_proj.bias" in names
         )

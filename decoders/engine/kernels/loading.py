@@ -46,7 +46,7 @@ def scan_for(rows: Logits | np.ndarray) -> Scan:
     else:
         on_host = device_of(rows.device).on_host
         fits = rows.dtype == torch.float32 and on_host and rows.is_contiguous()
-    return found.scan if fits and (found := kernels()) else PLAIN
+    return entries.scan if fits and (entries := kernels()) else PLAIN
 
 
 def _made() -> SimpleNamespace:
@@ -61,7 +61,7 @@ def _made() -> SimpleNamespace:
     import numba
     from platformdirs import user_cache_dir
 
-    from decoders.engine.kernels import entries, select, team, tiles
+    from decoders.engine.kernels import program, select, team, tiles
 
     sources = [f for f in files("decoders.engine.kernels").iterdir() if f.name.endswith(".py")]
     stamp = zlib.crc32(b"".join(f.read_bytes() for f in sorted(sources, key=lambda f: f.name)))
@@ -70,9 +70,9 @@ def _made() -> SimpleNamespace:
     before = config.CACHE_DIR
     config.CACHE_DIR = before or user_cache_dir("decoding-workbench")
     try:
-        functions = entries.compiled(stamp, cache=True)
+        functions = program.compiled(stamp, cache=True)
     except (RuntimeError, OSError):  # the folder is not writable
-        functions = entries.compiled(stamp)
+        functions = program.compiled(stamp)
     finally:
         config.CACHE_DIR = before
     run, passes, multiply, serve, *scans = functions

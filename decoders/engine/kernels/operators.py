@@ -1,19 +1,39 @@
-"""The operators of a transformer between its products, for numba to compile.
+"""The operators of a transformer between its products, attention among them, for numba to compile.
 
 All take addresses of float32 numbers that lie one after another. Each row's result depends on this
-row alone, with sums in a fixed order, so it has the same bits in any pass.
+row alone, with sums in a fixed order, so it has the same bits in any pass. Attention of one token
+at a time (attend_token) has inner loops that are written for LLVM; only the rows that a token sees
+take part in its sums, in their order.
 """
 
 import math
+from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from llvmlite import ir
+from numba import carray, njit, types
+from numba.extending import intrinsic
 
 from decoders.engine.kernels.tiles import (
+    F32,
+    I64,
+    LANES,
+    WIDE,
+    Repeat,
+    address,
     bits_of,
+    choose,
+    function,
+    load,
+    multiply_add,
     pointer,
+    pointer_to_bytes,
     pointer_to_integers,
     power_of_two,
+    shuffled,
+    splat,
+    store,
+    zeros,
 )
 
 # Sums may be taken in vectors, in an order that the code alone decides; numbers that are not
@@ -135,3 +155,264 @@ def write(x, n, rows, width, cache):
         target = carray(pointer(cache + 4 * places[i] * width), (width,))
         for j in range(width):
             target[j] = row[j]
+
+
+KEYS = 4  # keys of a turn, whose products are added up together
+HEADS = 4  # heads of a turn, which share the values that it reads
+VECTORS = 4 if WIDE else 2  # vectors of values of a turn
+ROOM = 4 * KEYS  # bytes that are written beyond the last score
+
+
+def products(
+    builder: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any, out: Any
+) -> Any:
+    """Write the products of a query with the keys that it sees, see `multiply_keys`."""
+    last = builder.sub(count, I64(1))
+    turn = Repeat(
+        builder, count, KEYS, [ir.Constant(ir.VectorType(F32, KEYS), [F32(-math.inf)] * KEYS)]
+    )
+    rows = []
+    for k in range(KEYS):
+        i = builder.add(turn.i, I64(k))
+        i = builder.select(builder.icmp_signed("<", i, last), i, last)  # the last one again
+        row = load(builder, address(builder, places, (i, I64(8))), I64, align=8)
+        rows.append(address(builder, keys, (row, step)))
+    inner = Repeat(builder, size, LANES, zeros(KEYS))
+    offset = builder.mul(inner.i, I64(4))
+    query = load(builder, address(builder, q, offset))
+    inner.close(
+        [
+            multiply_add(builder, load(builder, address(builder, row, offset)), query, total)
+            for row, total in zip(rows, inner.values, strict=True)
+        ]
+    )
+    total, (highest,) = totals(builder, inner.values), turn.values
+    store(builder, total, address(builder, out, (turn.i, I64(4))))
+    turn.close([builder.select(builder.fcmp_ordered(">", total, highest), total, highest)])
+    best = builder.extract_element(highest, I64(0))
+    for k in range(1, KEYS):
+        other = builder.extract_element(highest, I64(k))
+        best = builder.select(builder.fcmp_ordered(">", other, best), other, best)
+    return best
+
+
+def totals(builder: Any, vectors: list[Any]) -> Any:
+    """The sums of four vectors' numbers. Each is the same, wherever its vector stands."""
+
+    def halves(a: Any, b: Any, order: list[int]) -> Any:
+        """Lane by lane the sum of what two orders of lanes take of each four lanes of a and b."""
+        lanes = [
+            [LANES * (lane // 4) + four + lane % 4 for four in range(0, LANES, 4) for lane in each]
+            for each in (order[:4], order[4:])
+        ]
+        return builder.fadd(*(shuffled(builder, a, b, each) for each in lanes))
+
+    # Of each four lanes: a0 + a2, b0 + b2, a1 + a3, b1 + b3; then a, b, c, d.
+    pairs = [halves(a, b, [0, 4, 1, 5, 2, 6, 3, 7]) for a, b in (vectors[:2], vectors[2:])]
+    total, lanes = halves(pairs[0], pairs[1], [0, 1, 4, 5, 2, 3, 6, 7]), LANES
+    while lanes > 4:
+        lanes //= 2
+        total = builder.fadd(
+            *(shuffled(builder, total, total, range(b, b + lanes)) for b in (0, lanes))
+        )
+    return total
+
+
+@intrinsic
+def multiply_keys(
+    context: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any, out: Any
+) -> Any:
+    """The products of a query with the keys that it sees.
+
+    Its arguments are the address of the query, its size, which is a multiple of LANES, the address
+    of the first key, the bytes from one row to the next, the address of the visible rows and their
+    number, and where the products go; up to ROOM bytes after them are written, too. The result is
+    the largest product.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sums = function(builder.module, "products", F32, [I64] * 7, products)
+        return builder.call(sums, arguments)
+
+    return types.float32(*[types.int64] * 7), code
+
+
+def mixtures(builder: Any, heads: Any, *arguments: Any) -> None:
+    """Write the mixtures of values, see `mix_values`."""
+    shares, count, values, step, places, width, apart, out = arguments
+
+    def columns(heads: int, begin: Any, end: Any, vectors: int) -> None:
+        outer = Repeat(builder, builder.sub(end, begin), vectors * LANES)
+        offset = builder.mul(builder.add(begin, outer.i), I64(4))
+        inner = Repeat(builder, count, 1, zeros(heads * vectors))
+        row = load(builder, address(builder, places, (inner.i, I64(8))), I64, align=8)
+        line = address(builder, values, (row, step), offset)
+        parts = [load(builder, address(builder, line, I64(4 * LANES * v))) for v in range(vectors)]
+        sums = []
+        for head in range(heads):
+            place = address(builder, shares, (count, I64(4 * head)), (inner.i, I64(4)))
+            share = splat(builder, load(builder, place, F32))
+            for v, part in enumerate(parts):
+                total = inner.values[head * vectors + v]
+                sums.append(multiply_add(builder, part, share, total))
+        inner.close(sums)
+        for head in range(heads):
+            line = address(builder, out, (apart, I64(4 * head)), offset)
+            for v in range(vectors):
+                place = address(builder, line, I64(4 * LANES * v))
+                store(builder, inner.values[head * vectors + v], place)
+        outer.close()
+
+    def some(heads: int) -> None:
+        rest = builder.srem(width, I64(VECTORS * LANES))
+        whole = builder.sub(width, rest)
+        columns(heads, I64(0), whole, VECTORS)
+        columns(heads, whole, width, 1)
+
+    choose(builder, heads, HEADS, some)
+
+
+@intrinsic
+def mix_values(
+    context: Any, heads: Any, shares: Any, count: Any, values: Any, step: Any, places: Any,
+    width: Any, apart: Any, out: Any,
+) -> Any:  # fmt: skip
+    """The mixtures of the values that a token sees, for 1 to HEADS heads that share them.
+
+    Its arguments are the number of heads, the address of their shares (heads, count), the number of
+    rows, the address of the first value, the bytes from one row to the next, the address of
+    the rows, how many of a value's numbers are mixed (a multiple of LANES), how many numbers
+    lie between two heads' mixtures, and where these go.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sums = function(builder.module, "mixtures", ir.VoidType(), [I64] * 9, mixtures)
+        builder.call(sums, arguments)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 9), code
+
+
+@njit(error_model="numpy")
+def score(q, size, keys, step, places, count, scale, softcap, out):
+    """Write the scores of a query: its products with the keys that it sees, scaled and capped.
+
+    Returns the highest.
+    """
+    whole = size // LANES * LANES
+    highest = multiply_keys(q, whole, keys, step, places, count, out) * F(scale)
+    scores = carray(pointer(out), (count,))
+    if whole < size:
+        rows = carray(pointer_to_integers(places), (count,))
+        query = carray(pointer(q), (size,))
+        for j in range(count):
+            key = carray(pointer(keys + rows[j] * step), (size,))
+            for d in range(whole, size):
+                scores[j] += query[d] * key[d]
+    for j in range(count):
+        scores[j] *= F(scale)
+    if softcap:
+        for j in range(count):
+            scores[j] = F(softcap) * F(math.tanh(scores[j] / F(softcap)))
+    if softcap or whole < size or scale < 0:
+        highest = F(-np.inf)
+        for j in range(count):
+            highest = max(highest, scores[j])
+    return highest
+
+
+@njit(error_model="numpy")
+def mix(heads, shares, count, values, step, places, width, out):
+    """Write the mixtures of values, see `mix_values`, of any number of heads and any width."""
+    whole = width // LANES * LANES
+    if whole < width:
+        rows = carray(pointer_to_integers(places), (count,))
+        every = carray(pointer(shares), (heads, count))
+        mixed = carray(pointer(out), (heads, width))
+        for head in range(heads):
+            for d in range(whole, width):
+                mixed[head, d] = F(0.0)
+            for j in range(count):
+                value = carray(pointer(values + rows[j] * step), (width,))
+                for d in range(whole, width):
+                    mixed[head, d] += every[head, j] * value[d]
+    for head in range(0, heads, HEADS):
+        some = min(HEADS, heads - head)
+        mix_values(
+            some, shares + 4 * head * count, count, values, step, places, whole, width,
+            out + 4 * head * width,
+        )  # fmt: skip
+
+
+@njit(fastmath=SUMS, error_model="numpy")
+def shares(scores, highest, sink):
+    """Turn scores, given the highest, into shares of one, of which a sink has one (-inf: none)."""
+    highest = max(F(sink), highest)
+    total = exponential(F(sink) - highest)
+    for j in range(len(scores)):
+        scores[j] = exponential(scores[j] - highest)
+        total += scores[j]
+    part = F(1.0) / total
+    for j in range(len(scores)):
+        scores[j] *= part
+
+
+@njit(error_model="numpy")
+def visible(line, i, n, masks, window, places):
+    """Write the rows that token i of a request sees into `places`; return how many there are.
+
+    Only these rows take part in sums, so gaps between them change no bit of a result.
+    """
+    past, mask, opening = line[3], line[4], line[6]
+    count = 0
+    if mask < 0:
+        first = max(0, past + i + 1 - window) if window > 0 else 0
+        for row in range(first, past + i + 1):
+            places[count] = row
+            count += 1
+        return count
+    for row in range(opening):
+        places[count] = row
+        count += 1
+    wide = past + n - opening
+    bits = carray(pointer_to_bytes(masks + mask + i * wide), (wide,))
+    for row in range(wide):
+        if bits[row]:
+            places[count] = row + opening
+            count += 1
+    return count
+
+
+@njit(error_model="numpy")
+def attend_token(token, group, q, heads, groups, size, wide, keys, values, segments, requests,
+                 masks, window, scale, softcap, sinks, out, scratch):  # fmt: skip
+    """Attention of one packed token in the heads that share a key.
+
+    `decoders.engine.kernels.parts.attend` tells the rest. At `scratch` is room for a row's number
+    and its score in each of these heads, for all rows, and ROOM.
+    """
+    lines = carray(pointer_to_integers(segments), (requests, 7))
+    r = 0
+    while lines[r, 1] <= token:
+        r += 1
+    line = lines[r]
+    n, base, shared, first = line[1] - line[0], line[2], heads // groups, group * groups
+    places = carray(pointer_to_integers(scratch), (line[3] + n,))
+    count = visible(line, token - line[0], n, masks, window, places)
+    scores = scratch + 8 * (line[3] + n)
+    query = q + 4 * (token * heads + first) * size
+    step = 4 * shared * size
+    place = keys + base * step + 4 * group * size
+    for i in range(groups):
+        own = scores + 4 * i * count
+        highest = score(
+            query + 4 * i * size, size, place, step, scratch, count, scale, softcap, own
+        )
+        sink = F(-np.inf)
+        if sinks != 0:
+            sink = carray(pointer(sinks), (heads,))[first + i]
+        shares(carray(pointer(own), (count,)), highest, sink)
+    step = 4 * shared * wide
+    place = values + base * step + 4 * group * wide
+    target = out + 4 * (token * heads + first) * wide
+    mix(groups, scores, count, place, step, scratch, wide, target)

@@ -12,7 +12,7 @@ from llvmlite import binding, ir
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
-from decoders.engine.kernels.attention import ROOM, attend_token
+from decoders.engine.kernels.operators import ROOM, attend_token
 from decoders.engine.kernels.tiles import (
     BLOCK,
     MOST,
@@ -65,8 +65,8 @@ def swap(context: Any, address: Any, before: Any, after: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address, before, after = arguments
-        found = builder.cmpxchg(word(builder, address), before, after, "seq_cst", "seq_cst")
-        return builder.extract_value(found, 1)
+        pair = builder.cmpxchg(word(builder, address), before, after, "seq_cst", "seq_cst")
+        return builder.extract_value(pair, 1)
 
     return types.boolean(types.int64, types.int64, types.int64), code
 

@@ -1,16 +1,18 @@
-"""The program that a pass is, and the passes of a chain after it.
+"""The program that a pass is, the passes of a chain after it, and what Python calls (compiled).
 
 A program is instructions over one array of rows, which one function carries out. It is compiled
 once for all models, because what differs between them is data: an instruction is a line of numbers.
 """
 
+from typing import Any
+
 import numpy as np
-from numba import carray, njit
+from numba import carray, njit, types
 
 from decoders.engine.kernels import operators
 from decoders.engine.kernels.codes import PLACES, Code
-from decoders.engine.kernels.parts import attend, product
-from decoders.engine.kernels.select import draw, note, weigh
+from decoders.engine.kernels.parts import attend, help_others, product
+from decoders.engine.kernels.select import draw, find, leave, note, spread, weigh
 from decoders.engine.kernels.tiles import pointer_to_integers
 
 embed, norm, angles, rotate = operators.embed, operators.norm, operators.angles, operators.rotate
@@ -65,18 +67,18 @@ def first(packing, requests, positions, rows, segments):
     lines = carray(pointer_to_integers(segments), (requests, 7))
     tokens = lines[requests - 1, 1]
     places = carray(pointer_to_integers(positions), (tokens,))
-    kept = carray(pointer_to_integers(rows), (tokens,))
+    last_rows = carray(pointer_to_integers(rows), (tokens,))
     for r in range(requests):
         line, last = lines[r], lines[r, 1] - 1
-        packing[r], packing[requests + r] = places[last] + 1, kept[last] + 1
+        packing[r], packing[requests + r] = places[last] + 1, last_rows[last] + 1
         segment = packing[2 * requests + 7 * r : 2 * requests + 7 * r + 7]
         segment[0], segment[1], segment[2] = r, r + 1, line[2]
         segment[3], segment[4], segment[5], segment[6] = line[3] + line[1] - line[0], -1, -1, 0
 
 
 @njit
-def passes(
-    lines, reals, work, ids, positions, wanted, n, n_wanted, logits, found, tokens, caches, packs,
+def passes_and_draws(
+    lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens, caches, packs,
     warpings, numbers, ends, team,
 ):  # fmt: skip
     """Make a pass and, if chains are drawn, a pass of one token a request after each draw.
@@ -84,7 +86,7 @@ def passes(
     Args:
         lines, reals, work, ids, positions, wanted, n, n_wanted, caches: those of `run`
         logits: receives those of the pass, then those before each further token, (rows, V)
-        found: what is read of these rows, see `note`
+        tops: what is read of these rows, see `note`
         tokens: receives the tokens of the chains, (steps, requests); if there are steps, one token
             of each request wants logits, its last one
         packs: as in `run`; if there are steps, one line without masks
@@ -99,7 +101,7 @@ def passes(
     steps, requests = tokens.shape
     answers = np.full(1, np.int64(logits.ctypes.data))
     carry_out(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team)
-    note(logits[:n_wanted], found, 0)
+    note(logits[:n_wanted], tops, 0)
     if steps == 0:
         return 0
     masses, over = np.empty(logits.shape[1]), np.zeros(requests, np.bool_)
@@ -122,9 +124,90 @@ def passes(
             lines, reals, work, answers, np.int64(tokens[step].ctypes.data), line,
             np.int64(every.ctypes.data), requests, requests, caches, pack, team,
         )  # fmt: skip
-        note(logits[begin : begin + requests], found, begin)
+        note(logits[begin : begin + requests], tops, begin)
         for r in range(requests):
             packing[r] += 1
             packing[requests + r] += 1
             packing[2 * requests + 7 * r + 3] += 1
     return steps
+
+
+LINES = types.Array(types.int64, 2, "C", readonly=False)
+REALS = types.Array(types.float64, 2, "C")
+INTEGERS, NUMBERS = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
+ROW, ROWS = (types.Array(types.float32, n, "C") for n in (1, 2))
+FOUND = types.Tuple((ROWS, LINES, NUMBERS))
+RUN = types.void(
+    LINES, REALS, types.int64, INTEGERS, types.int64, types.int64, types.int64, types.int64,
+    types.int64, LINES, LINES, types.int64,
+)  # fmt: skip
+CALL = types.int64(
+    LINES, REALS, *[types.int64] * 6, ROWS, FOUND, LINES, LINES, LINES, REALS, REALS, INTEGERS,
+    types.int64,
+)  # fmt: skip
+MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
+SERVE = types.void(types.int64, types.int64)
+FIND = types.void(ROWS, ROWS, LINES)
+SPREAD = types.void(ROWS, NUMBERS, types.float64, NUMBERS)
+LEAVE = types.void(ROW, *[types.float64] * 4, ROW)
+
+
+def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
+    """Compile, or read from numba's cache, the functions that Python calls.
+
+    Args:
+        stamp: a number that differs when the source does: numba itself looks at one function alone
+        options: those of njit
+
+    Returns:
+        `run`, which carries out a program, `passes`, which also reads the logits and draws chains,
+        `multiply`, a product alone, `serve`, which helps others, and the three of
+        `decoders.engine.kernels.select`
+    """
+
+    @njit(MULTIPLY, nogil=True, **options)
+    def multiply(x, n, weights, size, width, out, bias, factor, team):
+        if stamp:
+            product(x, n, weights, size, width, out, bias, factor, team)
+
+    @njit(SERVE, nogil=True, **options)
+    def serve(team, thread):
+        if stamp:
+            help_others(team, thread)
+
+    @njit(RUN, nogil=True, **options)
+    def run(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team):
+        if stamp:
+            carry_out(
+                lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs,
+                team,
+            )  # fmt: skip
+
+    @njit(CALL, nogil=True, **options)
+    def passes(
+        lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens, caches,
+        packs, warpings, numbers, ends, team,
+    ):  # fmt: skip
+        if stamp:
+            return passes_and_draws(
+                lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens,
+                caches, packs, warpings, numbers, ends, team,
+            )  # fmt: skip
+        return 0
+
+    @njit(FIND, nogil=True, **options)
+    def find_in(rows, values, ids):
+        if stamp:
+            find(rows, values, ids)
+
+    @njit(SPREAD, nogil=True, **options)
+    def spread_of(rows, highest, temperature, out):
+        if stamp:
+            spread(rows, highest, temperature, out)
+
+    @njit(LEAVE, nogil=True, **options)
+    def leave_of(row, temperature, prior, top_p, min_p, out):
+        if stamp:
+            leave(row, temperature, prior, top_p, min_p, out)
+
+    return run, passes, multiply, serve, find_in, spread_of, leave_of

@@ -175,7 +175,7 @@ def likeliest(row, count):
     count = min(count, size)
     if count == 0:
         return np.zeros(0, np.int64)
-    best, found = np.zeros(count + max(count, FEW), np.int64), 0
+    best, count_so_far = np.zeros(count + max(count, FEW), np.int64), 0
     least = floor(row, count)
     for start in range(0, size, BLOCK):
         end = min(start + BLOCK, size)
@@ -186,13 +186,13 @@ def likeliest(row, count):
             continue
         for i in range(start, end):
             if row[i] >= least:
-                best[found] = i
-                found += 1
-                if found == len(best):
-                    sort(best, found, row)
+                best[count_so_far] = i
+                count_so_far += 1
+                if count_so_far == len(best):
+                    sort(best, count_so_far, row)
                     # An equal of the last one has a higher id, now that more follow.
-                    found, least = count, np.nextafter(row[best[count - 1]], F(np.inf))
-    sort(best, found, row)
+                    count_so_far, least = count, np.nextafter(row[best[count - 1]], F(np.inf))
+    sort(best, count_so_far, row)
     return best[:count]  # any will do for a row without numbers
 
 
@@ -276,10 +276,10 @@ def weigh(row, warping, masses):
         few = np.ones(len(ids))
         for j in range(1, len(ids)):
             few[j] = mass(row[ids[j]], row[ids[0]], temperature)
-        kept = cut(few, top_p, min_p)
-        whole = few[:kept].sum()
+        size = cut(few, top_p, min_p)
+        whole = few[:size].sum()
         masses[:] = 0.0
-        for j in range(kept):
+        for j in range(size):
             masses[ids[j]] = few[j] / whole
         return
     highest, whole = largest(row), 0.0
@@ -311,13 +311,13 @@ def draw(masses, number):
 @njit(error_model="numpy")
 def cut(masses, top_p, min_p):
     """How many of the falling masses top-p and then min-p keep."""
-    kept, before, most = 0, 0.0, top_p * masses.sum()
+    size, before, most = 0, 0.0, top_p * masses.sum()
     for mass in masses:
         if before >= most or mass < min_p * masses[0]:
             break
         before += mass
-        kept += 1
-    return kept
+        size += 1
+    return size
 
 
 LEAST = np.finfo(np.float32).tiny
@@ -360,27 +360,27 @@ def spread(rows: Any, highest: Any, temperature: Any, out: Any) -> None:
 
 
 @njit(error_model="numpy")
-def note(rows: Any, found: Any, begin: int) -> None:
+def note(rows: Any, tops: Any, begin: int) -> None:
     """Write what is read of rows (n, V), to the rows of `found` from one on.
 
     Args:
         rows: the rows
-        found: values, ids, see `find`; and at temperature 1, `out` of `spread`
+        tops: values, ids, see `find`; and at temperature 1, `out` of `spread`
         begin: where they go
     """
-    values, ids, out = found
+    values, ids, out = tops
     end = begin + len(rows)
     find(rows, values[begin:end], ids[begin:end])
     spread(rows, values[begin:end, 0], 1.0, out[begin:end])
 
 
 @njit(error_model="numpy")
-def leave(row: Any, temperature: float, seen: float, top_p: float, min_p: float, out: Any) -> None:
+def leave(row: Any, temperature: float, prior: float, top_p: float, min_p: float, out: Any) -> None:
     """Write what top-p and min-p leave of a row (V,), see `decoders.distribution.Scan.nucleus`."""
     highest = largest(row)
-    heat(row, highest, seen, out)
+    heat(row, highest, prior, out)
     nucleus(row, out, total(out), top_p, min_p)
-    if seen != temperature:
+    if prior != temperature:
         stay = out > 0
         heat(row, highest, temperature, out)
         for i in range(len(row)):
@@ -432,8 +432,8 @@ class CompiledScan(Scan):
         return out
 
     def nucleus(
-        self, row: np.ndarray, temperature: float, seen: float, top_p: float, min_p: float
+        self, row: np.ndarray, temperature: float, prior: float, top_p: float, min_p: float
     ) -> np.ndarray:
         out = np.empty_like(row)
-        self._leave(row, max(temperature, LEAST), max(seen, LEAST), top_p, min_p, out)
+        self._leave(row, max(temperature, LEAST), max(prior, LEAST), top_p, min_p, out)
         return out

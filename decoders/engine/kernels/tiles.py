@@ -21,7 +21,7 @@ I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 VECTOR = ir.VectorType(F32, LANES)
 
 
-class Loop:
+class Repeat:
     """A loop that is being written, with values that it carries from one turn to the next.
 
     Args:
@@ -126,13 +126,13 @@ def function(
     name = f"decoders.{name}.{LANES}"
     if name in module.globals:
         return module.globals[name]
-    made = ir.Function(module, ir.FunctionType(result, arguments), name)
-    made.linkage = "linkonce_odr"
-    made.attributes.add("noinline")  # it would be compiled once for each call
-    builder = ir.IRBuilder(made.append_basic_block("entry"))
-    value = write(builder, *made.args)
+    code = ir.Function(module, ir.FunctionType(result, arguments), name)
+    code.linkage = "linkonce_odr"
+    code.attributes.add("noinline")  # it would be compiled once for each call
+    builder = ir.IRBuilder(code.append_basic_block("entry"))
+    value = write(builder, *code.args)
     builder.ret_void() if value is None else builder.ret(value)
-    return made
+    return code
 
 
 # AVX-512 has 32 registers of 16 numbers, so all sums of 14 rows fit: 28. Otherwise there are 16 of
@@ -167,7 +167,7 @@ def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
     # The bus would wait while the sums take longer than the weights, or in a second way through the
     # block. What the processor fetches by itself ends with a page of 4 kB.
     ahead = I64(AHEAD * LINE) if len(columns) * LANES == BLOCK else builder.mul(size, I64(LINE))
-    loop = Loop(builder, size, 1, zeros(len(places)))
+    loop = Repeat(builder, size, 1, zeros(len(places)))
     place, offset = address(builder, weights, (loop.i, I64(LINE))), builder.mul(loop.i, I64(4))
     wide = {}
     for column in columns:

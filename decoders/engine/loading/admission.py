@@ -15,15 +15,15 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.memory.rows import Layout
+from decoders.engine.cache import Layout
 from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.plain import Following, PlainModel
 from decoders.engine.models.probe import layout_of
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.engine.patches import patched
-from decoders.engine.trials import Trials
+from decoders.engine.trials import TrialLog
 from decoders.errors import InputError, NotPackedError, first_line
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -184,8 +184,8 @@ def cached_rows(
 
     chain, single, fork = range(CHAIN), (0,), (0, 0)
     for shapes in (None, (chain,) * 3, (single,) * 3, (fork,) * 3, (fork, bush(), single)):
-        asked = map(grow, trees, shapes) if shapes else (tree.trunk[-ASKED:] for tree in trees)
-        wants = [(tree, nodes) for tree, nodes in zip(trees, asked, strict=True) if nodes]
+        nodes_of = map(grow, trees, shapes) if shapes else (tree.trunk[-ASKED:] for tree in trees)
+        wants = [(tree, nodes) for tree, nodes in zip(trees, nodes_of, strict=True) if nodes]
         for (tree, nodes), answer in zip(wants, engine.run(wants) if wants else (), strict=True):
             assert answer.part is not None  # without a chunk every node is fed
             yield tree, dict(zip(nodes, answer.rows[answer.part], strict=True))
@@ -204,11 +204,11 @@ def plain_rows(
     answers: Iterable[tuple[TokenTree, dict[NodeId, torch.Tensor]]],
 ) -> dict[tuple[TokenTree, NodeId], torch.Tensor]:
     """The logits (V,) of the same nodes by passes over whole texts; equal lengths share a pass."""
-    asked: dict[TokenTree, set[NodeId]] = defaultdict(set)
+    wanted: dict[TokenTree, set[NodeId]] = defaultdict(set)
     for tree, rows in answers:
-        asked[tree].update(rows)
+        wanted[tree].update(rows)
     texts: dict[int, list[tuple[TokenTree, list[NodeId]]]] = defaultdict(list)
-    for tree, nodes in asked.items():
+    for tree, nodes in wanted.items():
         for path in map(tree.lineage, nodes - {tree.parents[node] for node in nodes}):
             texts[len(path)].append((tree, path))
     logits_of: dict[tuple[TokenTree, NodeId], torch.Tensor] = {}
@@ -223,7 +223,7 @@ def plain_rows(
                 logits_of |= {
                     (tree, n): row
                     for n, row in zip(path[-len(rows) :], rows, strict=True)
-                    if n in asked[tree]
+                    if n in wanted[tree]
                 }
     return logits_of
 
@@ -237,7 +237,7 @@ def prepared(
     role: str,
     vocabulary: int | None = None,
     passes: str = "program",
-    trials: Trials | None = None,
+    trials: TrialLog | None = None,
 ) -> PackedModel | PlainModel:
     """Prepare and test a model.
 

@@ -43,10 +43,10 @@ def described(name: str, token: str | bool | None = None) -> dict[str, Any]:
     """The config.json of a folder or hub model; {} if it has none that can be read."""
     file = _file(name, "config.json", token)
     try:
-        found = json.loads(file.read_text()) if file else {}
+        config = json.loads(file.read_text()) if file else {}
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return config if isinstance(config, dict) else {}
 
 
 def is_head(name: str, safetensors: bool | None = True, token: str | bool | None = None) -> bool:
@@ -105,10 +105,10 @@ def weights_of(name: str, safetensors: bool | None, token: str | bool | None = N
         return weights
     if safetensors is not True and (pickled := _file(name, PICKLED, token)) is not None:
         with said_in_one_sentence(name):
-            found = torch.load(pickled, map_location="cpu", weights_only=True)
-        if not isinstance(found, dict) or not all(map(torch.is_tensor, found.values())):
+            state = torch.load(pickled, map_location="cpu", weights_only=True)
+        if not isinstance(state, dict) or not all(map(torch.is_tensor, state.values())):
             raise InputError(f"The head {name} has a broken {PICKLED}; download it again.")
-        return found
+        return state
     others = "model.safetensors" if safetensors else f"model.safetensors or {PICKLED}"
     raise InputError(
         f"The head {name} has no {others}; name a folder or revision that holds the whole head."
@@ -136,17 +136,17 @@ def _tensor_files(name: str, token: str | bool | None) -> list[Path]:
 
 
 def architectures(config: Mapping[str, Any]) -> list[str]:
-    found = config.get("architectures")
-    return found if isinstance(found, list) else []
+    names = config.get("architectures")
+    return names if isinstance(names, list) else []
 
 
 def _file(name: str, file: str, token: str | bool | None) -> Path | None:
     name, where = located(name)
     with said_in_one_sentence(name):
-        found = cached_file(
+        path = cached_file(
             name, file, token=token, _raise_exceptions_for_missing_entries=False, **where
         )
-    return Path(found) if found else None
+    return Path(path) if path else None
 
 
 NORMS = "embedding_norm.weight", "state_norm.weight"
@@ -359,11 +359,11 @@ def read_head(
     )
     options = {k: v for k, v in inner.items() if k not in ("model_type", "architectures")}
     with said_in_one_sentence(name):
-        made = CONFIGS[kind](**options | {"num_hidden_layers": layers})
+        head_config = CONFIGS[kind](**options | {"num_hidden_layers": layers})
     spec = (
         HeadSpec(
             "EAGLE-3",
-            made,
+            head_config,
             layers_read(config, target),
             residual_normed=_switch(
                 config, "norm_before_residual", "speculators_version" in config
@@ -374,7 +374,7 @@ def read_head(
         # The state after the final norm (SafeAILab/EAGLE, model/ea_model.py, `outputs[0]`), or
         # those that a head of this package's trainer mixes.
         else HeadSpec(
-            "EAGLE", made, layers_read(config, target) if "mix.weight" in weights else (-1,)
+            "EAGLE", head_config, layers_read(config, target) if "mix.weight" in weights else (-1,)
         )
     )
     _share(weights, target)

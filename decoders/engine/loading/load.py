@@ -38,8 +38,7 @@ from decoders.engine.loading.sources import (
 from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.packed import PASSES
 from decoders.engine.trials import trials_of
-from decoders.engine.weights.linear import COPIED_BYTES
-from decoders.engine.weights.quantization import options
+from decoders.engine.weights import COPIED_BYTES, options
 from decoders.errors import InputError, allowed, first_line, quoted, refuse
 from decoders.inputs import is_gguf
 from decoders.process import assets
@@ -171,8 +170,8 @@ def load_pair(
     with ExitStack() as stack:
         source, title = _embedded() if target is None else target, None
         if smollm2.is_smollm2(target):
-            found = stack.enter_context(smollm2.source())
-            source, title = found.folder, found.name
+            weights = stack.enter_context(smollm2.source())
+            source, title = weights.folder, weights.name
             if smollm2.HEAD.is_dir() and draft in (None, "head"):
                 draft = smollm2.HEAD
         return _load(

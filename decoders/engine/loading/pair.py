@@ -13,10 +13,10 @@ from decoders.engine.models.loaded import in_eval_mode
 from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translation import Translated, Translation, Vocabulary
 from decoders.engine.protocols import Model, Mutable
-from decoders.engine.trials import Trials
+from decoders.engine.trials import TrialLog
 from decoders.errors import InputError, allowed, quoted
 from decoders.inputs import as_list, as_tokenizer
-from decoders.penalties import MODELLED, asked, said
+from decoders.penalties import MODELLED, said, settings_of
 from decoders.process import light_heap
 from decoders.prompts import end_of_turn
 
@@ -61,7 +61,7 @@ class ModelPair:
         *,
         head: Head | None = None,
         passes: str = "program",
-        trials: Trials | None = None,
+        trials: TrialLog | None = None,
     ):
         allowed("passes", passes, choices=PASSES)
         if not isinstance(head, Head | None):
@@ -113,7 +113,7 @@ class ModelPair:
             "deeply copied; do that with its target and draft, and make a ModelPair of them there."
         )
 
-    def _all_prepared(self, trials: Trials | None = None) -> dict[str, Model]:
+    def _all_prepared(self, trials: TrialLog | None = None) -> dict[str, Model]:
         target = self._prepared(self.target, "target", trials=trials)
         packed = {"target": target}
         if self.draft is not None:
@@ -127,7 +127,7 @@ class ModelPair:
         model: PreTrainedModel | Model,
         role: str,
         vocabulary: int | None = None,
-        trials: Trials | None = None,
+        trials: TrialLog | None = None,
     ) -> Model:
         if isinstance(model, Model):
             return model
@@ -141,8 +141,10 @@ class ModelPair:
                 return fitting(draft, self.target, target)
             if draft.reads:
                 raise InputError("A head reads the target's tokens; leave draft_tokenizer out.")
+        known = isinstance(draft, Model)
+        size = draft.vocabulary if known else draft.config.get_text_config().vocab_size
         translation = translation_between(
-            self.tokenizer, self.draft_tokenizer, target.vocabulary, size_of(draft)
+            self.tokenizer, self.draft_tokenizer, target.vocabulary, size
         )
         if translation is None:
             return self._prepared(draft, "draft", target.vocabulary)
@@ -171,8 +173,8 @@ class ModelPair:
             InputError: if the pair can no longer be run, with the reason
         """
         with self._preparing:
-            asked = [self.packed[role] for role in roles]
-            changed = [m for m in asked if isinstance(m, Mutable) and not m.follow()]
+            models = [self.packed[role] for role in roles]
+            changed = [m for m in models if isinstance(m, Mutable) and not m.follow()]
             for model in changed:
                 log.info("The %s has been changed; it is prepared anew.", model.name)
             if changed:
@@ -222,7 +224,7 @@ class ModelPair:
     @property
     def penalties(self) -> dict[str, Any]:
         """Settings of the target's generation config that decoders apply with `penalties=True`."""
-        return asked(self.generation_config, MODELLED)
+        return settings_of(self.generation_config, MODELLED)
 
     @property
     def one_tokenizer(self) -> bool:
@@ -274,13 +276,6 @@ def fitting(drafter: Model, target: Any, prepared: Model) -> Model:
         )
     prepared.refuse_features(drafter.reads)
     return drafter
-
-
-def size_of(model: PreTrainedModel | Model) -> int:
-    """The number of a model's logits."""
-    if isinstance(model, Model):
-        return model.vocabulary
-    return model.config.get_text_config().vocab_size
 
 
 def translation_between(

@@ -1,4 +1,4 @@
-"""A recording as instructions over tensors (Lowering), and what their values are (Rows)."""
+"""A recording as instructions over tensors (Lowering), and what their values are (Operand)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ from decoders.engine.attention.interface import attend_layer, attend_parts
 from decoders.engine.kernels.codes import Code
 from decoders.engine.lowering import patterns
 from decoders.engine.lowering.patterns import aten, matched
-from decoders.engine.recorder import CannotRecord, Constant, Size, Step, Value
-from decoders.engine.weights.linear import PassLinear
+from decoders.engine.recorder import CannotRecord, Constant, Operation, Size, Value
+from decoders.engine.weights import PassLinear
 
 TOKENS, WANTED = Size(1, 0, 0), Size(0, 1, 0)
 CONSTANT = 2**20  # numbers of weights from which a pass makes others, at most
 
 
 @dataclass(frozen=True)
-class Rows:
+class Operand:
     """Numbers of each token in the model's dtype, one token after another.
 
     Attributes:
@@ -45,7 +45,7 @@ class Rows:
         """Whether the shape is (1, heads, tokens, size); in memory, tokens come first."""
         return len(self.shape) == 4 and isinstance(self.shape[2], Size)
 
-    def viewed(self, name: str, arguments: Sequence[Any]) -> "Rows | None":
+    def viewed(self, name: str, arguments: Sequence[Any]) -> "Operand | None":
         """The rows after an operator that moves no number; None if it does.
 
         Args:
@@ -66,8 +66,8 @@ class Rows:
         if shape is None or [s for s in shape if isinstance(s, Size)] != [self.count]:
             return None
         # Only heads may stand before the tokens.
-        fits = shape[: shape.index(self.count)] in ((), (1,)) or Rows(0, shape).by_heads
-        return Rows(self.number, shape) if fits else None
+        fits = shape[: shape.index(self.count)] in ((), (1,)) or Operand(0, shape).by_heads
+        return Operand(self.number, shape) if fits else None
 
     def _all(self, axis: int = 0, begin: Any = None, end: Any = None, step: int = 1) -> bool:
         size = self.shape[axis]
@@ -83,7 +83,7 @@ def whole(shape: Sequence[Any], width: int) -> tuple[Any, ...]:
     return tuple(width // known if size == -1 else size for size in shape)
 
 
-class Part(NamedTuple):
+class Slice(NamedTuple):
     """Some outputs of a linear layer: those from `begin` to `end`."""
 
     layer: PassLinear
@@ -99,8 +99,8 @@ class Instruction:
         code: see `decoders.engine.kernels.codes.Code`
         operands: the results that it reads, up to three
         result: the one that it makes
-        weights: its weights: of a PRODUCT a Part; of EMBED the table, and perhaps the factor of its
-            rows; of NORM and ANGLES a vector; of ATTEND the sinks or None
+        weights: its weights: of a PRODUCT a Slice; of EMBED the table, and perhaps the factor of
+            its rows; of NORM and ANGLES a vector; of ATTEND the sinks or None
         integers: its whole numbers, as Code has them
         reals: its real numbers
         second: a second result, or None
@@ -127,7 +127,7 @@ class Instruction:
 
 
 @dataclass
-class Layout:
+class Workspace:
     """Where results lie: a place for each, and the numbers that each token needs for all."""
 
     places: dict[int, int] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Layout:
 
 def placed(
     instructions: Sequence[Instruction], widths: Sequence[int], answers: Sequence[int]
-) -> Layout:
+) -> Workspace:
     """Give each result a place, which another takes after the last use.
 
     Args:
@@ -144,7 +144,7 @@ def placed(
         widths: the numbers that each token has in each result
         answers: the results that a pass returns; they lie outside, at -1, -2, ..
     """
-    layout = Layout({number: -1 - i for i, number in enumerate(answers)})
+    layout = Workspace({number: -1 - i for i, number in enumerate(answers)})
     last = {number: i for i, one in enumerate(instructions) for number in one.touched}
     free: dict[int, list[int]] = {}
     for i, one in enumerate(instructions):
@@ -190,7 +190,7 @@ class Lowering:
 
     def __init__(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[Operation],
         answers: Sequence[Value],
         given: Mapping[str, int],
         dtype: torch.dtype,
@@ -199,15 +199,15 @@ class Lowering:
         self.instructions: list[Instruction] = []
         self.widths: list[int] = []
         self.dtype, self.device = dtype, device
-        self._rows: dict[Value, Rows] = {}
-        self._makers: dict[Value, Step] = {}
+        self._rows: dict[Value, Operand] = {}
+        self._makers: dict[Value, Operation] = {}
         self._same: dict[Value, Any] = {}
         self._casts: dict[Value, torch.dtype] = {}
         self._angles: dict[tuple, tuple[int, int]] = {}
         self._products: dict[int, Instruction] = {}
         self.given: list[int] = []
         for name, width in given.items():
-            self._rows[Value(name)] = Rows(len(self.widths), (1, TOKENS, width))
+            self._rows[Value(name)] = Operand(len(self.widths), (1, TOKENS, width))
             self.given.append(len(self.widths))
             self.widths.append(width)
         for step in steps:
@@ -215,14 +215,14 @@ class Lowering:
         self.answers = [self.rows_of(self._same.get(answer, answer)) for answer in answers]
         self.instructions = in_use(self.instructions, [rows.number for rows in self.answers])
 
-    def rows_of(self, value: Any) -> Rows:
+    def rows_of(self, value: Any) -> Operand:
         if value not in self._rows:
             step = self._makers.get(value)
             what = getattr(step.function, "__name__", step.function) if step else value
             raise CannotLower(f"no instruction does {what}")
         return self._rows[value]
 
-    def _read(self, step: Step) -> None:
+    def _read(self, step: Operation) -> None:
         def renamed(part: Any) -> Any:
             return self._same.get(part, part) if isinstance(part, Value) else part
 
@@ -256,16 +256,16 @@ class Lowering:
         if (rows := next(self._found(result), None)) is not None:
             self._rows[result] = rows
 
-    def _idle(self, name: str, step: Step, result: Value) -> bool:
+    def _idle(self, name: str, step: Operation, result: Value) -> bool:
         """Whether a step of this operator gives what it gets, or positions in float32."""
         if name in ("alias", "detach"):
             return True
         if name == "type_as":
             into = self.dtype if step.arguments[1] in self._rows else None
         elif name in ("to", "_to_copy"):
-            asked = [*step.arguments[1:], *step.options.values()]
-            types = [each for each in asked if isinstance(each, torch.dtype)]
-            others = [each for each in asked if not isinstance(each, torch.dtype)]
+            options = [*step.arguments[1:], *step.options.values()]
+            types = [each for each in options if isinstance(each, torch.dtype)]
+            others = [each for each in options if not isinstance(each, torch.dtype)]
             into = types[0] if types else None
             if not all(each in (None, False, self.device) for each in others):
                 return False
@@ -283,13 +283,13 @@ class Lowering:
         self,
         code: Code,
         shape: tuple,
-        *operands: Rows,
+        *operands: Operand,
         weights: tuple = (),
         integers: tuple = (),
         reals: tuple = (),
         how: str = "",
-    ) -> Rows:
-        rows = Rows(len(self.widths), shape)
+    ) -> Operand:
+        rows = Operand(len(self.widths), shape)
         self.widths.append(rows.width)
         numbers = tuple(o.number for o in operands)
         self.instructions.append(
@@ -306,7 +306,7 @@ class Lowering:
             raise CannotLower("a weight has another shape")
         return tensor
 
-    def _called(self, step: Step) -> Rows:
+    def _called(self, step: Operation) -> Operand:
         """A step that is a function of this engine: a product or attention."""
         if step.function in (attend_layer, attend_parts):
             return self._attention(*step.arguments)
@@ -316,9 +316,9 @@ class Lowering:
         x = self.rows_of(step.arguments[0])
         if x.by_heads or x.shape[-1] != layer.in_features or x.width != layer.in_features:
             raise CannotLower("a product is of several rows a token")
-        return self._product(x, Part(layer, 0, layer.out_features))
+        return self._product(x, Slice(layer, 0, layer.out_features))
 
-    def _product(self, x: Rows, part: Part) -> Rows:
+    def _product(self, x: Operand, part: Slice) -> Operand:
         width = part.end - part.begin
         rows = self._made(
             Code.PRODUCT,
@@ -330,16 +330,16 @@ class Lowering:
         self._products[rows.number] = self.instructions[-1]
         return rows
 
-    def _columns(self, rows: Rows, begin: int, end: int) -> Rows | None:
+    def _columns(self, rows: Operand, begin: int, end: int) -> Operand | None:
         """Some numbers of each row of a product, which are a product with part of its weights."""
         whole = self._products.get(rows.number)
         if whole is None or rows.shape[-1] != rows.width or not 0 <= begin < end <= rows.width:
             return None
         (part,) = whole.weights
-        x = Rows(whole.operands[0], (*rows.shape[:-1], part.layer.in_features))
-        return self._product(x, Part(part.layer, part.begin + begin, part.begin + end))
+        x = Operand(whole.operands[0], (*rows.shape[:-1], part.layer.in_features))
+        return self._product(x, Slice(part.layer, part.begin + begin, part.begin + end))
 
-    def _sliced(self, rows: Rows, step: Step) -> Rows | None:
+    def _sliced(self, rows: Operand, step: Operation) -> Operand | None:
         if step.function != aten.slice.Tensor or len(step.arguments) != 4:
             return None
         _, axis, begin, end = step.arguments
@@ -347,19 +347,19 @@ class Lowering:
             return None
         return self._columns(rows, begin or 0, min(end, rows.shape[-1]))
 
-    def _chunks(self, rows: Rows, step: Step) -> None:
+    def _chunks(self, rows: Operand, step: Operation) -> None:
         _, count, axis = (*step.arguments, 0)[:3]
         if axis not in (-1, len(rows.shape) - 1) or rows.width % count:
             return
         size = rows.width // count
         for i, result in enumerate(step.results):
-            found = self._columns(rows, i * size, (i + 1) * size)
-            if result is not None and found is not None:
-                self._rows[result] = found
+            rows_of_chunk = self._columns(rows, i * size, (i + 1) * size)
+            if result is not None and rows_of_chunk is not None:
+                self._rows[result] = rows_of_chunk
 
     def _attention(
         self, q: Any, k: Any, v: Any, packing: Any, layer: Any, scale: Any, softcap: Any, sinks: Any
-    ) -> Rows:
+    ) -> Operand:
         q, k, v = map(self.rows_of, (q, k, v))
         if not (q.by_heads and k.by_heads and v.by_heads and packing == Value("packing")):
             raise CannotLower("attention has other shapes")
@@ -378,90 +378,90 @@ class Lowering:
     def _matched(self, pattern: Any, item: Any) -> dict[str, Any] | None:
         return matched(pattern, item, self._makers, self._casts, self.dtype)
 
-    def _found(self, result: Value) -> Iterator[Rows]:
+    def _found(self, result: Value) -> Iterator[Operand]:
         """Yield the rows of a result that ends a pattern of operators."""
 
         def fits(pattern: Any) -> Any:
-            found = self._matched(pattern, result)
-            known = {key: self._rows.get(v) for key, v in (found or {}).items() if key in "xy"}
-            return {**found, **known} if found is not None and all(known.values()) else None
+            match = self._matched(pattern, result)
+            known = {key: self._rows.get(v) for key, v in (match or {}).items() if key in "xy"}
+            return {**match, **known} if match is not None and all(known.values()) else None
 
-        if found := fits(patterns.LOOKED_UP) or fits(patterns.LOOKED_UP_PADDED):
-            yield self._embedded(found["weight"])
+        if match := fits(patterns.LOOKED_UP) or fits(patterns.LOOKED_UP_PADDED):
+            yield self._embedded(match["weight"])
         for pattern in patterns.LOOKED_UP_SCALED:
-            if found := fits(pattern):
-                factor = found["scale"]
+            if match := fits(pattern):
+                factor = match["scale"]
                 factor = factor.value if isinstance(factor, Constant) else factor
                 if isinstance(factor, float) or (torch.is_tensor(factor) and factor.numel() == 1):
-                    yield self._embedded(found["weight"], factor)
+                    yield self._embedded(match["weight"], factor)
         norms: tuple[Any, ...] = patterns.NORM, *patterns.NORMS_ROUNDED_LAST
         for pattern in norms:
-            if (found := fits(pattern)) and isinstance(found["eps"], float):
-                x = found["x"]
+            if (match := fits(pattern)) and isinstance(match["eps"], float):
+                x = match["x"]
                 if not x.by_heads and x.count == TOKENS:
                     size, count = x.shape[-1], x.width // x.shape[-1]
                     yield self._made(
                         Code.NORM,
                         x.shape,
                         x,
-                        weights=(self._weight(found["weight"], size),),
+                        weights=(self._weight(match["weight"], size),),
                         integers=(size, count),
-                        reals=(found["eps"],),
+                        reals=(match["eps"],),
                         how="" if pattern is patterns.NORM else "late",
                     )
         for rounded in (False, True):
             turned: Any = patterns.ROTATION if rounded else patterns.Narrow(patterns.ROTATION)
-            if (found := fits(turned)) and (turns := self._turns(found, rounded)):
-                x = found["x"]
+            if (match := fits(turned)) and (turns := self._turns(match, rounded)):
+                x = match["x"]
                 rows = self._made(Code.ROTATE, x.shape, x, integers=(x.shape[1], x.shape[3]))
                 self.instructions[-1].operands = x.number, *turns
                 yield rows
-        found = fits(patterns.ROTATION_AND_REST)
+        match = fits(patterns.ROTATION_AND_REST)
         if (
-            found
-            and found["x"].by_heads
-            and found["axis"] == 3
-            and found["half"] == (found["y"].shape[3]) == found["x"].shape[3]
+            match
+            and match["x"].by_heads
+            and match["axis"] == 3
+            and match["half"] == (match["y"].shape[3]) == match["x"].shape[3]
         ):
-            yield found["x"]
+            yield match["x"]
         for how, gates in patterns.GATES.items():
-            if (found := fits(gates[0]) or fits(gates[1])) and alike(found):
-                x, y = found["x"], found["y"]
+            if (match := fits(gates[0]) or fits(gates[1])) and alike(match):
+                x, y = match["x"], match["y"]
                 yield self._made(Code.GATED, x.shape, x, y, integers=(x.width,), how=how)
-        if (found := fits(patterns.SUM)) and alike(found):
+        if (match := fits(patterns.SUM)) and alike(match):
             yield self._made(
-                Code.ADD, found["x"].shape, found["x"], found["y"], integers=(found["x"].width,)
+                Code.ADD, match["x"].shape, match["x"], match["y"], integers=(match["x"].width,)
             )
-        if (found := fits(patterns.CAP)) and isinstance(found["scale"], float):
-            x = found["x"]
+        if (match := fits(patterns.CAP)) and isinstance(match["scale"], float):
+            x = match["x"]
             yield self._made(
                 Code.CAP,
                 x.shape,
                 x,
                 integers=(x.width, x.count == WANTED),
-                reals=(found["scale"],),
+                reals=(match["scale"],),
             )
-        if (found := fits(patterns.WANTED)) and found["x"].shape[:2] == (1, TOKENS):
-            x = found["x"]
+        if (match := fits(patterns.WANTED)) and match["x"].shape[:2] == (1, TOKENS):
+            x = match["x"]
             yield self._made(Code.SELECT, (1, WANTED, *x.shape[2:]), x, integers=(x.width,))
 
-    def _embedded(self, weight: Any, *factor: Any) -> Rows:
+    def _embedded(self, weight: Any, *factor: Any) -> Operand:
         table = self._weight(weight)
         width = table.shape[1]
         return self._made(
             Code.EMBED, (1, TOKENS, width), weights=(table, *factor), integers=(width,)
         )
 
-    def _turns(self, found: dict[str, Any], rounded: bool) -> tuple[int, int] | None:
+    def _turns(self, match: dict[str, Any], rounded: bool) -> tuple[int, int] | None:
         """The results that hold the cosines and sines of a rotation; None if it is another kind."""
-        x, half = found["x"], found["half"]
-        if not x.by_heads or found["axis"] != 3 or x.shape[3] != 2 * half:
+        x, half = match["x"], match["half"]
+        if not x.by_heads or match["axis"] != 3 or x.shape[3] != 2 * half:
             return None
         parts: list[Any] = [
             next(
                 filter(
                     None,
-                    (self._matched(p, found[name]) for p, each in angles if each == rounded),
+                    (self._matched(p, match[name]) for p, each in angles if each == rounded),
                 ),
                 None,
             )
@@ -493,11 +493,11 @@ class Lowering:
         return self._angles[key]
 
 
-def alike(found: dict[str, Any]) -> bool:
-    return found["x"].shape == found["y"].shape and found["x"].count == TOKENS
+def alike(match: dict[str, Any]) -> bool:
+    return match["x"].shape == match["y"].shape and match["x"].count == TOKENS
 
 
-def constant(function: torch._ops.OpOverload, step: Step) -> Constant | None:
+def constant(function: torch._ops.OpOverload, step: Operation) -> Constant | None:
     """The result of an operator that reads weights and plain numbers alone, and none anew."""
     leaves = tree_leaves((step.arguments, step.options))
     given = [leaf for leaf in leaves if isinstance(leaf, Constant)]
@@ -518,9 +518,9 @@ def constant(function: torch._ops.OpOverload, step: Step) -> Constant | None:
 
 def in_use(instructions: Sequence[Instruction], answers: Sequence[int]) -> list[Instruction]:
     """The instructions that answers need; attention also writes rows of the cache."""
-    needed, kept = set(answers), []
+    needed, steps = set(answers), []
     for one in reversed(instructions):
         if one.code == Code.ATTEND or needed.intersection(one.results):
             needed.update(one.operands)
-            kept.append(one)
-    return kept[::-1]
+            steps.append(one)
+    return steps[::-1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from decoders.engine.recorder import Step, Value
+from decoders.engine.recorder import Operation, Value
 
 aten = torch.ops.aten
 END = 2**63 - 1  # the end of a slice without one
@@ -20,7 +20,7 @@ class Hole:
 
 
 @dataclass(frozen=True)
-class Call:
+class Operator:
     """In a pattern: the result of this operator with these arguments."""
 
     function: torch._ops.OpOverload
@@ -42,8 +42,8 @@ class Narrow:
     of: Any
 
 
-def call(function: torch._ops.OpOverload, *arguments: Any, **options: Any) -> Call:
-    return Call(function, arguments, tuple(options.items()))
+def call(function: torch._ops.OpOverload, *arguments: Any, **options: Any) -> Operator:
+    return Operator(function, arguments, tuple(options.items()))
 
 
 X, Y, COS, SIN, HALF, AXIS, WEIGHT, EPS, SCALE, IDS = map(
@@ -87,22 +87,22 @@ LOOKED_UP_SCALED = tuple(
 )
 
 
-def angles(function: torch._ops.OpOverload) -> Iterator[tuple[Call, bool]]:
+def angles(function: torch._ops.OpOverload) -> Iterator[tuple[Operator, bool]]:
     """The cosines or sines of all positions, with and without a scale, for all heads.
 
     With each pattern comes whether they are rounded.
     """
     for halves in (HALVES, OUTER):
         bare = call(function, call(aten.cat.default, [halves, halves], -1))
-        for made in (call(aten.mul.Tensor, bare, SCALE), bare):
-            yield call(aten.unsqueeze.default, Narrow(made), 1), True
-            yield call(aten.unsqueeze.default, made, 1), False
+        for turns in (call(aten.mul.Tensor, bare, SCALE), bare):
+            yield call(aten.unsqueeze.default, Narrow(turns), 1), True
+            yield call(aten.unsqueeze.default, turns, 1), False
 
 
 def matched(
     pattern: Any,
     item: Any,
-    makers: Mapping[Value, Step],
+    makers: Mapping[Value, Operation],
     casts: Mapping[Value, torch.dtype],
     dtype: torch.dtype,
 ) -> dict[str, Any] | None:
@@ -130,7 +130,7 @@ def matched(
                     return False
                 item = makers[item].arguments[0]
             return fits(pattern.of, item)
-        if isinstance(pattern, Call):
+        if isinstance(pattern, Operator):
             step = makers.get(item) if isinstance(item, Value) else None
             if (
                 step is None

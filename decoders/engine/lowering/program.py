@@ -23,18 +23,18 @@ from decoders.engine.lowering.lower import (
     Lowering,
     placed,
 )
-from decoders.engine.memory.feeds import PackedInputs
+from decoders.engine.pack import PackedInputs
 from decoders.engine.protocols import Layers
 from decoders.engine.recorder import (
     LONGEST,
     CannotRecord,
+    Operation,
     Recorder,
-    Step,
     Value,
     in_general,
 )
-from decoders.engine.trials import Trials
-from decoders.engine.weights.linear import Halves
+from decoders.engine.trials import TrialLog
+from decoders.engine.weights import Halves
 from decoders.errors import first_line
 
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
@@ -85,10 +85,10 @@ class Program:
     name = "kernels of this CPU"
 
     def __init__(self, lowering: Lowering):
-        found = kernels()
-        if found is None:
+        entries = kernels()
+        if entries is None:
             raise CannotLower("there are no kernels")
-        self._run, self._passes = found.run, found.passes
+        self._run, self._passes = entries.run, entries.passes
         self._kept: list[Any] = []
         results = list(dict.fromkeys(rows.number for rows in lowering.answers))
         # Inputs lie where their tensors are, as answers do.
@@ -169,7 +169,7 @@ class Program:
         self,
         inputs: PackedInputs,
         logits: np.ndarray,
-        found: tuple[np.ndarray, ...],
+        tops: tuple[np.ndarray, ...],
         tokens: np.ndarray,
         warpings: np.ndarray,
         numbers: np.ndarray,
@@ -182,30 +182,30 @@ class Program:
         work = np.empty(self._width * max(n, n_wanted), np.float32)
         return self._passes(
             self._lines, self._reals, work.ctypes.data, ids.data_ptr(), positions.data_ptr(),
-            wanted.data_ptr(), n, n_wanted, logits, found, tokens,
+            wanted.data_ptr(), n, n_wanted, logits, tops, tokens,
             self._addresses(packing, packings), lines_of(packings), warpings, numbers, ends,
         )  # fmt: skip
 
     def _addresses(self, cached: Packing | Layered, packings: Sequence[Packing]) -> np.ndarray:
         """For each layer its keys' and values' addresses and its packing, (layers, 3)."""
-        keys, found = self._caches
+        keys, addresses = self._caches
         if len(keys) == len(packings) and all(
             k is p.keys for k, p in zip(keys, packings, strict=True)
         ):
-            return found
+            return addresses
         places = (
             cached.places
             if isinstance(cached, Layered)
             else [(0, layer) for layer in range(len(cached.keys))]
         )
-        found = np.array(
+        addresses = np.array(
             [
                 (packings[p].keys[i].data_ptr(), packings[p].values[i].data_ptr(), p)
                 for p, i in places
             ]
         )
-        self._caches = tuple(p.keys for p in packings), found
-        return found
+        self._caches = tuple(p.keys for p in packings), addresses
+        return addresses
 
 
 def packings_of(packing: Packing | Layered) -> tuple[Packing, ...]:
@@ -258,7 +258,7 @@ class Programs:
         name: str,
         most: int | None,
         given: Mapping[str, int] = NO_INPUTS,
-        trials: Trials | None = None,
+        trials: TrialLog | None = None,
         carriers: Carriers = (Program,),
         instead: str = "run module by module",
     ):
@@ -348,14 +348,14 @@ class Programs:
                 self._trials.note(trial)
         return program
 
-    def _recording(self, features: Layers) -> tuple[list[Step], tuple[Value, ...]]:
+    def _recording(self, features: Layers) -> tuple[list[Operation], tuple[Value, ...]]:
         """A recording for passes of any size, and what it returns."""
         notes = [self._noted(size, features) for size in SIZES]
         return in_general([steps for steps, _ in notes], SIZES), notes[0][1]
 
     def _noted(
         self, size: tuple[int, int], features: Layers
-    ) -> tuple[list[Step], tuple[Value, ...]]:
+    ) -> tuple[list[Operation], tuple[Value, ...]]:
         inputs = dict(zip(self.inputs, self.example(*size), strict=True))
         with Recorder(inputs) as recorder:
             outputs = self.plain(**inputs, features=features)

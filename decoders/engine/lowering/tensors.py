@@ -1,10 +1,14 @@
 """A program whose instructions are operators of torch, on any device (Tensors).
 
 It rounds where the model's own modules round. CUDA graphs record it where Triton's kernels cannot
-carry out the program.
+carry out the program. Instructions that one launch carries out are a Group, some nine for each
+layer: a launch reads its operand once for all its products, and what follows a product or a norm
+and is needed nowhere else is done before numbers go back to memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -19,8 +23,122 @@ from decoders.engine.attention.interface import (
     of_layer,
 )
 from decoders.engine.kernels.codes import Code
-from decoders.engine.lowering.groups import Group, grouped
-from decoders.engine.lowering.lower import Instruction, Lowering, Part
+from decoders.engine.lowering.lower import CannotLower, Instruction, Lowering, Slice
+
+
+@dataclass(frozen=True)
+class Group:
+    """Instructions that are carried out together, in their order.
+
+    A PRODUCT may stand before others of the same operand, before an ADD of its result, or, two of
+    them, before the GATED of theirs; a NORM before an ADD of its result; a ROTATE before another.
+
+    Attributes:
+        parts: the instructions, the first of which says what kind of a group it is
+    """
+
+    parts: tuple[Instruction, ...]
+
+    @property
+    def code(self) -> Code:
+        return self.parts[0].code
+
+    @property
+    def results(self) -> list[int]:
+        return [number for part in self.parts for number in part.results]
+
+    @property
+    def operands(self) -> list[int]:
+        """The results of other groups that it reads."""
+        own = set(self.results)
+        return [n for part in self.parts for n in part.operands if n not in own]
+
+
+def grouped(instructions: Sequence[Instruction], answers: Iterable[int]) -> list[Group]:
+    """Group instructions, in an order in which each group finds its operands.
+
+    Args:
+        instructions: the instructions
+        answers: the results that the pass returns
+
+    Raises:
+        CannotLower: if there is no such order
+    """
+    makers = {number: one for one in instructions for number in one.results}
+    users: dict[int, list[Instruction]] = defaultdict(list)
+    for one in instructions:
+        for number in one.operands:
+            users[number].append(one)
+    group_of: dict[int, list[Instruction]] = {}
+    answered = set(answers)
+
+    def alone(number: int, user: Instruction) -> bool:
+        """Whether nothing else needs a result, and its instruction is in no group yet."""
+        return (
+            users[number] == [user]
+            and number not in answered
+            and makers[number].result not in group_of
+        )
+
+    def join(*ones: Instruction) -> None:
+        members = list(ones)
+        group_of.update((one.result, members) for one in ones)
+
+    for one in instructions:
+        sources = [makers.get(number) for number in one.operands]
+        if one.code == Code.GATED and all(
+            maker and maker.code == Code.PRODUCT and alone(maker.result, one) for maker in sources
+        ):
+            first, second = sources
+            if first and second and first is not second and first.operands == second.operands:
+                join(first, second, one)
+        # The last of two results that could be added to: it is there later than the other.
+        if one.code == Code.ADD:
+            for maker in sorted(filter(None, sources), key=instructions.index, reverse=True):
+                if maker.code in (Code.PRODUCT, Code.NORM) and alone(maker.result, one):
+                    join(maker, one)
+                    break
+    alike: dict[tuple, list[Instruction]] = defaultdict(list)
+    for one in instructions:
+        if one.result in group_of:
+            continue
+        key: tuple = (one.result,)
+        if one.code == Code.PRODUCT:
+            key = one.code, one.operands
+        if one.code == Code.ROTATE:
+            # Those of the queries and of the keys of one attention.
+            key = one.code, one.operands[1:], users[one.result][0].result
+        alike[key].append(one)
+    for ones in alike.values():
+        join(*ones)
+    return in_order([Group(tuple(g)) for g in {id(g): g for g in group_of.values()}.values()])
+
+
+def in_order(groups: Sequence[Group]) -> list[Group]:
+    """Groups in an order in which each finds its operands; CannotLower if there is none."""
+    makers = {number: group for group in groups for number in group.results}
+    done: dict[int, Group] = {}
+    waiting: set[int] = set()
+    # An explicit stack: deep models have more groups than Python has frames.
+    for last in sorted(groups, key=lambda group: max(group.results)):
+        stack = [last]
+        while stack:
+            group = stack[-1]
+            if id(group) in done:
+                stack.pop()
+                continue
+            needed = [
+                makers[n] for n in group.operands if n in makers and id(makers[n]) not in done
+            ]
+            if not needed:
+                done[id(group)] = stack.pop()
+                continue
+            if id(group) in waiting:
+                raise CannotLower("its instructions wait for each other")
+            waiting.add(id(group))
+            stack += needed
+    return list(done.values())
+
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": silu,
@@ -80,12 +198,12 @@ class Tensors:
         products = [part for part in group.parts if part.code == Code.PRODUCT]
         if products:
             x = numbers[products[0].operands[0]]
-            found = multiplied(x, [product.weights[0] for product in products])
-            numbers.update(zip((one.result for one in products), found, strict=True))
+            results = multiplied(x, [product.weights[0] for product in products])
+            numbers.update(zip((one.result for one in products), results, strict=True))
         for one in group.parts[len(products) :]:
             operands = [numbers[number] for number in one.operands]
-            made = CARRIED_OUT[one.code](one, self.dtype, inputs, *operands)
-            numbers.update(zip(one.results, made, strict=True))
+            results = CARRIED_OUT[one.code](one, self.dtype, inputs, *operands)
+            numbers.update(zip(one.results, results, strict=True))
 
 
 def last_uses(groups: Sequence[Group], answers: Sequence[int]) -> list[list[int]]:
@@ -98,9 +216,9 @@ def last_uses(groups: Sequence[Group], answers: Sequence[int]) -> list[list[int]
     return over
 
 
-def multiplied(x: torch.Tensor, parts: Sequence[Part]) -> list[torch.Tensor]:
+def multiplied(x: torch.Tensor, parts: Sequence[Slice]) -> list[torch.Tensor]:
     """The products of x (n, in) with parts of layers; neighbouring parts of a layer are one."""
-    found: list[torch.Tensor] = []
+    results: list[torch.Tensor] = []
     ends = [
         i
         for i, (one, other) in enumerate(pairwise(parts), 1)
@@ -114,8 +232,8 @@ def multiplied(x: torch.Tensor, parts: Sequence[Part]) -> list[torch.Tensor]:
         else:
             bias = None if layer.bias is None else layer.bias[begin:end]
             y = linear(x, layer.weight[begin:end], bias)
-        found += y.split([part.end - part.begin for part in run], -1) if len(run) > 1 else [y]
-    return found
+        results += y.split([part.end - part.begin for part in run], -1) if len(run) > 1 else [y]
+    return results
 
 
 Made = tuple[torch.Tensor, ...]
@@ -138,8 +256,8 @@ def norm(one: Instruction, dtype: torch.dtype, inputs: tuple, x: torch.Tensor) -
 def angles(one: Instruction, dtype: torch.dtype, inputs: tuple) -> Made:
     (speed,) = one.weights
     turns = inputs[1][:, None].to(torch.float32) * speed
-    found = torch.cos(turns) * one.reals[0], torch.sin(turns) * one.reals[1]
-    return tuple(y if one.how == "late" else y.to(dtype) for y in found)
+    waves = torch.cos(turns) * one.reals[0], torch.sin(turns) * one.reals[1]
+    return tuple(y if one.how == "late" else y.to(dtype) for y in waves)
 
 
 def rotate(

@@ -13,8 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from decoders.devices import device_of
 from decoders.engine.models.fingerprint import Fingerprint
 from decoders.engine.protocols import Layers
-from decoders.engine.weights.linear import PassLinear, forget_copies
-from decoders.engine.weights.quantization import stored_bytes
+from decoders.engine.weights import PassLinear, forget_copies, stored_bytes
 from decoders.errors import InputError, first_line, refuse
 
 

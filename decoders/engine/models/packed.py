@@ -7,7 +7,9 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.attention import interface, operator
+from decoders.engine.attention import interface
+from decoders.engine.cache import CacheRows, Layout, Reach
+from decoders.engine.graphs import Graphs
 from decoders.engine.lowering.lower import Lowering
 from decoders.engine.lowering.program import (
     Carrier,
@@ -18,18 +20,15 @@ from decoders.engine.lowering.program import (
     runs_plainly,
 )
 from decoders.engine.lowering.tensors import Tensors
-from decoders.engine.memory.arenas import Arenas, Idle
-from decoders.engine.memory.feeds import Feed, PackedInputs
-from decoders.engine.memory.rows import CacheRows, Layout, Reach
 from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.loaded import Loaded, undisturbed
 from decoders.engine.models.probe import layout_of
-from decoders.engine.passes.graphs import Graphs
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.pack import Arenas, Feed, Idle, PackedInputs
+from decoders.engine.passes import PackedPasses
 from decoders.engine.patches import patched
 from decoders.engine.protocols import Layers, Output, Passes
-from decoders.engine.trials import Trials
-from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten
+from decoders.engine.trials import TrialLog
+from decoders.engine.weights import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
 
@@ -52,7 +51,7 @@ class PackedModel(Loaded):
 
     Passes run on a twin of the caller's model, which stays as it is. The twin shares its weights,
     except for the copies that linear layers of small models have on a CPU
-    (`decoders.engine.weights.linear`).
+    (`decoders.engine.weights`).
 
     Args:
         model: the caller's model
@@ -84,7 +83,7 @@ class PackedModel(Loaded):
         vocabulary: int | None = None,
         passes: str = "program",
         *,
-        trials: Trials | None = None,
+        trials: TrialLog | None = None,
     ):
         super().__init__(model, role, vocabulary)
         if not getattr(model, "_supports_attention_backend", False):
@@ -94,13 +93,13 @@ class PackedModel(Loaded):
         self._twin = twin(model, interface.NAME)
         hasten(self._twin)
         self.bytes_read = BytesRead(self._twin, self.dtype, self.weight_bytes)
-        self.by_request = not operator.takes_kernels(self.device, self.dtype)
+        self.by_request = not interface.takes_kernels(self.device, self.dtype)
         self._examples = 0
         self.row_bytes = sum(self.arenas().row_bytes)
         self.forward, self._why = self._ways(passes, trials)
         self._idle = Idle(None if isinstance(self.forward, Graphs) else IDLE_BYTES)
 
-    def _ways(self, passes: str, trials: Trials | None) -> tuple[Pass, str]:
+    def _ways(self, passes: str, trials: TrialLog | None) -> tuple[Pass, str]:
         """The passes, and why they are plain if they are, though programs were asked for."""
         if passes == "plain":
             return self.plain, ""
@@ -111,7 +110,7 @@ class PackedModel(Loaded):
             if not self.arenas().simple or self.spread:
                 return self.plain, "its layers have several caches"
             # The stand-in for a GPU in tests has no kernels of its own.
-            quick = operator.TRITON and not device_of(self.device).on_host
+            quick = interface.TRITON and not device_of(self.device).on_host
             return Graphs(self._programs(trials, (launches, Tensors) if quick else (Tensors,))), ""
         if not device_of(self.device).on_host:
             return self.plain, "its attention has no kernel here"
@@ -119,7 +118,7 @@ class PackedModel(Loaded):
             return self.plain, "it is too large for copies of its weights"
         return self._programs(trials, (Program,)), ""
 
-    def _programs(self, trials: Trials | None, carriers: Carriers) -> Programs:
+    def _programs(self, trials: TrialLog | None, carriers: Carriers) -> Programs:
         return Programs(
             self.plain,
             self._example,

@@ -1,7 +1,7 @@
 """A model that runs with its own cache class, one request at a time (PlainModel).
 
 It serves models that packed attention does not model. PlainPasses are its passes over token trees,
-and Branches the texts of one tree that it has read.
+and ReadPaths the texts of one tree that it has read.
 """
 
 import copy
@@ -18,7 +18,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.loaded import Loaded, in_eval_mode, undisturbed
 from decoders.engine.protocols import Answer, Features, Layers, Output, Passes, Wants, of_one_pass
-from decoders.engine.weights.linear import hasten
+from decoders.engine.weights import hasten
 from decoders.errors import NotPackedError
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
@@ -102,7 +102,7 @@ def begins_rewindable(model: PreTrainedModel) -> bool:
         return False
 
 
-class Branches:
+class ReadPaths:
     """The paths of one request's tree that a plain model has read, each with a separate cache.
 
     A cache that cannot be rewound is read on in place only along the trunk; below the trunk a copy
@@ -117,7 +117,7 @@ class Branches:
         paths: what has been read
         passes: the number of passes so far
         features: the layers whose hidden states are noted of everything that is read
-        seen: these hidden states by node, (H,) for each layer
+        states: these hidden states by node, (H,) for each layer
     """
 
     def __init__(self, model: Any, tree: TokenTree):
@@ -125,7 +125,7 @@ class Branches:
         self.paths = [Path()]
         self.passes = 0
         self.features: Layers = ()
-        self.seen: dict[NodeId, tuple[torch.Tensor, ...]] = {}
+        self.states: dict[NodeId, tuple[torch.Tensor, ...]] = {}
 
     @property
     def bytes(self) -> int:
@@ -138,7 +138,7 @@ class Branches:
     def settle(self) -> None:
         """Forget nodes that the tree dropped, and paths that other paths contain."""
         tree, tail = self.tree, set(self.tree.tail)
-        kept: dict[NodeId, Path] = {}
+        paths: dict[NodeId, Path] = {}
         for path in self.paths:
             length = len(path.nodes)
             while length and not (
@@ -147,10 +147,10 @@ class Branches:
                 length -= 1
             if length == len(path.nodes) or self.model.rewindable:
                 path.rewind(length)
-                kept[path.tip] = path
-        below = [path for tip, path in kept.items() if tip in tail]
+                paths[path.tip] = path
+        below = [path for tip, path in paths.items() if tip in tail]
         contained = below and self.model.rewindable
-        above = [] if contained else [path for tip, path in kept.items() if tip not in tail]
+        above = [] if contained else [path for tip, path in paths.items() if tip not in tail]
         self.paths = [*sorted(above, key=lambda path: len(path.nodes))[-1:], *below]
 
     def read_prompt(self, count: int) -> bool:
@@ -236,15 +236,15 @@ class Branches:
         )
         self.passes += passes
         if self.features:
-            self.seen |= dict(zip(nodes, zip(*output.features, strict=True), strict=True))
+            self.states |= dict(zip(nodes, zip(*output.features, strict=True), strict=True))
         return output.logits
 
     def noted(self) -> Features | None:
         """The hidden states of all nodes read since the last call; None if there are none."""
-        seen, self.seen = dict(sorted(self.seen.items())), {}
+        states, self.states = dict(sorted(self.states.items())), {}
         return (
-            Features(list(seen), tuple(map(torch.stack, zip(*seen.values(), strict=True))))
-            if seen
+            Features(list(states), tuple(map(torch.stack, zip(*states.values(), strict=True))))
+            if states
             else None
         )
 
@@ -409,10 +409,10 @@ class PlainModel(Loaded):
 class PlainPasses(Passes):
     def __init__(self, model: PlainModel):
         self.model = model
-        self._branches: dict[TokenTree, Branches] = {}
+        self._branches: dict[TokenTree, ReadPaths] = {}
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
-        self._branches[tree] = Branches(self.model, tree)
+        self._branches[tree] = ReadPaths(self.model, tree)
         return True
 
     def release(self, tree: TokenTree) -> None:

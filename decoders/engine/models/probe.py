@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from decoders.engine.attention.interface import only_known
-from decoders.engine.memory.rows import Layout, Reach
+from decoders.engine.cache import Layout, Reach
 from decoders.engine.models.fingerprint import twin
 from decoders.errors import NotPackedError, first_line
 

@@ -302,11 +302,11 @@ class TranslatedPasses(Passes):
         Nodes after the draft's last position get logits 0 for all shared tokens: a proposal is
         valid if its distribution is known.
         """
-        asked, positions = [], self.model.inner.positions
+        fitting_of, positions = [], self.model.inner.positions
         for tree, nodes in wants:
             shadow = self._shadows[tree]
             shadow.follow()
-            asked.append(
+            fitting_of.append(
                 [
                     n
                     for n in nodes
@@ -315,19 +315,19 @@ class TranslatedPasses(Passes):
             )
         inner = [
             (self._shadows[tree].tree, [self._shadows[tree].last[n] for n in nodes])
-            for (tree, _), nodes in zip(wants, asked, strict=True)
+            for (tree, _), nodes in zip(wants, fitting_of, strict=True)
             if nodes
         ]
         answers = iter(self.inner.run(inner, chunk) if inner else ())
         return of_one_pass(
             [
                 self._answer(tree, nodes, fitting, next(answers) if fitting else None)
-                for (tree, nodes), fitting in zip(wants, asked, strict=True)
+                for (tree, nodes), fitting in zip(wants, fitting_of, strict=True)
             ]
         )
 
     def _answer(
-        self, tree: TokenTree, nodes: Sequence[NodeId], asked: list[NodeId], answer: Answer | None
+        self, tree: TokenTree, nodes: Sequence[NodeId], fitting: list[NodeId], answer: Answer | None
     ) -> Answer:
         translation, inner = self.model.translation, self.model.inner
         dtype = torch.float64 if inner.dtype == torch.float64 else torch.float32
@@ -337,5 +337,5 @@ class TranslatedPasses(Passes):
         elif answer.part is None:
             return answer
         else:
-            own[[nodes.index(n) for n in asked]] = answer.rows[answer.part]
+            own[[nodes.index(n) for n in fitting]] = answer.rows[answer.part]
         return replace(answer, rows=translation.over_target(own), part=slice(0, len(nodes)))

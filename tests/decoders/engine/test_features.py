@@ -11,10 +11,10 @@ import torch
 from decoders import InputError
 from decoders.engine.loading.admission import prepared
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.padded import PaddedPasses
+from decoders.engine.passes import PaddedPasses
 from decoders.tree import TokenTree
 from tests import zoo
-from tests.decoders.engine.passes.test_graphs import kernels  # noqa: F401 - a fixture
+from tests.decoders.engine.test_graphs import kernels  # noqa: F401 - a fixture
 from tests.models import FAMILIES, build, whole_softmax
 
 LAYERS = 0, 1, -1  # the embedding, what enters the second layer, what comes after the final norm

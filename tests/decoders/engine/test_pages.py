@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from decoders.engine import pages
+from decoders.engine.cache import Arena
 from decoders.engine.kernels.loading import kernels
-from decoders.engine.memory.arena import Arena
 from decoders.engine.pages import LINE, PAGE, STRETCH, Shelf, empty
-from decoders.engine.weights.linear import hasten
+from decoders.engine.weights import hasten
 
 LARGE = hasattr(mmap, "MADV_HUGEPAGE") and Path("/sys/kernel/mm/transparent_hugepage").exists()
 

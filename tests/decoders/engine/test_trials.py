@@ -131,7 +131,7 @@ def test_a_folder_that_cannot_be_written_to_costs_time_alone(tmp_path, made):
 
 def test_few_files_stay_and_several_may_write_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "MOST", 5)
-    known = trials.Trials("facts", tmp_path)
+    known = trials.TrialLog("facts", tmp_path)
 
     def note(number):
         known.note(str(number))

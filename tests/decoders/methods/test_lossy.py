@@ -28,7 +28,7 @@ from tests.pieces import FORMS, Made, distributions, reading, small
 def kept(p: list[float], token: int, **settings: float) -> bool:
     p = torch.tensor(p, dtype=torch.float64)
     (kept,) = {
-        TypicalRule(**settings).pick(Node(P(p), None, [token], reading(p)), Branches()).kept
+        TypicalRule(**settings).pick(Node(P(p), None, [token], reading(p)), Branches()).accepted
         for P in FORMS.values()
     }
     return kept
@@ -52,7 +52,7 @@ def test_a_refused_token_makes_way_for_the_targets_own():
     """No residual: the refused token may come again."""
     p = torch.tensor([0.97, 0.03], dtype=torch.float64)
     pick = TypicalRule().pick(Node(small(p), small(p), [1], reading(p)), Branches())
-    assert not pick.kept
+    assert not pick.accepted
     assert pick.rest.mass == small(p).mass
     assert pick.tests == [(p[1].item(), p[1].item(), None, None)]  # nothing was tossed
 

@@ -73,7 +73,7 @@ def _judged(rule, p, q, target, certain):
     def run(source):
         token = source.draw(q)[0] if certain is None else certain
         pick = rule.pick(Node(p, None if certain is not None else q, [token], target), source)
-        return (token, True) if pick.kept else (source.draw(pick.rest)[0], False)
+        return (token, True) if pick.accepted else (source.draw(pick.rest)[0], False)
 
     law, kept = Counter(), 0.0
     for probability, (token, was_kept) in outcomes(run):
@@ -129,7 +129,7 @@ LENIENT = [
 @pytest.mark.parametrize(("probs", "token", "accepted"), LENIENT)
 def test_lenience_at_temperature_0_accepts_what_is_nearly_the_likeliest(probs, token, accepted):
     pick = accepts_at_temperature_0(Tokenwise, probs, token)
-    assert pick.kept is accepted
+    assert pick.accepted is accepted
     if not accepted:
         assert pick.rest.mass == {0: 1}
 
@@ -145,8 +145,8 @@ def test_the_trace_holds_the_numbers_compared():
             pytest.approx(0.6),
             pytest.approx(1 / 3),
         )
-        assert pick.kept == (u < accept)
-        assert probability == pytest.approx(1 / 3 if pick.kept else 2 / 3)
+        assert pick.accepted == (u < accept)
+        assert probability == pytest.approx(1 / 3 if pick.accepted else 2 / 3)
 
 
 CASES = [(seed, k) for seed in range(6) for k in (1, 2, 3)] + [(7, 4), (8, 4)]
@@ -195,10 +195,10 @@ def test_one_draft_is_speculative_decoding(seed):
             rule.pick(Node(small(p), small(q), [token], reading(p)), SeededSource(seed))
             for rule in rules
         )
-        assert (ours.tests, ours.kept) == (plain.tests, plain.kept)
-        if not ours.kept:
+        assert (ours.tests, ours.accepted) == (plain.tests, plain.accepted)
+        if not ours.accepted:
             assert ours.rest.mass == pytest.approx(plain.rest.mass)
-        fates.append(ours.kept)
+        fates.append(ours.accepted)
     assert set(fates) == {True, False}
 
 
@@ -236,7 +236,7 @@ def test_where_p_is_nearly_q_sure_tokens_are_kept(dtype, change):
 def test_drafts_that_the_target_never_writes_leave_the_target_whole():
     p, q = torch.tensor([[0.6, 0.4, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.float64)
     pick = KSeq().pick(Node(small(p), small(q), [2, 3], reading(p)), Branches())
-    assert not pick.kept
+    assert not pick.accepted
     assert pick.rest.mass == small(p).mass
 
 

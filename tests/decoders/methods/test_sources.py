@@ -94,8 +94,8 @@ def test_a_chain_begins_without_a_pass_where_the_model_is_known_to_continue():
     for tokens in (0, 1):  # of the chain of two, the first is drawn at once
         (node,) = turn.missing()
         turn.answer(Readings(table(request.path(node))[None], 3))
-        assert len(turn.drawn) == tokens
-    assert turn.missing() == [turn.drawn[0].node]
+        assert len(turn.draws) == tokens
+    assert turn.missing() == [turn.draws[0].node]
 
 
 MODEL = Drawn(5, 1)

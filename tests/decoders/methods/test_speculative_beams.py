@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decoders import catalog
 from decoders.errors import InputError
-from decoders.methods.search import Search
+from decoders.methods.baselines import Search
 from decoders.methods.speculative_beams import SpeculativeBeamSearch
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import Watched, assert_exact, decode

@@ -158,7 +158,7 @@ def readings(table, nodes):
 def test_it_begins_with_the_pairs_of_the_prompt_the_last_first():
     r, recycler = begun([1, 5, 1, 6, 1], nodes=2, depth=1)
     assert tokens(r, recycler) == {(6,), (5,)}
-    assert recycler.seen[1] == [6, 5]
+    assert recycler.followers[1] == [6, 5]
 
 
 def test_it_learns_from_refused_nodes_too_and_the_last_of_equal_tokens_counts():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import decoders
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from workbench.kinds.batch.study import Batch
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import job as job_module

@@ -8,7 +8,7 @@ import torch
 
 import decoders
 from decoders import InputError
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from tests.models import POSITIONS
 from tests.workbench.measuring.conftest import FEW, batch, comparison
 from workbench.measuring import meter, session

@@ -20,7 +20,7 @@ from transformers import (
 
 import decoders
 from decoders import InputError, catalog, generate, load_pair, smollm2
-from decoders.engine.weights.linear import COPIED_BYTES
+from decoders.engine.weights import COPIED_BYTES
 from tests.models import build_tokenizer
 from workbench.models import presets
 from workbench.models.presets import (

@@ -18,22 +18,19 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from decoders import ModelPair, generate
-from decoders.engine.attention import operator
-from decoders.engine.attention import operator as attention
-from decoders.engine.attention.interface import attend_layer, attend_parts
-from decoders.engine.attention.operator import (
+from decoders.engine.attention import interface
+from decoders.engine.attention.interface import (
     attend_chains,
+    attend_layer,
     attend_one_by_one,
+    attend_parts,
     attend_with_triton,
     choose_way,
 )
-from decoders.engine.memory.arena import Arena
-from decoders.engine.memory.arenas import ReachRows
-from decoders.engine.memory.feeds import Feed, Packing, pack
-from decoders.engine.memory.rows import CacheRows, Reach
+from decoders.engine.cache import Arena, CacheRows, Reach, ReachRows
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.passes.padded import fill_up
+from decoders.engine.pack import Feed, Packing, pack
+from decoders.engine.passes import PackedPasses, fill_up
 from decoders.tree import TokenTree
 from tests.models import build
 from tests.pairwise import EVERYWHERE, pairwise
@@ -437,7 +434,7 @@ def test_a_layout_that_sdpa_may_answer_with(monkeypatch, case):
         packing.biases,
     )
     expected = attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0))
-    monkeypatch.setattr(operator, "scaled_dot_product_attention", transposed)
+    monkeypatch.setattr(interface, "scaled_dot_product_attention", transposed)
     torch.testing.assert_close(attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0)), expected)
 
 
@@ -487,10 +484,10 @@ def test_a_way_that_fails_at_its_first_launch(monkeypatch, caplog, grouped):
     pair = partial(ModelPair, model, model, passes="plain")
     expected = [r.tokens for r in generate(pair(), prompts, "specinfer", **options)]
     caplog.clear()
-    monkeypatch.setattr(attention, "FAILED", set())
-    monkeypatch.setattr(attention, "takes_kernels", lambda device, dtype: True)
-    monkeypatch.setattr(attention, "TRITON", True)
-    monkeypatch.setattr(attention, "choose_way", partial(choose_way, flash=True, triton=True))
+    monkeypatch.setattr(interface, "FAILED", set())
+    monkeypatch.setattr(interface, "takes_kernels", lambda device, dtype: True)
+    monkeypatch.setattr(interface, "TRITON", True)
+    monkeypatch.setattr(interface, "choose_way", partial(choose_way, flash=True, triton=True))
     found = [r.tokens for r in generate(pair(), prompts, "specinfer", **options)]
     said = [r.getMessage() for r in caplog.records if r.name == "decoders"]
     assert {m.split(" does not run here (")[0] for m in said} == {"FlashAttention", "Triton"}
@@ -504,14 +501,14 @@ def test_no_memory_is_no_reason_to_change_the_way(monkeypatch):
     def full(*arguments):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(attention, "FAILED", set())
-    monkeypatch.setattr(attention, "takes_kernels", lambda device, dtype: True)
-    monkeypatch.setattr(attention, "choose_way", lambda *arguments: full)
+    monkeypatch.setattr(interface, "FAILED", set())
+    monkeypatch.setattr(interface, "takes_kernels", lambda device, dtype: True)
+    monkeypatch.setattr(interface, "choose_way", lambda *arguments: full)
     engine, tree = PackedPasses(PackedModel(build(), "target")), TokenTree([1, 2])
     engine.admit(tree, 8)
     with pytest.raises(torch.OutOfMemoryError):
         engine.run([(tree, [1])])
-    assert not attention.FAILED
+    assert not interface.FAILED
 
 
 @needs_cuda
@@ -573,7 +570,7 @@ def documented_varlen_attn(
 
 @pytest.mark.parametrize("case", [*FLASH_CASES])
 def test_flash_is_called_as_documented(monkeypatch, case):
-    monkeypatch.setattr(attention, "varlen_attn", documented_varlen_attn)
+    monkeypatch.setattr(interface, "varlen_attn", documented_varlen_attn)
     drawn, run = CASES[case]
     assert (
         worst_error(attend_chains, draw_pass(0, **drawn), torch.float32, **run)
@@ -585,7 +582,7 @@ def test_flash_is_called_as_documented(monkeypatch, case):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("case", [*FLASH_CASES])
 def test_flash_on_cuda(case, dtype):
-    if not attention.FLASH:
+    if not interface.FLASH:
         pytest.skip("this torch has no varlen_attn with seqused_k and grouped heads")
     drawn, run = CASES[case]
     assert (

@@ -5,8 +5,8 @@ import torch
 
 pytest.importorskip("numba")
 
+from decoders.engine.cache import Reach
 from decoders.engine.kernels.parts import attend
-from decoders.engine.memory.rows import Reach
 from tests.decoders.engine.attention.test_kernels import draw_pass, worst_error
 
 

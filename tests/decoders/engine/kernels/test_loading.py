@@ -47,7 +47,7 @@ def test_one_sentence_and_the_same_tokens(reason, fresh, monkeypatch, caplog):
 
 def test_a_folder_that_cannot_be_written(fresh, monkeypatch, caplog):
     """numba raises where it finds no folder for its cache; then nothing is kept."""
-    entries = pytest.importorskip("decoders.engine.kernels.entries")
+    entries = pytest.importorskip("decoders.engine.kernels.program")
     asked = []
 
     def compiled(stamp, **options):
@@ -67,7 +67,7 @@ def test_what_was_compiled_once_is_read_from_the_cache(monkeypatch, tmp_path):
     """Chains were compiled in every process, for 5 s: each closed over another
     function."""
     numba = pytest.importorskip("numba")
-    entries = pytest.importorskip("decoders.engine.kernels.entries")
+    entries = pytest.importorskip("decoders.engine.kernels.program")
     monkeypatch.setattr(entries, "carry_out", numba.njit(lambda *_: None))
     monkeypatch.setattr(entries, "passes_and_draws", numba.njit(lambda *_: 0))
     monkeypatch.setattr(entries, "product", numba.njit(lambda *_: None))

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from decoders.engine.weights.linear import Halves, PassLinear, hasten
+from decoders.engine.weights import Halves, PassLinear, hasten
 from tests.pairwise import pairwise
 
 pytest.importorskip("numba")
@@ -62,7 +62,7 @@ def test_numbers_that_are_none_stay_so(number):
 @torch.inference_mode()
 def test_nothing_is_written_beside_the_product():
     """A block that sticks out of the outputs is multiplied aside."""
-    from decoders.engine.weights.linear import multiply
+    from decoders.engine.weights import multiply
 
     layer, out = a_layer(8, 33), torch.full((9, 33), 7.0)
     x = torch.ones(7, 8)

@@ -5,7 +5,7 @@ import torch
 from transformers import BloomConfig, BloomForCausalLM, LlamaForCausalLM
 
 from decoders import InputError, ModelPair, generate
-from decoders.engine.attention import operator as attention
+from decoders.engine.attention import interface as attention
 from decoders.engine.loading.admission import cached_rows
 from tests import zoo
 from tests.models import build

@@ -27,7 +27,7 @@ from decoders.engine.loading import pair as pair_module
 from decoders.engine.loading.heads import load_head
 from decoders.engine.models.fingerprint import Fingerprint
 from tests import zoo
-from tests.decoders.engine.passes.test_graphs import with_kernels
+from tests.decoders.engine.test_graphs import with_kernels
 from tests.heads import save_small_head
 from tests.models import VOCABULARY, build, build_tokenizer
 from tests.pairwise import EVERYWHERE

@@ -28,7 +28,7 @@ from decoders import (
     parameters,
 )
 from decoders.engine.loading import load, sources
-from decoders.engine.weights import quantization
+from decoders.engine.weights import options
 from tests.hub import everywhere, standing_in
 from tests.models import VOCABULARY, build, build_tokenizer, by_transformers
 
@@ -475,9 +475,7 @@ def test_mxfp4_is_read_as_plain_weights(tmp_path):
     """Kernels for it would be downloaded as binaries. It needs no package."""
     model = save(tmp_path / "model")
     change(quantization_config={"quant_method": "mxfp4"})(model)
-    (found,) = quantization.options(
-        None, "a", AutoConfig.from_pretrained(model), torch.device("cpu")
-    ).values()
+    (found,) = options(None, "a", AutoConfig.from_pretrained(model), torch.device("cpu")).values()
     assert found.dequantize
 
 

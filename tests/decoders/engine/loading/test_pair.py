@@ -12,7 +12,7 @@ from transformers import T5Config
 from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.reading import Readings
 from decoders.tree import TokenTree
 from tests import zoo

@@ -13,10 +13,10 @@ import torch
 
 from decoders.engine.lowering.lower import Lowering
 from decoders.engine.models.packed import PackedModel, launches
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.tree import TokenTree
 from tests.decoders.engine.lowering.test_tensors import MOST, model_of, passes
-from tests.decoders.engine.passes.test_graphs import with_kernels
+from tests.decoders.engine.test_graphs import with_kernels
 from tests.models import build
 from tests.pairwise import EVERYWHERE
 
@@ -126,7 +126,7 @@ def test_kernels_compile_for_cards(monkeypatch, tmp_path, card, dtype, tokens, h
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from decoders.engine.lowering import kernels
+    from decoders.engine.lowering import launches as kernels
     from decoders.engine.lowering.launches import product_tiles
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

@@ -9,7 +9,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from decoders import ModelPair, catalog, generate
 from decoders.engine.lowering.program import Program
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.engine.recorder import LONGEST
 from decoders.tree import TokenTree
 from tests import zoo

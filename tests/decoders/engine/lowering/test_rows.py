@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from decoders.engine.lowering.lower import TOKENS, WANTED, Instruction, Rows, placed
+from decoders.engine.lowering.lower import TOKENS, WANTED, Instruction, Operand, placed
 from decoders.engine.recorder import Size
 
 
@@ -29,20 +29,20 @@ def test_no_two_living_results_overlap():
             assert not taken or max(taken) < layout.width
 
 
-ROWS = Rows(3, (1, TOKENS, 12))
-HEADS = Rows(3, (1, 4, TOKENS, 3))
+ROWS = Operand(3, (1, TOKENS, 12))
+HEADS = Operand(3, (1, 4, TOKENS, 3))
 
 
 @pytest.mark.parametrize(
     ("rows", "name", "arguments", "shape"),
     [
         (ROWS, "view", [[1, TOKENS, -1, 3]], (1, TOKENS, 4, 3)),
-        (Rows(3, (1, TOKENS, 4, 3)), "transpose", [1, 2], HEADS.shape),
+        (Operand(3, (1, TOKENS, 4, 3)), "transpose", [1, 2], HEADS.shape),
         (HEADS, "transpose", [1, 2], (1, TOKENS, 4, 3)),
         (ROWS, "select", [0, 0], (TOKENS, 12)),
         (ROWS, "slice", [2, 0, 12], ROWS.shape),
         (ROWS, "slice", [1, 0, 2**63 - 1], ROWS.shape),
-        (Rows(3, (1, WANTED, 12)), "select", [0, 0], (WANTED, 12)),
+        (Operand(3, (1, WANTED, 12)), "select", [0, 0], (WANTED, 12)),
         # These move numbers, drop some, or mix tokens.
         (HEADS, "view", [[1, TOKENS, 12]], None),
         (HEADS, "clone", [], None),

@@ -12,10 +12,10 @@ from decoders import ModelPair, generate
 from decoders.engine.kernels.codes import Code
 from decoders.engine.lowering import tensors
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.tree import TokenTree
 from tests import zoo
-from tests.decoders.engine.passes.test_graphs import kernels, stand_in  # noqa: F401 - a fixture
+from tests.decoders.engine.test_graphs import kernels, stand_in  # noqa: F401 - a fixture
 from tests.models import FAMILIES, build
 
 # At most so many launches a layer.

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from decoders.engine.loading.admission import agrees_with_plain_pass
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.tree import TokenTree
 from tests import zoo
 from tests.models import FAMILIES, VOCABULARY, build, plain_logits

@@ -6,10 +6,10 @@ import transformers
 from transformers import AutoModelForCausalLM
 
 from decoders import InputError, ModelPair, generate
-from decoders.engine.memory.rows import Reach
+from decoders.engine.cache import Reach
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.probe import reach_of
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.errors import NotPackedError
 from tests.models import VOCABULARY, build
 

@@ -10,7 +10,7 @@ import torch
 import decoders
 from decoders import InputError
 from decoders.distribution import Warping, warp
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from tests.models import build_pair, build_tokenizer, plain_logits
 from tests.workbench.measuring.conftest import comparison
 from workbench.kinds.branch.branching import TextPlace, alternatives, branch, listed, token_of

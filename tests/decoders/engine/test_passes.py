@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine.passes.call import PASSES
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PASSES, PackedPasses
 from decoders.loop import Turn
 from decoders.randomness import SeededSource
 from decoders.trace import Ledger, Round, Trials

@@ -3,15 +3,14 @@
 import pytest
 import torch
 
-from decoders.engine.memory.arena import Arena
-from decoders.engine.memory.rows import CacheRows
+from decoders.engine.cache import Arena, CacheRows
 from decoders.tree import TokenTree
 
 
 def test_dead_rows():
     tree, cache = TokenTree([7, 7]), CacheRows(0, 100)
     children = [tree.add(1, token) for token in range(6)]
-    assert cache.append(tree, [0, 1, *children]).seen.sum() == 1 + 2 + 6 * 3
+    assert cache.append(tree, [0, 1, *children]).visible.sum() == 1 + 2 + 6 * 3
     assert cache.trunk == 2
     tree.keep(children[:5])
     assert cache.sync(tree) is None

@@ -12,13 +12,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine.attention import operator
+from decoders.engine import graphs, pack
+from decoders.engine.attention import interface
 from decoders.engine.attention.interface import Packing
-from decoders.engine.memory import feeds
+from decoders.engine.graphs import Graphs, GraphSize
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes import graphs
-from decoders.engine.passes.graphs import Graphs, Shape
-from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.engine.recorder import refuse_reading
 from decoders.tree import TokenTree
 from tests import zoo
@@ -100,10 +99,10 @@ def attend_by_table(
 
 
 def with_kernels(patch):
-    for module in (operator, feeds):
+    for module in (interface, pack):
         patch.setattr(module, "needs_biases", lambda device, dtype: False)
-    patch.setattr(operator, "takes_kernels", lambda device, dtype: True)
-    patch.setattr(operator, "choose_way", lambda *arguments: attend_by_table)
+    patch.setattr(interface, "takes_kernels", lambda device, dtype: True)
+    patch.setattr(interface, "choose_way", lambda *arguments: attend_by_table)
     patch.setattr(graphs, "cuda_graph", stand_in)
     patch.setattr(Graphs.__init__, "__defaults__", (stand_in,))
 
@@ -294,6 +293,9 @@ def test_shapes(tokens, requests, shape):
     table = torch.zeros(5, requests + 1)
     packed = Packing(None, segments, table, None, torch.zeros(2), None, None)
     packed = replace(packed, masks=torch.zeros(2, dtype=torch.bool), scratch=0)
-    assert Shape.of(torch.zeros(1, tokens), packed) == shape
-    assert Shape.of(torch.zeros(1, 1), replace(packed, masks=torch.zeros(graphs.MASKS + 1))) is None
-    assert Shape.of(torch.zeros(1, 1), replace(packed, scratch=-1)) is None
+    assert GraphSize.of(torch.zeros(1, tokens), packed) == shape
+    assert (
+        GraphSize.of(torch.zeros(1, 1), replace(packed, masks=torch.zeros(graphs.MASKS + 1)))
+        is None
+    )
+    assert GraphSize.of(torch.zeros(1, 1), replace(packed, scratch=-1)) is None

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import decoders
-from decoders.engine.weights.linear import (
+from decoders.engine.weights import (
     COPIED_BYTES,
     BytesRead,
     PassLinear,

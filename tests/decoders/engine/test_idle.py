@@ -5,15 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from decoders import generate
-from decoders.engine.memory import arena as arena_module
-from decoders.engine.memory.arenas import Idle
-from decoders.engine.memory.rows import CacheRows
+from decoders.engine import cache as memory
+from decoders.engine.cache import CacheRows
 from decoders.engine.models import packed
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.passes.padded import PaddedRows
+from decoders.engine.pack import Idle
+from decoders.engine.passes import PackedPasses, PaddedRows
 from decoders.tree import TokenTree
-from tests.decoders.engine.passes.test_call import build_pair
+from tests.decoders.engine.test_passes import build_pair
 from tests.models import build
 
 
@@ -88,7 +87,7 @@ def test_arenas_whose_growth_failed_are_whole(model, monkeypatch):
     arenas = model.arenas()
     (cache,) = arenas.take(4, 1)
     (arena,) = arenas.each
-    made, empty = [], arena_module.empty
+    made, empty = [], memory.empty
 
     def full(*args):
         if made:
@@ -96,7 +95,7 @@ def test_arenas_whose_growth_failed_are_whole(model, monkeypatch):
         made.append(empty(*args))
         return made[-1]
 
-    monkeypatch.setattr(arena_module, "empty", full)
+    monkeypatch.setattr(memory, "empty", full)
     with pytest.raises(RuntimeError, match="no memory"):
         arenas.take(40, 1)
     monkeypatch.undo()

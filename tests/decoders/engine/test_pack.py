@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from decoders.engine.memory.arena import Arena
-from decoders.engine.memory.feeds import ALIGNED, Feed, pack
+from decoders.engine.cache import Arena
+from decoders.engine.pack import ALIGNED, Feed, pack
 from decoders.tree import TokenTree
 from tests.elsewhere import FAR, TwoDevices
 

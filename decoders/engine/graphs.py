@@ -46,7 +46,7 @@ def cuda_graph(run: Run) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
     return graph.replay, answers
 
 
-class Shape(NamedTuple):
+class GraphSize(NamedTuple):
     """The most that passes of a graph have.
 
     Attributes:
@@ -60,7 +60,7 @@ class Shape(NamedTuple):
     longest: int
 
     @classmethod
-    def of(cls, inputs: torch.Tensor, packing: Packing) -> "Shape | None":
+    def of(cls, inputs: torch.Tensor, packing: Packing) -> "GraphSize | None":
         """The smallest shape that holds a pass; None if none does or there is no scratch row."""
         tokens = next((n for n in TOKENS if n >= inputs.shape[1]), 0)
         requests = next((n for n in REQUESTS if n >= packing.table.shape[1] - 1), 0)
@@ -75,7 +75,7 @@ class Graph:
 
     def __init__(
         self,
-        shape: Shape,
+        shape: GraphSize,
         run: Pass,
         packing: Packing,
         features: Layers,
@@ -203,7 +203,7 @@ class Graphs:
         }
         # Passes with windows in only some layers are not recorded.
         recorded = isinstance(packing, Packing) and not self.why
-        shape = Shape.of(input_ids, packing) if recorded else None
+        shape = GraphSize.of(input_ids, packing) if recorded else None
         if shape is None or len(wanted) > shape.tokens:
             run = self.programs.plain if self.why else self.programs
             return run(**inputs, features=features)

@@ -1,1 +1,0 @@
-"""Cache rows: where they lie, and what is fed."""

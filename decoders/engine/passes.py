@@ -1,0 +1,388 @@
+"""The packed passes of one model in one run: PackedPasses, and PaddedPasses for comparison.
+
+A call of the kernels (`call`) is a pass, what is read of its logits, and perhaps a chain after it:
+between two passes of a small model Python takes as long as one of them does. A chain takes its
+random numbers before its first token, so nothing stands between its passes but the draws, which
+the kernels make as `Distribution.draw` does: float64 masses, cumulated by rising id.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from decoders.distribution import MANY, Tops
+from decoders.engine.attention.interface import Packing
+from decoders.engine.cache import Arena, CacheRows, Layout
+from decoders.engine.lowering.program import Program
+from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
+from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants, Waste
+from decoders.shapes import Logits, NodeId
+from decoders.tree import TokenTree
+
+# The most passes of a call, and the most bytes of float32 weights that they read (as float16, half
+# as much): whoever stops a request waits for the call, and its first token for the last one.
+PASSES, BYTES = 16, 2**30
+REQUESTS = 4  # a pass of so many takes up to twice as long as that of one
+NOTHING = np.empty((0, 0), np.int64), np.empty((0, 4)), np.empty((0, 0)), np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a call has given.
+
+    Attributes:
+        rows: the logits, those of a chain before each token, (n, V); if chains were drawn, request
+            by request in each pass
+        tops: what was read of the rows
+        tokens: the tokens of chains, (steps, requests)
+    """
+
+    rows: Logits
+    tops: Tops
+    tokens: np.ndarray
+
+    @property
+    def passes(self) -> int:
+        """The number of passes."""
+        return max(1, len(self.tokens))
+
+    def of(self, answer: Answer, place: int) -> Answer:
+        """The answer to one request, given that of a pass alone."""
+        answer = replace(answer, rows=self.rows, tops=self.tops)
+        if not len(self.tokens):
+            return answer
+        part = slice(place, None, self.tokens.shape[1])
+        return replace(answer, part=part, tokens=self.tokens[:, place].tolist())
+
+
+def call(
+    program: Program,
+    weight_bytes: int,
+    feeds: Sequence[Feed],
+    inputs: PackedInputs,
+    sought: int,
+    chains: Sequence[OpenChain],
+) -> Call:
+    """Make a pass, and draw as many tokens of each chain as one call takes.
+
+    Args:
+        program: the program of the model
+        weight_bytes: bytes of its weights
+        feeds: what the requests feed
+        inputs: the tensors of the pass
+        sought: how many of the likeliest tokens are looked for in each row
+        chains: the chain of each request, or none
+    """
+    requests, count = len(feeds), len(inputs.wanted)
+    steps = length(weight_bytes, feeds, inputs, chains) if chains else 0
+    rows, most = (
+        count + max(0, steps - 1) * requests,
+        min(sought if sought <= MANY else 1, program.size),
+    )
+    logits, sums = np.empty((rows, program.size), np.float32), np.empty(rows)
+    tops, ids = np.empty((rows, most), np.float32), np.empty((rows, most), np.int64)
+    plan = NOTHING
+    if steps:
+        numbers = [chain.numbers(steps) if chain.numbers else [0.0] * steps for chain in chains]
+        plan = (
+            np.empty((steps, requests), np.int64),
+            np.array([as_numbers(chain) for chain in chains], np.float64),
+            np.array(numbers, np.float64).T.copy(),
+            np.array([*{end for chain in chains for end in chain.ends}], dtype=np.int64),
+        )
+    passes = program.passes(inputs, logits, (tops, ids, sums), *plan)
+    if passes:
+        rows = passes * requests
+    best = Tops(tops[:rows], ids[:rows], {1.0: sums[:rows]})
+    return Call(torch.from_numpy(logits[:rows]), best, plan[0][:passes])
+
+
+def length(
+    weight_bytes: int, feeds: Sequence[Feed], inputs: PackedInputs, chains: Sequence[OpenChain]
+) -> int:
+    """How many tokens of each chain a call draws; 0 if kernels cannot."""
+    packing = inputs.packing
+    # Every token must see all rows before it.
+    if not isinstance(packing, Packing) or any(line[4] >= 0 for line in packing.segments.tolist()):
+        return 0
+    passes = BYTES // (weight_bytes * -(-len(feeds) // REQUESTS))
+    room = min(feed.cache.capacity - len(feed.cache) for feed in feeds)
+    return min(max(1, min(PASSES, passes)), 1 + room, *(chain.steps for chain in chains))
+
+
+def as_numbers(chain: OpenChain) -> tuple[float, ...]:
+    """A warping as the kernels want it, see `decoders.engine.kernels.select.weigh`."""
+    warping = chain.warping
+    return warping.temperature, warping.top_k, warping.top_p, warping.min_p
+
+
+class PackedPasses(Passes):
+    """The packed passes of one model in one run.
+
+    Args:
+        model: the prepared model (`decoders.engine.models.packed.PackedModel`)
+        rows: cache rows that the requests are expected to need together
+        most_rows: the most cache rows that they may have, or None for no limit
+        layout: the contents of the layers' caches, if they differ from the model's
+    """
+
+    cache_kind = CacheRows
+
+    def __init__(
+        self,
+        model: Any,
+        rows: int = 0,
+        most_rows: int | None = None,
+        layout: Sequence[Layout] | None = None,
+    ):
+        self.model = model
+        # Arenas are lent to the first request and given back by the last.
+        self._lent: Arenas | None = None
+        self._wanted = rows, most_rows, self.cache_kind, layout
+        self.caches: dict[TokenTree, Caches] = {}
+        # A layer that sees back only so far gives rows back, or hides them, from one token to the
+        # next.
+        self.simple = self.cache_kind is CacheRows and not any(model.reaches)
+
+    @property
+    def arenas(self) -> Arenas:
+        assert self._lent is not None
+        return self._lent
+
+    @property
+    def arena(self) -> Arena:
+        """The arena of the layers that see farthest back; for most models the only one."""
+        return self.arenas.each[0]
+
+    def admit(self, tree: TokenTree, rows: int) -> bool:
+        if self._lent is None:
+            self._lent = self.model.lend(*self._wanted)
+        caches = self._lent.take(rows, tree.prompt_length)
+        if caches is not None:
+            self.caches[tree] = caches
+        return caches is not None
+
+    def release(self, tree: TokenTree) -> None:
+        if (caches := self.caches.pop(tree, None)) is not None:
+            self.arenas.give_back(caches)
+            if not self.caches and self.model.take_back(self.arenas):
+                self._lent = None
+
+    def rows_of(self, tree: TokenTree) -> int:
+        """The cache rows that a request uses now, in the layers where it has most."""
+        return max(map(len, self.caches[tree]))
+
+    def grow(self, tree: TokenTree, nodes: Sequence[NodeId]) -> None:
+        if nodes:
+            self.caches[tree][0].append(tree, nodes)
+
+    def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
+        return self._answers(wants, chunk, features)
+
+    def read(
+        self, wants: Wants, sought: int, chains: Sequence[OpenChain] = (), chunk: int | None = None
+    ) -> list[Answer]:
+        if not self.simple:
+            return self.run(wants, chunk)
+        return self._answers(wants, chunk, (), sought, chains)
+
+    @torch.inference_mode()
+    def _answers(
+        self,
+        wants: Wants,
+        chunk: int | None,
+        features: Layers,
+        sought: int = 0,
+        chains: Sequence[OpenChain] = (),
+    ) -> list[Answer]:
+        feeds = self.feeds(wants, chunk)
+        inputs = self.pack(feeds)
+        tokens = inputs.input_ids.shape[1]
+        program = self.model.program(tokens) if sought else None
+        called, output = None, None
+        if program is None:
+            output = self.model(inputs, features)
+            rows = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
+        else:
+            # A part of a prompt draws nothing.
+            whole = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
+            called = call(
+                program, self.model.weight_bytes, feeds, inputs, sought, chains if whole else ()
+            )
+            rows = called.rows
+        passes = called.passes if called else 1
+        first, each = map(self.model.bytes_read, (tokens, len(feeds)))
+        answers, start, fed = [], 0, 0
+        for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
+            part, states = slice(start, start := start + len(feed.wanted)), None
+            if features and output:
+                states = Features(
+                    feed.nodes, tuple(s[fed : fed + len(feed.nodes)] for s in output.features)
+                )
+                fed += self.length_of(feed)
+            answer = Answer(
+                rows,
+                part if feed.wanted == list(nodes) else None,
+                self.arenas.bytes(self.caches[feed.tree]),
+                first + (passes - 1) * each,
+                passes=passes,
+                features=states,
+            )
+            answers.append(called.of(answer, place) if called else answer)
+        return answers
+
+    def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
+        """Collect what each request feeds, after dropping the cache rows of dropped nodes."""
+        feeds = []
+        self.arenas.sync([(self.caches[tree], tree) for tree, _ in wants])
+        for tree, nodes in wants:
+            cache, *_ = self.caches[tree]
+            if any(n in cache.row for n in nodes):
+                raise RuntimeError(
+                    "a node was asked about a second time after its logits were dropped"
+                )
+            missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)
+            if chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk:
+                missing, wanted = missing[:chunk], [missing[chunk - 1]]
+            feeds.append(Feed(tree, cache, missing, wanted))
+        return feeds
+
+    def length_of(self, feed: Feed) -> int:
+        """The number of tokens of the pass that belong to a feed."""
+        return len(feed.nodes)
+
+    def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
+        return self.arenas.pack(feeds, self.caches, self.model.by_request)
+
+
+PADDINGS = ("none", "inputs", "kv", "both")
+# Stands for a node in a row that only aligns a request's cache with the others.
+PAD: NodeId = -1
+
+
+def fill_up(feeds: Sequence[Feed]) -> list[Feed]:
+    """Fill the feeds up to the longest of them; those of prompts stay as they are."""
+    # Those of prompts count as 0.
+    lengths = [len(f.nodes) if f.nodes[0] >= f.tree.prompt_length else 0 for f in feeds]
+    pads = [max(lengths) - n if n else 0 for n in lengths]
+    return [with_pads(f, count) if count else f for f, count in zip(feeds, pads, strict=True)]
+
+
+def with_pads(feed: Feed, count: int) -> Feed:
+    """The feed and, below its last node, a chain of pads, in a copy of its tree.
+
+    Pads are then computed and attend like any other token, and no other token sees them. They share
+    the last node's depth, because the model may have no positions after it.
+    """
+    tree, last, size = copy(feed.tree), feed.nodes[-1], len(feed.tree.tokens)
+    nodes = [*feed.nodes, *range(size, size + count)]
+    tree.tokens = [*tree.tokens, *[0] * count]
+    tree.parents = [*tree.parents, *nodes[-1 - count : -1]]
+    tree.depths = [*tree.depths, *[tree.depths[last]] * count]
+    return replace(feed, tree=tree, nodes=nodes)
+
+
+class PaddedRows(CacheRows):
+    """Cache rows of which some are pads.
+
+    No token sees a pad and pads never die, but their zeros are read like any other row.
+    """
+
+    def lasts(self, node: NodeId, tree: TokenTree) -> bool:
+        return node == PAD or super().lasts(node, tree)
+
+    def sync(self, tree: TokenTree) -> list[int] | None:
+        moved = super().sync(tree)
+        self.row.pop(PAD, None)
+        return moved
+
+    def append_pads(self, count: int) -> None:
+        self.nodes += [PAD] * count
+        tail = self._grow_visible()
+        self.visible[tail - count : tail] = False
+
+    def alive(self, tree: TokenTree) -> int:
+        return self.fed(tree) + sum(node in self.row for node in tree.tail)
+
+
+class PaddedPasses(PackedPasses):
+    """Passes with padding: the tokens are the same; only the work grows.
+
+    Args:
+        model: the prepared model
+        padding: "inputs" fills every request's tokens up to the longest of the pass; "kv" makes
+            every cache grow, once per round, as much as that of the request that kept most; "both"
+            is the vanilla scheme. Prompts are not padded.
+        rows: cache rows that the requests are expected to need together
+
+    Source:
+        Ni et al. 2024, EMS-SD (arXiv 2405.07542), section 3.1
+    """
+
+    cache_kind = PaddedRows
+
+    def __init__(self, model: Any, padding: str, rows: int = 0):
+        super().__init__(model, rows)
+        self.padding = padding
+        # Live rows and commits at the last alignment.
+        self._aligned: dict[TokenTree, tuple[int, int]] = {}
+
+    def release(self, tree: TokenTree) -> None:
+        self._aligned.pop(tree, None)
+        super().release(tree)
+
+    def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
+        self._rows: dict[TokenTree, int] = defaultdict(int)
+        self._tokens: dict[TokenTree, int] = defaultdict(int)
+        self._longest = 0
+        return [
+            replace(answer, waste=Waste(self._tokens[tree], self._rows[tree], self._longest))
+            for answer, (tree, _) in zip(super().run(wants, chunk, features), wants, strict=True)
+        ]
+
+    def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
+        feeds = super().feeds(wants, chunk)
+        if self.padding != "inputs":
+            self._align(feeds)
+        return feeds
+
+    def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
+        if self.padding == "kv":
+            return super().pack(feeds)
+        filled = fill_up(feeds)
+        inputs = super().pack(filled)
+        for feed, padded in zip(feeds, filled, strict=True):
+            self._tokens[feed.tree] = len(padded.nodes) - len(feed.nodes)
+            # The pass writes these rows, and the next one may use them again.
+            for _ in range(self._tokens[feed.tree]):
+                feed.cache.drop_last()
+        return inputs
+
+    def length_of(self, feed: Feed) -> int:
+        return len(feed.nodes) + self._tokens[feed.tree]
+
+    def _align(self, feeds: Sequence[Feed]) -> None:
+        """Once per round, pad every cache, for good, to the growth of the one that kept most."""
+        before = {
+            feed.tree: self._aligned.get(feed.tree, (feed.tree.prompt_length - 1, 0))
+            for feed in feeds
+        }
+        if any(tree.commits == commits for tree, (_, commits) in before.items()):
+            return
+        caches = {feed.tree: cast(PaddedRows, feed.cache) for feed in feeds}  # of the arena's kind
+        alive = {tree: cache.alive(tree) for tree, cache in caches.items()}
+        growth = {tree: alive[tree] - before[tree][0] for tree in alive}
+        self._longest = max(growth.values())
+        for tree, cache in caches.items():
+            self._rows[tree] = self._longest - growth[tree]
+            self._aligned[tree] = alive[tree], tree.commits
+            self.arena.make_room(cache, self._rows[tree])
+            end = cache.base + len(cache)
+            for t in (*self.arena.keys, *self.arena.values):
+                t[end : end + self._rows[tree]] = 0
+            cache.append_pads(self._rows[tree])

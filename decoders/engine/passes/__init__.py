@@ -1,1 +1,0 @@
-"""Passes of the requests of one run."""

@@ -1,1 +1,0 @@
-"""A model's weights as passes multiply them: shared, copied, quantised."""
