@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.readable import AXE, CONTRAST, FIND
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.runs.events import Ended
 from workbench.runs.record import Run

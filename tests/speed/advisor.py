@@ -13,8 +13,8 @@ from statistics import fmean, median
 import torch
 
 import decoders
-from workbench.kinds.advice.findings import Findings, findings, table
-from workbench.kinds.advice.study import OTHERS, Advice
+from workbench.kinds.advice import OTHERS, Advice
+from workbench.kinds.advice.view import Findings, findings, table
 from workbench.measuring import session
 from workbench.show.tables import markdown
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from workbench.kinds.advice.study import Advice
-from workbench.kinds.batch.study import Batch
-from workbench.kinds.comparison.study import Comparison
-from workbench.kinds.draw.study import Draw
+from workbench.kinds.advice import Advice
+from workbench.kinds.batch import Batch
+from workbench.kinds.comparison import Comparison
+from workbench.kinds.draw import Draw
 from workbench.studies.study import Study
 
 

@@ -12,12 +12,12 @@ from decoders import InputError, ModelPair
 from tests.models import CHATML, INST, build_chat_tokenizer, build_pair
 from workbench.experiments.sets import FORMATS, ScoredSet
 from workbench.kinds import imports, links
-from workbench.kinds.batch.study import Batch
-from workbench.kinds.branch.branching import TextPlace, branch
+from workbench.kinds.batch import Batch
+from workbench.kinds.branch import TextPlace, branch
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.results import LivePanels
-from workbench.kinds.comparison.study import Comparison
-from workbench.kinds.divergence.texts import compared
-from workbench.kinds.draw.study import Draw
+from workbench.kinds.divergence import compared
+from workbench.kinds.draw import Draw
 from workbench.measuring import session
 from workbench.measuring.work import admit
 from workbench.runs.events import Ended, Started

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import decoders
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.measuring import job as job_module
 from workbench.measuring import session
 from workbench.measuring.disturbance import Sources, Watch

@@ -9,7 +9,7 @@ import pytest
 
 from decoders import InputError, ModelPair
 from tests.workbench.page.conftest import a_host
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.models import keeper
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host

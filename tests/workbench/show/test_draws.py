@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.workbench.made import UNMEASURED
-from workbench.kinds.draw.study import Draw
+from workbench.kinds.draw import Draw
 from workbench.runs.record import Piece, Prefix, Result, Run, Sample
 from workbench.show import draws, verdicts
 from workbench.show.files import WRITERS

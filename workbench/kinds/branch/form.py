@@ -7,9 +7,9 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
-from workbench.kinds.branch import branching
+from workbench.kinds import branch
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.results import ComparisonResults, samples
-from workbench.kinds.comparison.study import Comparison
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Alternatives, Answer
 from workbench.page.api import answers, offer, told
@@ -51,30 +51,30 @@ class Branching:
 
 def likely(
     host: Host, asked: Asked, choice: PairChoice
-) -> tuple[list[branching.Candidate], int | None]:
+) -> tuple[list[branch.Candidate], int | None]:
     """The tokens that could stand at a place of a kept run's text, and the id of a typed one.
 
     One visitor at a time may call it.
 
     Raises:
-        InputError: as in `branching.listed`, and for data that no strip sends
+        InputError: as in `branch.listed`, and for data that no strip sends
     """
     where = place(asked)
     run = host.store.get(asked["run"])
-    return host.device.ask(choice, branching.listed, run, where, asked.get("token"))
+    return host.device.ask(choice, branch.listed, run, where, asked.get("token"))
 
 
 def continued(
     host: Host, asked: Asked, choice: PairChoice, names: Sequence[str] | None
 ) -> Comparison:
-    """The study that continues a kept run's text from a place; for `names`, see `branching.branch`.
+    """The study that continues a kept run's text from a place; for `names`, see `branch.branch`.
 
     Raises:
-        InputError: as in `branching.branch`, and if the pair is not in memory
+        InputError: as in `branch.branch`, and if the pair is not in memory
     """
     where = place(asked)
     run = host.store.get(asked["run"])
-    return branching.branch(host.loaded(choice), run, where, asked["token"], names)
+    return branch.branch(host.loaded(choice), run, where, asked["token"], names)
 
 
 def data(event: gr.EventData) -> Asked:
@@ -83,7 +83,7 @@ def data(event: gr.EventData) -> Asked:
     return asked if isinstance(asked, dict) else {}
 
 
-def place(asked: Asked) -> branching.TextPlace:
+def place(asked: Asked) -> branch.TextPlace:
     """The place that a question is about; raises InputError for data that no strip sends."""
     parts = [asked.get(name) for name in ("run", "decoder", "at", "token")]
     if not all(isinstance(each, str) for each in parts[:2]) or not isinstance(
@@ -92,7 +92,7 @@ def place(asked: Asked) -> branching.TextPlace:
         raise InputError("Name a token by its run, its decoder and its place.")
     if not all(is_text(each) for each in parts if isinstance(each, str)):
         raise InputError("That is half a character (a lone surrogate), not a token; type it again.")
-    return branching.TextPlace(asked["decoder"], asked["at"])
+    return branch.TextPlace(asked["decoder"], asked["at"])
 
 
 def names(asked: Asked) -> list[str]:

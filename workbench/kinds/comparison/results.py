@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from decoders import Method
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.view import view
 from workbench.page.parts import words
 from workbench.page.parts.results import Kept, plot

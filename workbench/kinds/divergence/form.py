@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from workbench.kinds.divergence.texts import DTYPES, compared
+from workbench.kinds.divergence import DTYPES, compared
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Verdict
 from workbench.page.api import offer, told

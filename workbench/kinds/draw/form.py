@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from workbench.kinds.branch.branching import of_pair
-from workbench.kinds.draw.again import again
-from workbench.kinds.draw.study import START, Draw
+from workbench.kinds.branch import of_pair
+from workbench.kinds.draw import START, Draw
+from workbench.kinds.draw.view import again
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Drawn
 from workbench.page.api import answers, asked, offer

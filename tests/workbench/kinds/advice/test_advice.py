@@ -15,10 +15,12 @@ from decoders import InputError, ModelPair, catalog
 from decoders.theory import expected_tokens
 from tests.layouts import pair_of
 from workbench.kinds import imports
-from workbench.kinds.advice.findings import (
+from workbench.kinds.advice import Advice
+from workbench.kinds.advice.view import (
     Costs,
     Findings,
     Timed,
+    answer,
     doubts,
     findings,
     ranked,
@@ -27,8 +29,6 @@ from workbench.kinds.advice.findings import (
     tokens_per_round,
     verdict,
 )
-from workbench.kinds.advice.study import Advice
-from workbench.kinds.advice.view import answer
 from workbench.kinds.links import from_query, to_query
 from workbench.measuring import session
 from workbench.measuring.transcript import acceptances

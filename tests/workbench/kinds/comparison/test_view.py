@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.results import LivePanels
-from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.runs.events import Ended, Finished, Progress
 from workbench.runs.figures import rows
