@@ -25,8 +25,7 @@ from workbench.measuring import session
 from workbench.page.widgets.components import Drawn
 from workbench.runs.events import Ended
 from workbench.runs.record import Run
-from workbench.show.panel import run_panels
-from workbench.show.picture import cuts
+from workbench.show.panel import cuts, run_panels
 from workbench.show.web import embedded
 from workbench.studies.settings import Settings
 

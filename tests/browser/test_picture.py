@@ -14,7 +14,7 @@ from workbench.runs.events import Ended
 from workbench.runs.record import Run
 from workbench.runs.recorded import recordings
 from workbench.show import web
-from workbench.show.picture import picture
+from workbench.show.panel import picture
 from workbench.studies.settings import Settings
 
 DRAFTED = ("accepted", "rejected", "discarded")

@@ -13,8 +13,7 @@ from workbench.experiments import figures
 from workbench.experiments.journal import NEXT_TIMING, CellRows, ItemRow
 from workbench.experiments.plan import GRID
 from workbench.experiments.report import Report, as_html, as_markdown, judged, sections
-from workbench.show.files import as_csv
-from workbench.show.view import frame
+from workbench.show.view import as_csv, frame
 
 Files = dict[str, str]
 

@@ -15,11 +15,9 @@ from workbench.experiments.plan import Drawing, Ordering, Plan, Printed, Sweep
 from workbench.experiments.scores import SCORE_NAMES
 from workbench.experiments.sets import FORMATS
 from workbench.show import plots, tables
-from workbench.show.axes import nothing
 from workbench.show.looks import look, look_of
-from workbench.show.plots import Curve, Point
-from workbench.show.quantities import FIGURES, significant
-from workbench.show.spread import MISSING
+from workbench.show.plots import Curve, Point, nothing
+from workbench.show.quantities import FIGURES, MISSING, significant
 from workbench.show.tables import Table
 from workbench.studies.schemes import BASELINE, PADDED
 from workbench.studies.text import counted

@@ -13,7 +13,7 @@ from workbench.runs.figures import BatchFigures, label, number, unsteady
 from workbench.runs.record import Result
 from workbench.show.figure import GREY, canvas, level, line, or_words
 from workbench.show.looks import Look, look, look_of
-from workbench.show.spread import greedy_disturbed, marked, padding_ratio
+from workbench.show.quantities import greedy_disturbed, marked, padding_ratio
 from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
 
 # The scheme that the others are compared with has the first look.

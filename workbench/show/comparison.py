@@ -15,8 +15,16 @@ from workbench.runs.record import RoundRecord
 from workbench.show import laws
 from workbench.show.figure import GREY, canvas, line, or_words
 from workbench.show.looks import look_of
-from workbench.show.quantities import BY_NAME, Quantity, percent, significant
-from workbench.show.spread import Spread, figure, marked, spread
+from workbench.show.quantities import (
+    BY_NAME,
+    Quantity,
+    Spread,
+    figure,
+    marked,
+    percent,
+    significant,
+    spread,
+)
 
 BAR = "#7c8494"  # the colours belong to the fates of tokens
 HATCHED = {"shape": "/", "fgcolor": BAR, "bgcolor": "rgba(0,0,0,0)", "size": 5, "solidity": 0.35}

@@ -15,9 +15,8 @@ from decoders import catalog
 from workbench.kinds.registry import study_of
 from workbench.runs.figures import Row, rows, unsteady
 from workbench.runs.record import Run
-from workbench.show import looks, sums
-from workbench.show.quantities import QUANTITIES, Quantity, times
-from workbench.show.spread import MISSING, figure, spread
+from workbench.show import looks, quantities
+from workbench.show.quantities import MISSING, QUANTITIES, Quantity, figure, spread, times
 from workbench.show.tables import Table, markup, words
 from workbench.studies import prompts
 from workbench.studies.text import counted
@@ -139,8 +138,8 @@ def ratios(a: Row, b: Row) -> Table:
     found = []
     for quantity in QUANTITIES:
         times = ratio(quantity, a, b)
-        cells = sums.enough(
-            lambda x, y, times=times: sums.gives(times, y / x),
+        cells = quantities.enough(
+            lambda x, y, times=times: quantities.gives(times, y / x),
             *(partial(figure, quantity, row, not unsteady(row)) for row in (a, b)),
         )
         if set(cells) != {MISSING}:

@@ -11,8 +11,7 @@ from workbench.runs.figures import Row, number, quickest, rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.timing import disturbances
 from workbench.show.laws import claim_in
-from workbench.show.quantities import BY_NAME
-from workbench.show.spread import greedy_disturbed, spread
+from workbench.show.quantities import BY_NAME, greedy_disturbed, spread
 from workbench.studies import schemes, text
 from workbench.studies.settings import known, method_of
 

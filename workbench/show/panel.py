@@ -1,6 +1,11 @@
-"""The panels of a comparison, one for each decoder: plain data for workbench/web/strip.js."""
+"""A comparison as plain data for the browser.
+
+It has a panel for each decoder, which `workbench/web/strip.js` draws, and the one picture of all,
+which `workbench/web/picture.js` draws.
+"""
 
 import dataclasses
+import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,9 +18,16 @@ from workbench.runs.timing import round_seconds
 from workbench.show import laws
 from workbench.show.headline import marks, why_not
 from workbench.show.laws import Claim, Rule, claim, served
-from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
-from workbench.show.spread import figure, range_text, spread
-from workbench.show.terms import TERMS
+from workbench.show.quantities import (
+    BY_NAME,
+    QUANTITIES,
+    Quantity,
+    figure,
+    range_text,
+    significant,
+    spread,
+)
+from workbench.show.web import TERMS
 from workbench.studies.settings import method_of
 from workbench.studies.text import ordinal
 
@@ -334,3 +346,47 @@ def source(method: Method) -> str:
     if method.uses_draft:
         return "model"
     return "text" if getattr(own, "name", "") in COPIES else "counts"
+
+
+# What stands there until the texts of a run begin to grow in it.
+BLANK = """<wb-picture id="picture" class="wb" data-shown='{"panels":[]}'></wb-picture>"""
+CUTS = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")
+
+
+def cuts(run: Run) -> dict[str, Any]:
+    """The settings that tell which tokens may be drawn."""
+    return {name: run.settings.get(name) for name in CUTS}
+
+
+def picture(
+    run: Run, panels: Sequence[str] | None = None, *, state: str = "", play: bool = False
+) -> str:
+    """The element in which a browser draws the rounds of a comparison, recorded or not.
+
+    It draws itself wherever it is put into a page that has `web.head()`; without scripts it shows
+    the texts.
+
+    Args:
+        run: the run
+        panels: what `run_panels` gives for it, if that is at hand
+        state: what it shows first: "" for one plain decoder and one that guesses, "all" for all
+            decoders on the clock, or the name of the decoder that guesses
+        play: whether it plays at once, if the reader does not want less motion
+
+    Returns:
+        HTML of one element with the id "picture"; "" for runs of other kinds or without a text
+    """
+    panels = run_panels(run) if panels is None else panels
+    if not panels:
+        return ""
+    about = {"run": run.id, "settings": cuts(run), "state": state, "play": play}
+    data = f'{json.dumps(about)[:-1]},"panels":[{",".join(panels)}]}}'
+    texts = "".join(
+        f"<p>{html.escape(r.decoder)}: {html.escape(r.alone.text)}</p>"
+        for r in run.results
+        if r.repeat == 0
+    )
+    # In single quotes: the many double ones of JSON stay as short as they are.
+    kept = data.replace("&", "&amp;").replace("<", "&lt;").replace("'", "&#39;")
+    plain = f"<noscript>{texts}</noscript>"
+    return f'<wb-picture id="picture" class="wb" data-shown=\'{kept}\'>{plain}</wb-picture>'

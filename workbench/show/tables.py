@@ -13,8 +13,15 @@ from typing import Any
 from workbench.kinds.registry import study_of
 from workbench.runs.figures import Row, label, rows, unsteady
 from workbench.runs.record import Run
-from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, Quantity
-from workbench.show.spread import MISSING, UNSURE, shown
+from workbench.show.quantities import (
+    BATCH_QUANTITIES,
+    BY_NAME,
+    MISSING,
+    QUANTITIES,
+    UNSURE,
+    Quantity,
+    shown,
+)
 from workbench.studies import schemes, text
 
 PLACE = ["decoder", "batch", "scheme"]  # a decoder's row in a comparison has only the first

@@ -15,7 +15,7 @@ from workbench.engines import addresses
 from workbench.engines.addresses import FILE, LISTED, Engine
 from workbench.models.presets import PAIRS, PairChoice, first, tuned
 from workbench.runs.record import Run
-from workbench.show.files import WRITERS
+from workbench.show.view import WRITERS
 from workbench.studies.prompts import Chat, Words, typed
 from workbench.studies.settings import SETTINGS, Settings, settings_of, shared
 from workbench.studies.study import Study

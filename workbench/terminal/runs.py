@@ -10,8 +10,8 @@ from decoders.errors import InputError, quoted
 from workbench.kinds import imports
 from workbench.kinds.registry import studies
 from workbench.runs.store import ORDERS, RunStore
-from workbench.show.files import WRITERS
 from workbench.show.tables import side_by_side
+from workbench.show.view import WRITERS
 from workbench.terminal import flags, show
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.show.axes import Axis
+from workbench.show.plots import Axis
 
 
 @pytest.mark.parametrize("values", [(1.703, 1.70300001), (0.0, 0.0), (5.0, 5.0), (1.0, 1.01)])

@@ -6,8 +6,7 @@ from html.parser import HTMLParser
 
 from decoders import catalog
 from workbench.runs.recorded import recordings
-from workbench.show.panel import run_panels, source
-from workbench.show.picture import BLANK, picture
+from workbench.show.panel import BLANK, picture, run_panels, source
 
 RUN = recordings()[1].run
 HOSTILE = """'"><img src=x onerror=alert(1)></wb-picture><script>&amp;&#39;"""

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.show import axes, plots
-from workbench.show.axes import Axis
+from workbench.show import plots
 from workbench.show.looks import look
-from workbench.show.plots import Curve, Line, Point
+from workbench.show.plots import Axis, Curve, Line, Point
 
 
 def drafting(count: int) -> list[Line]:
@@ -52,7 +51,7 @@ def test_values_lie_on_their_axis_in_order(values):
     places = [axis(v) for v in sorted(values)]
     assert places == sorted(places)
     assert all(0 <= p <= 100 for p in places)
-    assert len(axis.ticks) <= 2 * axes.TICKS
+    assert len(axis.ticks) <= 2 * plots.TICKS
 
 
 def test_an_axis_is_logarithmic_only_if_values_lie_decades_apart():

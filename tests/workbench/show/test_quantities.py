@@ -8,9 +8,16 @@ import pytest
 
 from workbench.runs.figures import Row, rows
 from workbench.runs.record import Run
-from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, megabytes, significant
-from workbench.show.spread import shown, spread
-from workbench.show.sums import gives
+from workbench.show.quantities import (
+    BATCH_QUANTITIES,
+    BY_NAME,
+    QUANTITIES,
+    gives,
+    megabytes,
+    shown,
+    significant,
+    spread,
+)
 
 
 def of(run: Run, decoder: str) -> Row:

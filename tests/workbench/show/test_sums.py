@@ -5,8 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.show.quantities import megabytes, percent, significant, two_decimals
-from workbench.show.sums import enough, gives
+from workbench.show.quantities import enough, gives, megabytes, percent, significant, two_decimals
 
 CHANCES = st.floats(1e-6, 1)
 

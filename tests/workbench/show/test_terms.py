@@ -1,6 +1,6 @@
 """Words that explain themselves."""
 
-from workbench.show.terms import TERMS, explained
+from workbench.show.web import TERMS, explained
 
 
 def test_a_term_is_marked_where_it_stands_first_and_the_text_stays():

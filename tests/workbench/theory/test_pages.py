@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.theory import expected_tokens, walltime_factor
 from tests.workbench.made import made_batch
-from workbench.show.sums import gives
+from workbench.show.quantities import gives
 from workbench.theory.estimates import NOTHING, MeasuredSpeculative, Measurements, measured
 from workbench.theory.pages import PAGES
 

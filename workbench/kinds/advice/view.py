@@ -28,8 +28,7 @@ from workbench.kinds.advice import LENGTHS, TEXTS, TIMED_LENGTHS, Advice
 from workbench.runs.record import Result, Run
 from workbench.runs.timing import disturbances
 from workbench.show.laws import claim, head
-from workbench.show.quantities import significant
-from workbench.show.spread import MISSING
+from workbench.show.quantities import MISSING, significant
 from workbench.show.tables import Table, markup
 from workbench.show.view import Body, View
 from workbench.studies.schemes import BASELINE

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from workbench.runs.figures import BatchFigures, Row, label, speed, unsteady
 from workbench.runs.record import Result, Run
 from workbench.show import batch, quantities, tables
-from workbench.show.spread import MISSING, figure, padding_ratio
+from workbench.show.quantities import MISSING, figure, padding_ratio
 from workbench.show.view import Body, Line, View, checked, drawn
 from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
 from workbench.studies.text import counted

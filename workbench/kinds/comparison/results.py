@@ -19,8 +19,7 @@ from workbench.runs.figures import rows, times_greedy
 from workbench.runs.record import PromptPart, Run
 from workbench.runs.recorded import recorded
 from workbench.show import comparison, laws, tables
-from workbench.show.panel import Panel, run_panels
-from workbench.show.picture import BLANK, picture
+from workbench.show.panel import BLANK, Panel, picture, run_panels
 from workbench.studies.schemes import BASELINE
 
 

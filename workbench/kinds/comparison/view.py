@@ -13,7 +13,7 @@ from workbench.runs.figures import rows
 from workbench.runs.record import Result, Run
 from workbench.show import comparison, differences, tables
 from workbench.show.headline import verdict
-from workbench.show.picture import picture
+from workbench.show.panel import picture
 from workbench.show.view import Body, Line, View, drawn
 
 

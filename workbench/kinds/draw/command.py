@@ -15,7 +15,7 @@ from workbench.kinds.draw.view import again
 from workbench.runs.draws import DEPTH, DrawNode, grouped, grown, texts_of
 from workbench.runs.record import Result, Run
 from workbench.runs.store import RunStore
-from workbench.show import draws, looks, verdicts
+from workbench.show import draws, looks
 from workbench.studies import settings
 from workbench.studies.text import counted
 from workbench.terminal import flags, study
@@ -92,7 +92,7 @@ def summary(run: Run) -> Group:
         grid(draws.table(run)),
         *remarks(run),
         "",
-        *(Text(plain(sentence)) for sentence in verdicts.sentences(run)),
+        *(Text(plain(sentence)) for sentence in draws.sentences(run)),
     )
 
 

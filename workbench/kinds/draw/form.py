@@ -21,7 +21,7 @@ from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.draws import findings
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
-from workbench.show import draws, tables, verdicts
+from workbench.show import draws, tables
 from workbench.studies import settings as presets
 
 INTRODUCTION = (
@@ -72,7 +72,7 @@ class DrawResults(Figures):
         return {
             self.box: gr.update(visible=True),
             self.first: draws.first_words(run),
-            self.headline: verdicts.headline(run) + words.source(run),
+            self.headline: draws.headline(run) + words.source(run),
             self.trees: draws.trees(run),
             self.table: tables.markup(draws.table(run)),
             self.proof: draws.proof(run),

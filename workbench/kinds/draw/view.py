@@ -8,7 +8,7 @@ from workbench.kinds.draw import Draw
 from workbench.runs.draws import findings, grouped, seeds, texts_of
 from workbench.runs.record import LARGEST_FILE, Result, Run
 from workbench.runs.recorded import recorded
-from workbench.show import draws, tables, verdicts
+from workbench.show import draws, tables
 from workbench.show.view import Body, Line, View, checked
 
 # A link to a fold unfolds it.
@@ -23,7 +23,7 @@ def body(run: Run) -> Body:
     """The findings in sentences, the figures, and each decoder's tree."""
     content = (
         draws.first_words(run),
-        verdicts.headline(run),
+        draws.headline(run),
         tables.markup(draws.table(run)),
         draws.trees(run),
         draws.proof(run),

@@ -15,7 +15,7 @@ from workbench.kinds import branch
 from workbench.kinds.divergence import pasted
 from workbench.measuring.transcript import Pieces, Place
 from workbench.runs.record import RoundRecord, Run, TrialRecord
-from workbench.show.judged import grouped
+from workbench.show.laws import grouped
 from workbench.show.looks import visible
 from workbench.studies.settings import Settings
 
@@ -59,7 +59,7 @@ def of_text(
 
     Returns:
         tokens: the draft's tokens as texts
-        rows: see `workbench.show.judged`
+        rows: see `workbench.show.laws`
         note: "" or a sentence about the draft
 
     Raises:

@@ -18,7 +18,7 @@ from workbench.page.widgets.components import Given, GivenButton, RunTable
 from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
-from workbench.show import differences, quantities, spread, view
+from workbench.show import differences, quantities, view
 from workbench.show.headline import PLAIN, verdict
 from workbench.studies import schemes, text
 
@@ -228,8 +228,8 @@ def best(found: Fastest | None) -> str:
     )
     parts = [
         f"{label(found.decoder)}: "
-        f"{spread.marked(quantities.significant(found.speed), found.sure)} tokens/s",
-        ratio and f"{spread.marked(quantities.times(ratio), found.sure)} greedy",
+        f"{quantities.marked(quantities.significant(found.speed), found.sure)} tokens/s",
+        ratio and f"{quantities.marked(quantities.times(ratio), found.sure)} greedy",
         found.batch_size > 1 and f"in a batch of {found.batch_size}",
         found.stopped and "stopped",
     ]

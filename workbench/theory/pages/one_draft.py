@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from decoders import Judgement, judge
 from workbench.show.figure import canvas
-from workbench.show.judged import Row, grouped
+from workbench.show.laws import Row, grouped
 from workbench.theory.estimates import Measurements
 from workbench.theory.pages.page import FAMILY, Choice, FigureCard, Page, Slider, Values
 
