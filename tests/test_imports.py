@@ -71,15 +71,14 @@ DECODERS = {
 BELOW = {"studies", "models", "runs", "measuring", "show", "theory", "experiments", "kinds"}
 WORKBENCH = {
     "__init__": set(),
-    "assets": set(),
-    "studies": {"assets"},
+    "studies": {"__init__"},
     "models": set(),
-    "runs": {"assets", "studies"},
+    "runs": {"__init__", "studies"},
     "measuring": {"runs", "studies", "models", "engines"},
     "show": {"runs", "studies", "kinds"},
     "theory": {"runs", "show"},
     "engines": set(),
-    "experiments": {"assets", "studies", "models", "runs", "measuring", "show"},
+    "experiments": {"__init__", "studies", "models", "runs", "measuring", "show"},
     "kinds.study": {"studies"},
     "kinds": {"studies", "runs", "kinds.study"},
     "kinds.work": BELOW | {"kinds.study"},
@@ -259,7 +258,7 @@ def test_no_files_import_each_other_in_a_circle():
     ("file", "source"),
     [
         ("workbench/studies/x.py", "from workbench.models import load"),
-        ("workbench/models/x.py", "from workbench.studies.limits import Limits"),
+        ("workbench/models/x.py", "from workbench.studies.study import Limits"),
         ("workbench/runs/x.py", "from workbench.measuring.session import run"),
         ("workbench/show/x.py", "import gradio as gr"),
         ("workbench/page/tabs/x.py", "from rich.console import Console"),

@@ -14,9 +14,9 @@ from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.settings import nearest
 from workbench.engines.addresses import Engine
 from workbench.engines.dialects import DIALECTS
-from workbench.engines.dialects.dialect import Dialect
 from workbench.engines.record import (
     Chunk,
+    Dialect,
     Event,
     Query,
     Record,

@@ -24,7 +24,7 @@ from decoders.devices import device_of
 from decoders.errors import quoted
 from workbench.engines.addresses import engines as named
 from workbench.measuring import session
-from workbench.measuring.asking import Engines
+from workbench.measuring.served import Engines
 from workbench.measuring.session import PATIENCE_SECONDS
 from workbench.models.environment import Threads
 from workbench.models.keeper import PairKeeper

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.measuring.disturbance import Sources, Watch
+from workbench.measuring.meter import Sources, Watch
 from workbench.runs.record import Load
 
 

@@ -15,8 +15,8 @@ from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.runs.events import Ended, Finished
 from workbench.runs.store import RunStore
-from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings
+from workbench.studies.study import Limits
 
 OTHER = PairChoice("another/target")
 

@@ -15,10 +15,10 @@ Source:
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from workbench.engines.dialects.dialect import Dialect, neutral
 from workbench.engines.record import (
     Chunk,
     Count,
+    Dialect,
     Event,
     Ids,
     Query,
@@ -26,6 +26,7 @@ from workbench.engines.record import (
     Speculation,
     completions,
     is_completion,
+    neutral,
     refused,
     shaped,
 )  # fmt: skip

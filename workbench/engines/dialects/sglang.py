@@ -20,10 +20,10 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from workbench.engines.dialects.dialect import Dialect
 from workbench.engines.record import (
     Chunk,
     Count,
+    Dialect,
     Event,
     Ids,
     Query,

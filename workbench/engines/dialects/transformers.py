@@ -8,8 +8,7 @@ Source:
 import json
 from typing import Any
 
-from workbench.engines.dialects.dialect import Dialect, neutral
-from workbench.engines.record import Query
+from workbench.engines.record import Dialect, Query, neutral
 
 
 def body(query: Query, model: str | None) -> dict[str, Any]:

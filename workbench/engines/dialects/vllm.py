@@ -15,15 +15,16 @@ Source:
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from workbench.engines.dialects.dialect import Dialect, neutral
 from workbench.engines.record import (
     Chunk,
     Count,
+    Dialect,
     Event,
     Query,
     Shape,
     Speculation,
     completions,
+    neutral,
     shaped,
 )
 

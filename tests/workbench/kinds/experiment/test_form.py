@@ -31,7 +31,7 @@ def served(host: Host) -> gr.Blocks:
 
 @pytest.fixture
 def page(host, monkeypatch) -> gr.Blocks:
-    monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("workbench.experiments.workers.IDLE_SECONDS", 0.01)
     return served(host)
 
 
