@@ -12,7 +12,7 @@ from decoders import Judgement, judge
 from workbench.show.figure import canvas
 from workbench.show.laws import Row, grouped
 from workbench.theory.estimates import Measurements
-from workbench.theory.pages.page import FAMILY, Choice, FigureCard, Page, Slider, Values
+from workbench.theory.page import FAMILY, Choice, FigureCard, Page, Slider, Values
 
 TOKENS = "ABC"
 LONGEST = 3

@@ -15,7 +15,7 @@ from workbench.show.figure import GREY, canvas, level
 from workbench.show.quantities import enough, gives, marked, times, two_decimals
 from workbench.show.tables import Table, markdown
 from workbench.theory.estimates import MeasuredSpeculative, Measurements
-from workbench.theory.pages.page import (
+from workbench.theory.page import (
     FAMILY,
     UNIT,
     FigureCard,
