@@ -15,12 +15,12 @@ from decoders.settings import nearest
 from workbench.engines.addresses import Engine
 from workbench.engines.dialects import DIALECTS
 from workbench.engines.record import (
+    AnswerShape,
     Chunk,
     Dialect,
     Event,
     Query,
     Record,
-    Shape,
     Speculation,
     message,
     shaped,
@@ -250,8 +250,6 @@ def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 @dataclass
 class _Answer:
-    """An answer while it arrives."""
-
     texts: list[str] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     arrivals: list[tuple[float, int | None]] = field(default_factory=list)
@@ -376,12 +374,12 @@ class Client:
         )
 
 
-class ServedModel(Shape):
+class ServedModel(AnswerShape):
     id: str
     owned_by: str | None = None
 
 
-class Models(Shape):
+class Models(AnswerShape):
     data: list[ServedModel]
 
 

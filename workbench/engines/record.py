@@ -173,24 +173,24 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=2**20)]
 
 
-class Shape(BaseModel):
+class AnswerShape(BaseModel):
     """An answer with the fields that are read; all others are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class Usage(Shape):
+class Usage(AnswerShape):
     completion_tokens: Count | None = None
 
 
-class CompletionChoice(Shape):
+class CompletionChoice(AnswerShape):
     text: str = ""
     finish_reason: str | None = None
     # vLLM's, if they are asked for.
     token_ids: Ids | None = None
 
 
-class Completion(Shape):
+class Completion(AnswerShape):
     """An answer, or a chunk of it: they differ in nothing that is read."""
 
     choices: list[CompletionChoice]
@@ -198,7 +198,7 @@ class Completion(Shape):
     usage: Usage | None = None
 
 
-S = TypeVar("S", bound=Shape)
+S = TypeVar("S", bound=AnswerShape)
 
 
 def shaped(shape: type[S], event: Any) -> S:

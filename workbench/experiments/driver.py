@@ -349,7 +349,6 @@ class Background:
         self.work.stop.set()
 
     def join(self) -> None:
-        """Wait until the experiment ends."""
         if self._thread is not None:
             self._thread.join()
 

@@ -60,11 +60,9 @@ class Report:
     )
 
     def of_part(self, part: str) -> list[CellRows]:
-        """The cells of a part."""
         return [cell for cell in self.cells if cell.part == part]
 
     def begun(self, part: str) -> list[CellRows]:
-        """The cells of a part that have a row."""
         return [cell for cell in self.of_part(part) if cell.rows]
 
     @property
@@ -256,8 +254,6 @@ def facts(report: Report) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart as HTML."""
-
     markup: str
 
 
@@ -272,7 +268,6 @@ class Section:
 
 
 def as_markdown(content: list[Content], charts: bool = False) -> str:
-    """A section's content as Markdown."""
     texts = [_markdown(c) for c in content if charts or not isinstance(c, Chart)]
     return "\n\n".join(text for text in texts if text)
 

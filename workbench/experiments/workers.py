@@ -76,7 +76,6 @@ def identity(pair: ModelPair, quantization: str | None = None) -> dict[str, Any]
 
 
 def weights(model: torch.nn.Module | Head) -> str:
-    """A hash of a model's weights."""
     digest, left = hashlib.sha256(), [*model.state_dict().items()]
     while left:
         name, weight = left.pop(0)
@@ -325,8 +324,6 @@ class Processes:
 
 
 class OneProcess:
-    """A worker that is a process."""
-
     def __init__(self, device: str):
         self._device = device
         self._executor = ProcessPoolExecutor(1, get_context("spawn"))
@@ -342,7 +339,6 @@ _bench = cache(Bench)  # of a worker's process
 
 
 def on_bench(name: str, *arguments: Any) -> Any:
-    """Call the bench of this process."""
     return getattr(_bench(), name)(*arguments)
 
 
@@ -443,8 +439,6 @@ class Cluster:
 
 
 class Actor:
-    """A process that holds a bench."""
-
     def __init__(self, make: Callable[[], Any], environ: dict[str, str]):
         os.environ.update(environ)
         self._bench = make()
@@ -454,8 +448,6 @@ class Actor:
 
 
 class Remote:
-    """A worker that is an actor."""
-
     def __init__(self, ray: Any, actor: Any):
         self._ray, self._actor = ray, actor
 

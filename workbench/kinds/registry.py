@@ -13,7 +13,7 @@ from workbench.studies.study import Study
 
 
 @dataclass(frozen=True)
-class Kind:
+class StudyKind:
     """One kind of study, and its parts.
 
     A part is an object, or the name of a module, which is imported when the part is first asked
@@ -44,18 +44,18 @@ class Kind:
         return import_module(part) if isinstance(part, str) else part
 
 
-def in_folder(name: str, study: type[Study] | None, *parts: str) -> Kind:
+def in_folder(name: str, study: type[Study] | None, *parts: str) -> StudyKind:
     """A kind whose parts are modules of `workbench.kinds.<name>`.
 
     Args:
         name: the name of the kind, and of its folder
         parts: the modules in the folder, such as "view"
     """
-    return Kind(name, study, **{part: f"workbench.kinds.{name}.{part}" for part in parts})
+    return StudyKind(name, study, **{part: f"workbench.kinds.{name}.{part}" for part in parts})
 
 
 # In the order of tabs and commands.
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, StudyKind] = {
     kind.name: kind
     for kind in (
         in_folder("comparison", Comparison, "view", "form", "command"),

@@ -489,7 +489,6 @@ class Watch:
 
 
 def watch(device: torch.device | str) -> Watch:
-    """The watch for work on a device."""
     device = torch.device(device)
     return (
         Watch(Sources(gpu=lambda: disturbed(device)))

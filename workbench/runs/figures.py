@@ -114,7 +114,6 @@ def mean_speed(results: Sequence[Result | None], decoding: bool = False) -> floa
 
 
 def mean_times_greedy(row: Row, decoding: bool = False) -> float | None:
-    """A row's mean speed divided by greedy's mean speed."""
     return _ratio(mean_speed(row.results, decoding), mean_speed(row.greedy, decoding))
 
 

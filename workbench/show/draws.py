@@ -73,64 +73,63 @@ def verdicts(run: Run) -> list[str]:
 
 
 def by_decoder(run: Run) -> dict[str, str]:
-    """The verdict on each decoder's draws."""
-    found = {each.decoder: each for each in findings(run)}
-    return {decoder: in_words(each, found.get(CONTROL)) for decoder, each in found.items()}
+    known = {each.decoder: each for each in findings(run)}
+    return {decoder: in_words(each, known.get(CONTROL)) for decoder, each in known.items()}
 
 
-def in_words(found: Finding, control: Finding | None) -> str:
-    texts = counted(found.texts, "draw")
+def in_words(finding: Finding, control: Finding | None) -> str:
+    texts = counted(finding.texts, "draw")
     what, which = "the target", texts
-    if found.compared == "first step":
+    if finding.compared == "first step":
         what, which = (
             "one step of beam sampling",
-            f"the {counted(found.draws, 'first beam')} of {texts}",
+            f"the {counted(finding.draws, 'first beam')} of {texts}",
         )
-    if not found.draws:
+    if not finding.draws:
         return f"{texts.capitalize()}: too few to compare with {what}."
-    if found.distance is None:
+    if finding.distance is None:
         return (
             f"{texts.capitalize()}: no first tokens of {what} are likely enough to be compared, or "
             "only one text is."
         )
     far = (
-        f"total variation {found.distance:.3f} ({found.usual:.3f} is usual), further off than "
-        f"{further(found)}"
+        f"total variation {finding.distance:.3f} ({finding.usual:.3f} is usual), further off than "
+        f"{further(finding)}"
     )
     wrote = (
-        f"seed {found.seed} wrote “{visible(found.never)}”, which the target never writes "
+        f"seed {finding.seed} wrote “{visible(finding.never)}”, which the target never writes "
         "(probability 0)"
     )
-    if found.p is None:
-        also = f" {wrote[0].upper()}{wrote[1:]}." if found.never else ""
+    if finding.p is None:
+        also = f" {wrote[0].upper()}{wrote[1:]}." if finding.never else ""
         return f"Does not promise the target's distribution; {texts} have {far}.{also}"
-    if found.unlike:
+    if finding.unlike:
         proof = f"{wrote}: one such text is proof."
-        why = proof if found.never else f"p < {LEVEL:.4f}, however often one looks."
+        why = proof if finding.never else f"p < {LEVEL:.4f}, however often one looks."
         says = f"Unlike {what}: {why} The {which.removeprefix('the ')} have {far}."
         suspect = f" {DEFINED}: suspect the models or the seeds first."
-        return says + (suspect if found.decoder == CONTROL else "")
-    return f"No difference from {what} shown by {which}: {far}.{_unusual(found, control)}"
+        return says + (suspect if finding.decoder == CONTROL else "")
+    return f"No difference from {what} shown by {which}: {far}.{_unusual(finding, control)}"
 
 
-def _unusual(found: Finding, control: Finding | None) -> str:
+def _unusual(finding: Finding, control: Finding | None) -> str:
     """A remark on draws that are further off than most, without being proof."""
-    if not _odd(found):
+    if not _odd(finding):
         return ""
-    if found.decoder == CONTROL:
+    if finding.decoder == CONTROL:
         return f" {DEFINED}: these seeds are unlucky."
-    if found.compared == "target" and control is not None and _odd(control):
+    if finding.compared == "target" and control is not None and _odd(control):
         return " So is plain sampling with these seeds."
     return " Chance or a fault: other seeds will tell."
 
 
-def _odd(found: Finding) -> bool:
-    return found.nearer is not None and found.nearer >= MOST
+def _odd(finding: Finding) -> bool:
+    return finding.nearer is not None and finding.nearer >= MOST
 
 
-def further(found: Finding) -> str:
+def further(finding: Finding) -> str:
     """The share of honest samples that are nearer, rounded down: "98% of honest samples"."""
-    share = found.nearer or 0.0
+    share = finding.nearer or 0.0
     if share == 1:
         return f"all of {SIMULATED:,} honest samples"
     tenths = math.floor(1000 * share) / 10
@@ -165,7 +164,7 @@ def reach(run: Run) -> str:
 
     It is "" if no decoder claims a law.
     """
-    claims = [found for found in findings(run) if found.p is not None and found.needed is not None]
+    claims = [each for each in findings(run) if each.p is not None and each.needed is not None]
     if not claims:
         return ""
     most = max(claims, key=_missing)
@@ -177,8 +176,8 @@ def reach(run: Run) -> str:
     )
 
 
-def _missing(found: Finding) -> int:
-    return max(0, math.ceil((found.needed or 0) * found.texts / found.draws) - found.texts)
+def _missing(finding: Finding) -> int:
+    return max(0, math.ceil((finding.needed or 0) * finding.texts / finding.draws) - finding.texts)
 
 
 OPEN = 0.06  # nodes that this share of the draws have in common are unfolded
@@ -218,7 +217,7 @@ def table(run: Run) -> Table:
     It has the number of texts drawn and of different ones, their distance from the law, and the
     speed.
     """
-    found = {each.decoder: each for each in findings(run)}
+    known = {each.decoder: each for each in findings(run)}
     speed = quantities.BY_NAME["speed"]
     lines = []
     for decoder, results in grouped(run).items():
@@ -229,7 +228,7 @@ def table(run: Run) -> Table:
         )  # fmt: skip
         lines.append(
             [
-                row.label, str(len(texts)), str(len(set(texts))), *_figures(found.get(decoder)),
+                row.label, str(len(texts)), str(len(set(texts))), *_figures(known.get(decoder)),
                 quantities.shown(speed, row),
             ]
         )  # fmt: skip
@@ -240,14 +239,14 @@ def table(run: Run) -> Table:
     return Table(heads, lines)
 
 
-def _figures(found: Finding | None) -> list[str]:
-    if found is None or found.distance is None:
+def _figures(finding: Finding | None) -> list[str]:
+    if finding is None or finding.distance is None:
         return [quantities.MISSING] * 4
     return [
-        "its first step" if found.compared == "first step" else "the target",
-        f"{found.distance:.3f}",
-        f"{found.usual:.3f}, {MOST:.0%} below {found.most:.3f}",
-        further(found),
+        "its first step" if finding.compared == "first step" else "the target",
+        f"{finding.distance:.3f}",
+        f"{finding.usual:.3f}, {MOST:.0%} below {finding.most:.3f}",
+        further(finding),
     ]
 
 
@@ -268,19 +267,19 @@ def first_words(run: Run) -> str:
     most = sum(counts.values(), Counter[int]())
     order = sorted(texts, key=lambda token: (-law.get(token, 0.0), -most[token]))[:FIRST]
     each = "".join(
-        _first_words(label(decoder), found, [(texts[token], token) for token in order], law)
-        for decoder, found in counts.items()
-        if found
+        _first_words(label(decoder), counter, [(texts[token], token) for token in order], law)
+        for decoder, counter in counts.items()
+        if counter
     )
     return f'<div class="wb wb-first">{each}</div>' if each else ""
 
 
 def _first_words(
-    name: str, found: Counter[int], order: Sequence[tuple[str, int]], law: Mapping[int, float]
+    name: str, counter: Counter[int], order: Sequence[tuple[str, int]], law: Mapping[int, float]
 ) -> str:
-    draws = found.total()
+    draws = counter.total()
     lines = [
-        (looks.visible(text.strip() or text) or "▫", found[token], law.get(token))
+        (looks.visible(text.strip() or text) or "▫", counter[token], law.get(token))
         for text, token in order
     ]
     if rest := draws - sum(count for _, count, _ in lines):
@@ -310,7 +309,7 @@ def trees(run: Run) -> str:
     """
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
     # If only a decoder's first steps are compared, the law of its texts is not the target's.
-    other = {found.decoder for found in findings(run) if found.compared == "first step"}
+    other = {finding.decoder for finding in findings(run) if finding.compared == "first step"}
     each = "".join(
         _Tree(grown(s.pieces for s in texts_of(results)), {} if decoder in other else law).html(
             label(decoder),
@@ -412,7 +411,7 @@ def _count(count: int, expected: float | None, share: float, text: str) -> str:
 
 def proof(run: Run) -> str:
     """The proof that decoders have their law, with the calls that prove those of this run."""
-    names = [found.decoder for found in findings(run) if found.compared == "target"] or [
+    names = [finding.decoder for finding in findings(run) if finding.compared == "target"] or [
         "speculative"
     ]
     calls = "\n".join(f'assert_law(catalog["{html.escape(name)}"]())' for name in names)

@@ -95,7 +95,6 @@ OTHER = Claim(
 
 
 def claim(method: Method, temperature: float) -> Claim:
-    """The claim of this decoder at this temperature."""
     if method.name == BASELINE:
         return GREEDY
     if isinstance(method, Served):
@@ -122,7 +121,6 @@ def served(server: Server) -> Claim:
 
 
 def claim_in(settings: Mapping[str, Any], decoder: str) -> Claim:
-    """The claim of a decoder with the settings of a run."""
     return claim(method_of(decoder, settings.get(decoder, {})), settings.get("temperature", 1.0))
 
 
@@ -168,9 +166,9 @@ def head(environment: Mapping[str, Any], method: Method) -> dict[str, Any]:
     """
     beside = environment.get("head") if method.uses_head else None
     drafts = method.uses_head or method.uses_draft
-    found = (beside or environment.get("draft")) if drafts else None
+    facts = (beside or environment.get("draft")) if drafts else None
     # Anybody's file may say anything there.
-    known = found if isinstance(found, Mapping) else {}
+    known = facts if isinstance(facts, Mapping) else {}
     return {name: known[name] for name in ("reads", "layers") if name in known}
 
 
@@ -180,28 +178,28 @@ Row = dict[str, Any]
 @cache
 def titles() -> dict[str, str]:
     """From each rule to the title of the decoder that is known by it."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for method in catalog.values():
-        made = method()
-        rule = made.parts[1].name if hasattr(made, "parts") else made.name
-        found.setdefault(rule, method.title)
-    return found
+        decoder = method()
+        rule = decoder.parts[1].name if hasattr(decoder, "parts") else decoder.name
+        names.setdefault(rule, method.title)
+    return names
 
 
-def law(told: Judgement, headed: bool) -> str:
+def law(judgement: Judgement, headed: bool) -> str:
     """Whether the rule keeps the target's law for drafts drawn from q, in a word or two."""
-    if told.rule.law is None or (headed and told.rule.lawless):
+    if judgement.rule.law is None or (headed and judgement.rule.lawless):
         return "not exact"
-    return "exact" if told.rule.law == Law.TARGET else "exact for a mixture"
+    return "exact" if judgement.rule.law == Law.TARGET else "exact for a mixture"
 
 
 def grouped(
-    found: Sequence[Judgement], names: Sequence[str], own: int = 0, headed: bool = False
+    judgements: Sequence[Judgement], names: Sequence[str], own: int = 0, headed: bool = False
 ) -> list[Row]:
     """The rows of a table.
 
     Args:
-        found: the judgements
+        judgements: the judgements
         names: the draft's tokens in words
         own: how many of the first ones are of the decoder whose draft it is
         headed: whether a head drafted it
@@ -212,15 +210,15 @@ def grouped(
         why: a sentence, own: whether it is the decoder's own
     """
     rows: list[Row] = []
-    for place, told in enumerate(found):
+    for place, judgement in enumerate(judgements):
         row: Row = {
-            "rules": [told.rule.name],
-            "title": titles().get(told.rule.name, told.rule.name),
-            "law": law(told, headed),
-            "kept": told.kept,
-            "mean": round(told.expected, 9),
-            "chances": [round(chance, 9) for chance in told.chances],
-            "why": told.why(names),
+            "rules": [judgement.rule.name],
+            "title": titles().get(judgement.rule.name, judgement.rule.name),
+            "law": law(judgement, headed),
+            "kept": judgement.kept,
+            "mean": round(judgement.expected, 9),
+            "chances": [round(chance, 9) for chance in judgement.chances],
+            "why": judgement.why(names),
             "own": place < own,
         }
         same = ("law", "kept", "mean", "chances", "why")

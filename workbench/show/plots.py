@@ -78,15 +78,14 @@ def nothing(title: str, says: str, words: str) -> str:
 
 def grid(
     x: Axis, y: Axis, width: int, height: int, x_title: str, y_title: str,
-    x_ticks: Sequence[float] | None = None, y_ticks: Sequence[float] | None = None,
-    y_text: str = "{:,.4g}",
+    x_ticks: Sequence[float] | None = None,
 ) -> str:  # fmt: skip
     left, bottom = min(x.start, x.end), max(y.start, y.end)
     parts = [
         stroke(left, y(value), width - RIGHT, y(value), "grid")
         + f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">'
-        f"{y_text.format(value)}</text>"
-        for value in (y.ticks if y_ticks is None else y_ticks)
+        f"{value:,.4g}</text>"
+        for value in y.ticks
     ]
     parts += [
         f'<text x="{x(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:,.4g}</text>'
@@ -131,15 +130,14 @@ def picture(parts: str, width: int, height: int) -> str:
     return f'<svg class="plot" viewBox="0 0 {width} {height}" aria-hidden="true">{parts}</svg>'
 
 
-def legend(found: Sequence[tuple[str, Look, str]]) -> str:
+def legend(entries: Sequence[tuple[str, Look, str]]) -> str:
     each = "".join(
         f"<li>{mark(style)}<bdi>{html.escape(name)}</bdi><span>{html.escape(text)}</span></li>"
-        for name, style, text in found
+        for name, style, text in entries
     )
     return f'<ul class="legend">{each}</ul>'
 
 
-NOT_TOGETHER = 6  # beyond this many lines, each has its own plot
 FRONT = Look("currentColor", "dot", "circle")  # of the line that joins points
 
 
@@ -164,23 +162,6 @@ class Point:
     text: str
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Line:
-    """A decoder's shares over places.
-
-    Attributes:
-        name: its name
-        look: its colour and mark
-        shares: the share, from 0 to 1, at each place 1, 2, ...
-        texts: each in words
-    """
-
-    name: str
-    look: Look
-    shares: Mapping[int, float]
-    texts: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -237,55 +218,27 @@ def scatter(
     )  # fmt: skip
 
 
-def lines(title: str, says: str, found: Sequence[Line], x_title: str) -> str:
-    """Shares over places, in one plot, or in a plot for each if there are many lines."""
-    if not found:
-        return nothing(title, says, "No decoder of this run drafts.")
-    last = max(place for line in found for place in line.shares)
-    if len(found) <= NOT_TOGETHER:
-        return framed(
-            title,
-            says,
-            _shares(found, last, 460, 280, x_title),
-            legend([(line.name, line.look, _told(line)) for line in found]),
-        )
-    each = "".join(
-        f'<div class="small"><b>{mark(line.look)}<bdi>{html.escape(line.name)}</bdi></b>'
-        f"{_shares([line], last, 220, 130, '')}"
-        f'<span class="wb-unseen">{html.escape(_told(line))}</span></div>'
-        for line in found
-    )
-    return framed(
-        title,
-        says,
-        f'<div class="multiples">{each}</div>',
-        f'<p class="says">Across: {html.escape(x_title)}.</p>',
-    )
-
-
 def curves(
     title: str,
     says: str,
-    found: Sequence[Curve],
+    lines: Sequence[Curve],
     x_title: str,
     y_title: str,
     levels: Sequence[tuple[str, Look, float]] = (),
-    decades: float = math.inf,
 ) -> str:
     """Figures over a setting, with their ranges.
 
     Args:
         title: the title
         says: a sentence under it
-        found: the curves
+        lines: the curves
         x_title: the name of the setting
         y_title: the name of the figure
         levels: (name, look, figure) of decoders without the setting, drawn as dotted lines across
-        decades: see `Axis`, of the setting
     """
-    at, width, height = sorted({x for curve in found for x in curve.points}), 460, 280
-    x = Axis(at, LEFT, width - RIGHT, decades)
-    values = [v for curve in found for point in curve.points.values() for v in point]
+    at, width, height = sorted({x for curve in lines for x in curve.points}), 460, 280
+    x = Axis(at, LEFT, width - RIGHT, math.inf)
+    values = [v for curve in lines for point in curve.points.values() for v in point]
     y = Axis([*values, *(v for _, _, v in levels)], height - BOTTOM, TOP)
     parts = [grid(x, y, width, height, x_title, y_title, at)]
     parts += [
@@ -293,7 +246,7 @@ def curves(
         + mark_at(style, x.end, y(value), 5, f"{name}: {value:.3g}")
         for name, style, value in levels
     ]
-    for curve in found:
+    for curve in lines:
         parts += [
             stroke(x(a), y(low), x(a), y(high), "range")
             for a, (_, low, high) in curve.points.items()
@@ -310,7 +263,7 @@ def curves(
         ]  # fmt: skip
     listed = [
         (c.name, c.look, ", ".join(f"{value:.3g}" for value, _, _ in c.points.values()))
-        for c in found
+        for c in lines
     ]
     listed += [(name, style, f"{value:.3g}") for name, style, value in levels]
     return framed(title, says, picture("".join(parts), width, height), legend(listed))
@@ -344,22 +297,3 @@ def _warmth(ratio: float | None) -> str:
         f'<td style="background:color-mix(in srgb, {colour} {share:.0f}%, transparent)">'
         f"{ratio:.2f}</td>"
     )
-
-
-def _shares(found: Sequence[Line], last: int, width: int, height: int, x_title: str) -> str:
-    x = Axis([1, max(2, last)], LEFT, width - RIGHT, math.inf)
-    y = Axis([0.0, 1.0], height - (BOTTOM if x_title else 22), TOP, math.inf)
-    ticks = range(1, last + 1, max(1, math.ceil(last / (10 if x_title else 5))))
-    parts = [grid(x, y, width, height, x_title, "", ticks, [0, 0.5, 1], "{:.0%}")]
-    for line in found:
-        places = [(x(place), y(share)) for place, share in line.shares.items()]
-        parts.append(path(places, line.look))
-        parts += [
-            mark_at(line.look, a, b, 5, f"{line.name}: {text}")
-            for (a, b), text in zip(places, line.texts.values(), strict=True)
-        ]
-    return picture("".join(parts), width, height)
-
-
-def _told(line: Line) -> str:
-    return ", ".join(f"{share:.0%}" for share in line.shares.values())

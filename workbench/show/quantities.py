@@ -57,16 +57,16 @@ def enough(holds: Callable[..., bool], *shown: Callable[[int], str]) -> list[str
 
 def gives(result: str, value: float) -> bool:
     """Whether `value`, rounded as `result` is, is `result`."""
-    found, shown = NUMBER.search(result), _number(result)
-    if found is None or shown is None:
+    match, shown = NUMBER.search(result), _number(result)
+    if match is None or shown is None:
         return True
-    last = int(Decimal(found[0].replace(",", "")).as_tuple().exponent) - 2 * ("%" in result)
+    last = int(Decimal(match[0].replace(",", "")).as_tuple().exponent) - 2 * ("%" in result)
     return abs(value - shown) <= 0.5000001 * 10.0**last
 
 
 def _number(text: str) -> float | None:
-    found = NUMBER.search(text)
-    return float(found[0].replace(",", "")) / (100 if "%" in text else 1) if found else None
+    match = NUMBER.search(text)
+    return float(match[0].replace(",", "")) / (100 if "%" in text else 1) if match else None
 
 
 MEGABYTE = 1e6
@@ -76,11 +76,11 @@ KEPT = "draft tokens kept, as a share of those that the rule tested and of all t
 
 @dataclass(frozen=True)
 class Ratio:
-    """A figure of many results, `made` of the sum of `above` divided by the sum of `below`."""
+    """A figure of many results, `finish` of the sum of `above` divided by the sum of `below`."""
 
     above: Callable[[Result], float]
     below: Callable[[Result], float]
-    made: Callable[[Any], Any] = lambda quotient: quotient
+    finish: Callable[[Any], Any] = lambda quotient: quotient
 
 
 @dataclass(frozen=True)
@@ -460,12 +460,12 @@ def figure(quantity: Quantity, row: Row, sure: bool = True, more: int = 0) -> st
     Returns:
         the text; "–" if there is no figure
     """
-    found = spread(quantity, row)
-    if found is None:
+    value = spread(quantity, row)
+    if value is None:
         return MISSING
     sure = sure and not (quantity.over_greedy and greedy_disturbed(row))
-    text = marked(quantity.show(found.mean, more), sure or quantity.timed is None)
-    deviation = quantity.show(found.deviation or 0.0)
+    text = marked(quantity.show(value.mean, more), sure or quantity.timed is None)
+    deviation = quantity.show(value.deviation or 0.0)
     return text if deviation == quantity.show(0.0) else f"{text} ± {deviation}"
 
 
@@ -484,9 +484,9 @@ def shown(quantity: Quantity, row: Row) -> str:
 
     Its range is in brackets if it was timed several times and the timings differ.
     """
-    found = spread(quantity, row)
+    value = spread(quantity, row)
     text = figure(quantity, row, quantity.timed is None or not unsteady(row))
-    between = found and found.range
+    between = value and value.range
     return (
         f"{text} ({range_text(quantity, between)})"
         if between and between.low < between.high
@@ -494,9 +494,9 @@ def shown(quantity: Quantity, row: Row) -> str:
     )
 
 
-def range_text(quantity: Quantity, found: Estimate) -> str:
+def range_text(quantity: Quantity, estimate: Estimate) -> str:
     """ "248 to 255": the ends of the range; "248" if all timings agree."""
-    low, high = quantity.show(found.low), quantity.show(found.high)
+    low, high = quantity.show(estimate.low), quantity.show(estimate.high)
     return low if low == high else f"{low} to {high}"
 
 
@@ -507,5 +507,5 @@ def padding_ratio(figures: BatchFigures, decoder: str, size: int) -> float | Non
         Ni et al. 2024 (EMS-SD, arXiv 2405.07542), equation 10.
     """
     row = figures.row(decoder, size, "vanilla")
-    found = row and spread(PADDING, row)
-    return found.mean if found else None
+    ratio = row and spread(PADDING, row)
+    return ratio.mean if ratio else None

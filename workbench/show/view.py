@@ -67,9 +67,9 @@ def checked(_: Run) -> Callable[[Result], Line]:
 
 
 def side_by_side_figures(a: Run, b: Run) -> str:
-    found = tables.side_by_side(a, b)
+    table = tables.side_by_side(a, b)
     apart = "<p>These runs share no decoder at the same batch size and scheme.</p>"
-    return differences.settings(a, b) + (tables.markup(found) if found.rows else apart)
+    return differences.settings(a, b) + (tables.markup(table) if table.rows else apart)
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,11 @@ def to_html(run: Run) -> str:
     facts = "".join(
         f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in tables.facts(run)
     )
-    title, made = shortened(run.title, TITLE_SHOWN), f"{run.created[:16].replace('T', ' ')} UTC"
+    title, when = shortened(run.title, TITLE_SHOWN), f"{run.created[:16].replace('T', ' ')} UTC"
     return frame(
-        f"{title} · {made} · decoding run {run.id}",
+        f"{title} · {when} · decoding run {run.id}",
         f"{view.heading}: {title}",
-        f"<p>{_text(made)} · {_text(run.models)} · run {run.id}</p>{body.content}\n{notes}\n"
+        f"<p>{_text(when)} · {_text(run.models)} · run {run.id}</p>{body.content}\n{notes}\n"
         f"<h2>Settings and environment</h2>\n<dl>{facts}</dl>",
         script=body.script,
         plotly=body.plotly,
@@ -168,9 +168,9 @@ def to_csv(run: Run) -> str:
 
     An empty cell means that there is no such figure, never zero.
     """
-    asked, more = _asked(run), view_of(run.kind).columns(run)
-    lines = [{**asked, **_line(run, r, greedy), **more(r)} for r, greedy in _each(run)]
-    return as_csv(list(dict.fromkeys(name for line in lines or [asked] for name in line)), lines)
+    settings, more = _asked(run), view_of(run.kind).columns(run)
+    lines = [{**settings, **_line(run, r, greedy), **more(r)} for r, greedy in _each(run)]
+    return as_csv(list(dict.fromkeys(name for line in lines or [settings] for name in line)), lines)
 
 
 WRITERS: dict[str, Callable[[Run], str]] = {"json": to_json, "csv": to_csv, "html": to_html}
@@ -219,8 +219,8 @@ def _line(run: Run, r: Result, greedy: Result | None) -> Line:
         "x_greedy": times_greedy(r, greedy),
         "timed": len(r.laps),
         **{
-            f"{name}_{end}": getattr(found, end) if found and found.laps > 1 else None
-            for name, found in timed.items()
+            f"{name}_{end}": getattr(estimate, end) if estimate and estimate.laps > 1 else None
+            for name, estimate in timed.items()
             for end in ("low", "high")
         },
         "unsteady": "; ".join(doubted),

@@ -56,13 +56,13 @@ def term(shown: str, help: str) -> str:
 
 def explained(text: str) -> str:
     """A text as HTML, each term marked where it stands first."""
-    seen, parts, end = set[str](), list[str](), 0
-    for found in _WORDS.finditer(text):
-        if found[1] in seen:
+    known, parts, end = set[str](), list[str](), 0
+    for match in _WORDS.finditer(text):
+        if match[1] in known:
             continue
-        seen.add(found[1])
-        parts += [html.escape(text[end : found.start()]), term(found[0], TERMS[found[1]])]
-        end = found.end()
+        known.add(match[1])
+        parts += [html.escape(text[end : match.start()]), term(match[0], TERMS[match[1]])]
+        end = match.end()
     return "".join([*parts, html.escape(text[end:])])
 
 

@@ -48,7 +48,6 @@ def engines(args: argparse.Namespace) -> dict[str, Engine]:
 
 
 def every_engine(args: argparse.Namespace) -> Callable[[], dict[str, Engine]]:
-    """Gives all engines that a study of this command may name."""
     return lambda: {**addresses.engines(), **engines(args)}
 
 

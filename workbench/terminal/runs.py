@@ -16,7 +16,6 @@ from workbench.terminal import flags, show
 
 
 def register(commands: Any) -> None:
-    """Add the command and its actions to those of `python -m workbench`."""
     command = commands.add_parser(
         "runs",
         help="list, show, compare, export, import or delete past runs",

@@ -19,7 +19,6 @@ LONGEST = 3
 
 
 def drafts() -> dict[str, str]:
-    """Every draft of up to three tokens."""
     texts = (
         "".join(text)
         for length in range(1, LONGEST + 1)

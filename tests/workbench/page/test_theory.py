@@ -13,8 +13,8 @@ from tests.workbench.page.visitor import Visitor
 from workbench.page.tabs.theory import TheoryTab, draw, fault, rows
 from workbench.runs.recorded import recordings
 from workbench.studies.study import Limits
-from workbench.theory.estimates import Measurements, measured
 from workbench.theory import PAGES
+from workbench.theory.estimates import Measurements, measured
 from workbench.theory.rules import RULES
 
 

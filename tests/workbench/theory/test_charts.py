@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from decoders import theory
-from workbench.theory.estimates import MeasuredDSBD, MeasuredMTAD, MeasuredSpeculative
 from workbench.theory import dsbd, ems_sd, mtad, speculative
+from workbench.theory.estimates import MeasuredDSBD, MeasuredMTAD, MeasuredSpeculative
 from workbench.theory.speculative import TABLE_1
 
 SPECULATIVE = MeasuredSpeculative(60, 100, 4.0, 2.3, 0.1, 1.2, 1.4)

@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from workbench.engines.record import (
+    AnswerShape,
     Chunk,
     Count,
     Dialect,
     Event,
     Ids,
     Query,
-    Shape,
     Speculation,
     completions,
     is_completion,
@@ -35,12 +35,12 @@ CUTS = ("top_n_sigma", "top_k", "top_p", "min_p")
 ENDED = {"limit": "length", "eos": "stop", "word": "stop"}
 
 
-class Timings(Shape):
+class Timings(AnswerShape):
     draft_n: Count = 0
     draft_n_accepted: Count = 0
 
 
-class WithTimings(Shape):
+class WithTimings(AnswerShape):
     timings: Timings | None = None
 
 

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from workbench.engines.record import (
+    AnswerShape,
     Chunk,
     Count,
     Dialect,
     Event,
     Query,
-    Shape,
     Speculation,
     completions,
     neutral,
@@ -29,7 +29,7 @@ from workbench.engines.record import (
 )
 
 
-class Speculating(Shape):
+class Speculating(AnswerShape):
     num_draft_tokens: Count
     num_accepted_draft_tokens: Count
     num_spec_steps: Count
@@ -37,11 +37,11 @@ class Speculating(Shape):
     per_step_drafted: list[Count] | None = None
 
 
-class PerRequest(Shape):
+class PerRequest(AnswerShape):
     speculative_decoding: Speculating | None = None
 
 
-class WithMetrics(Shape):
+class WithMetrics(AnswerShape):
     metrics: PerRequest | None = None
 
 

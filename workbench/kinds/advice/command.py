@@ -25,7 +25,6 @@ EXAMPLES = f"""examples:
 
 
 def register(commands: Any) -> None:
-    """Add the command to those of `python -m workbench`."""
     command = flags.command(
         commands, "advise", "predict and measure which decoders pay here", DESCRIPTION, EXAMPLES
     )

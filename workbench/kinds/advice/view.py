@@ -269,7 +269,6 @@ def _over_greedy(
 
 
 def _joules(runs: Sequence[Timed]) -> float | None:
-    """Joules per token over all prompts."""
     spent = [t.joules for t in runs if t.joules is not None]
     return sum(spent) / sum(t.tokens for t in runs) if spent and len(spent) == len(runs) else None
 
@@ -329,7 +328,6 @@ def findings(run: Run) -> Findings | None:
 
 
 def _method(study: Advice, result: Result) -> Method:
-    """The decoder of a result, with its settings."""
     known = {method.name: method for method in study.others}
     return known.get(result.decoder) or catalog[result.decoder](**result.settings)
 
@@ -439,10 +437,9 @@ def _judged(line: RankedDecoder, says: str = "") -> str:
 
 
 def answer(run: Run) -> str:
-    """The findings as HTML."""
-    warning, found, table = sentences(run)
+    warning, finding, table = sentences(run)
     says = f'<div role="alert">{html.escape(warning)}</div>' if warning else ""
-    own = f"{says}<p>{html.escape(found)}</p>{markup(table) if table else ''}"
+    own = f"{says}<p>{html.escape(finding)}</p>{markup(table) if table else ''}"
     return own + "".join(f"<p>{html.escape(words)}</p>" for words in unread(run))
 
 

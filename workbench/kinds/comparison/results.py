@@ -178,8 +178,6 @@ def samples(run: Run) -> dict[str, Any]:
 
 
 class LiveComparison:
-    """The panels of a comparison while it runs."""
-
     def __init__(self, study: Comparison, results: ComparisonResults):
         self._panels, self._results = LivePanels(study), results
 

@@ -20,7 +20,6 @@ UNFOLD = """addEventListener("click", (event) => {
 
 
 def body(run: Run) -> Body:
-    """The findings in sentences, the figures, and each decoder's tree."""
     content = (
         draws.first_words(run),
         draws.headline(run),

@@ -135,7 +135,6 @@ class PlanFields:
         self.chosen = [self.plan, self.own]  # `read` takes their values
 
     def wire(self) -> None:
-        """Connect the fields with each other."""
         self.plan.change(lambda name: gr.update(visible=name == OWN), self.plan, self.file, **QUIET)
         self.plan.change(self._about, self.chosen, self.about, **QUIET)
         gr.on(
@@ -423,10 +422,10 @@ class ExperimentsTab:
         try:
             if limit is not None and limit < 1:
                 raise InputError("The number of prompts must be at least 1.")
-            found = self.plan.read(plan, file)
+            chosen = self.plan.read(plan, file)
             most, choice = None if limit is None else int(limit), pair if here else None
             self.background.start(
-                ExperimentRequest(found.source, f"{found.name}.toml", choice, most, paths=False),
+                ExperimentRequest(chosen.source, f"{chosen.name}.toml", choice, most, paths=False),
                 visit.session_hash,
             )
         except InputError as error:
@@ -455,14 +454,14 @@ class ExperimentsTab:
         Gradio deletes them after an hour.
         """
         try:
-            found = report(self.journal, id or "")
+            whole = report(self.journal, id or "")
         except InputError as error:
             return gr.update(visible=False), words.note(str(error), "alert")
         cache, paths = Path(self.files.GRADIO_CACHE), list[str]()
         cache.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="experiment-", dir=cache))
         for kind in ("html", "md", "csv"):
-            for name, text in WRITERS[kind](found).items():
+            for name, text in WRITERS[kind](whole).items():
                 paths.append(str(folder / name))
                 (folder / name).write_bytes(text.encode(errors="backslashreplace"))
         return gr.update(value=paths, visible=True), ""
@@ -496,7 +495,7 @@ class ExperimentsTab:
                 value=now and now.id,
                 info="" if past else NONE_YET,
             ),
-            *(gr.update(visible=seen) for seen in (running, left, bool(now and now.done))),
+            *(gr.update(visible=visible) for visible in (running, left, bool(now and now.done))),
             gr.Timer(active=running),
             *view,
         ]

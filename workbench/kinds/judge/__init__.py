@@ -177,7 +177,6 @@ def plain(
 
 
 def texts(pair: ModelPair, tokens: Sequence[int]) -> list[str]:
-    """The text of each token."""
     pieces, place, labels = Pieces(pair.tokenizer), Place(), []
     for token in tokens:
         labels.append(pieces.label(place, token))

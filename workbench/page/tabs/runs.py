@@ -9,7 +9,7 @@ import gradio as gr
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.kinds import imports, registry
-from workbench.kinds.divergence.form import Divergence
+from workbench.kinds.divergence.form import DivergenceFold
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
@@ -52,7 +52,7 @@ class RunsTab:
         self._outcomes = lru_cache(10 * LOOKED_AT)(self._outcome)
         with gr.Tab("Runs", id="runs") as self.tab:
             self._lay_out()
-            Divergence(host, choice)
+            DivergenceFold(host, choice)
         self._wire()
 
     def _lay_out(self) -> None:

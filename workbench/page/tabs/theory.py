@@ -15,8 +15,8 @@ from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
 from workbench.runs import recorded
 from workbench.runs.figures import label
-from workbench.theory.estimates import Measurements, measured
 from workbench.theory import PAGES
+from workbench.theory.estimates import Measurements, measured
 from workbench.theory.page import Choice, FigureCard, Page, Slider
 
 INTRODUCTION = (
