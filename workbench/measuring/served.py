@@ -540,9 +540,11 @@ def measure(
     try:
         answered = yield from Asking(work, job, engine, cold).updates(shows)
     except Exception as failure:
+        words = str(failure)
         if not isinstance(failure, InputError):
             log.exception("%s failed", job.method.name)
-        return Measured(_failed(work, job, prompt, _words(failure, engine)), {}, [])
+            words = sentence(failure)
+        return Measured(_failed(work, job, prompt, hidden(words, engine)), {}, [])
     record, pair = answered.record, work.pair
     sample = served.sample(record, number, prompt, pair, answered.ours)
     if record.note and work.cancelled():
@@ -569,10 +571,6 @@ def remarks(answered: Answered) -> list[str]:
         counted = "" if record.count else ", where its tokens are counted, too"
         return [f"It tells no token ids: its text is split into tokens here{counted}."]
     return []
-
-
-def _words(failure: Exception, engine: Engine) -> str:
-    return hidden(str(failure) if isinstance(failure, InputError) else sentence(failure), engine)
 
 
 def _failed(work: Work, job: Job, prompt: Sequence[int], words: str) -> Result:

@@ -211,12 +211,12 @@ class Panel:
 
 def _end(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
     """The end of a prompt in parts, at most PROMPT_SHOWN characters."""
-    found, left = list[tuple[str, bool]](), PROMPT_SHOWN
+    end, left = list[tuple[str, bool]](), PROMPT_SHOWN
     for text, template in reversed(parts):
         if len(text) > left:
-            return [("…" + text[len(text) - left :], template), *found]
-        found, left = [(text, template), *found], left - len(text)
-    return found
+            return [("…" + text[len(text) - left :], template), *end]
+        end, left = [(text, template), *end], left - len(text)
+    return end
 
 
 def _pace(row: Row) -> str:
@@ -228,13 +228,13 @@ def _pace(row: Row) -> str:
 
 def _detail(quantity: Quantity, row: Row) -> str:
     """The counts behind a figure; of a timed one, also the number of timings and their range."""
-    found, counts = spread(quantity, row), quantity.counts(row.first)
+    value, counts = spread(quantity, row), quantity.counts(row.first)
     how, timings = "", len(row.first.laps)
     if len(row.results) > 1:
         how, counts = f"mean of {len(row.results)} repeats", counts and f"the first: {counts}"
-    elif quantity.timed and found and found.range:
-        how = f"{range_text(quantity, found.range)} in {timings} timings"
-    elif quantity.timed and found and timings < 2:
+    elif quantity.timed and value and value.range:
+        how = f"{range_text(quantity, value.range)} in {timings} timings"
+    elif quantity.timed and value and timings < 2:
         how = "timed once"
     return " · ".join(filter(None, (how, counts)))
 
@@ -311,12 +311,12 @@ def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
     return panels
 
 
-def finished_in(found: Sequence[Row]) -> dict[str, tuple[str, str]]:
+def finished_in(lines: Sequence[Row]) -> dict[str, tuple[str, str]]:
     """The place in which each decoder finished, in words, and why it is shared or unknown.
 
     If all of them share one place, nobody has one.
     """
-    places, why = finishes(found), why_not([row.once for row in found])
+    places, why = finishes(lines), why_not([row.once for row in lines])
     several = len(set(places)) > 1
     return {
         row.decoder: (
@@ -327,7 +327,7 @@ def finished_in(found: Sequence[Row]) -> dict[str, tuple[str, str]]:
             else ordinal(place),
             why,
         )
-        for row, place in zip(found, places, strict=True)
+        for row, place in zip(lines, places, strict=True)
     }
 
 
@@ -387,6 +387,6 @@ def picture(
         if r.repeat == 0
     )
     # In single quotes: the many double ones of JSON stay as short as they are.
-    kept = data.replace("&", "&amp;").replace("<", "&lt;").replace("'", "&#39;")
+    shown = data.replace("&", "&amp;").replace("<", "&lt;").replace("'", "&#39;")
     plain = f"<noscript>{texts}</noscript>"
-    return f'<wb-picture id="picture" class="wb" data-shown=\'{kept}\'>{plain}</wb-picture>'
+    return f'<wb-picture id="picture" class="wb" data-shown=\'{shown}\'>{plain}</wb-picture>'

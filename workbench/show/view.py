@@ -54,10 +54,6 @@ class Body:
     plotly: bool = False
 
 
-def with_figures(run: Run) -> Body:
-    return Body(f"<h2>Figures</h2>\n{tables.markup(tables.figures(run))}")
-
-
 def checked(_: Run) -> Callable[[Result], Line]:
     return lambda r: {
         "differing": r.agreement and r.agreement.differing,
@@ -84,7 +80,9 @@ class View:
     """
 
     heading: str
-    body: Callable[[Run], Body] = with_figures
+    body: Callable[[Run], Body] = lambda run: Body(
+        f"<h2>Figures</h2>\n{tables.markup(tables.figures(run))}"
+    )
     columns: Callable[[Run], Callable[[Result], Line]] = checked
     beside: Callable[[Run, Run], str] = side_by_side_figures
 
@@ -146,7 +144,7 @@ def frame(title: str, heading: str, content: str, *, script: str = "", plotly: b
 """
 
 
-def drawn(figure: go.Figure) -> str:
+def figure_html(figure: go.Figure) -> str:
     """A figure as part of such a file."""
     return figure.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
 

@@ -241,8 +241,8 @@ class BatchTab(StudyTab):
                 )  # fmt: skip
         self.lay_out_folds()
         self.results = BatchResults(self.prefix)
-        if found := shipped():
-            lay_out_card(found)
+        if recording := shipped():
+            lay_out_card(recording)
         # The prompts of the file, which is read once, or the reason why it cannot be read.
         self.own = gr.State(NO_FILE)
         self.inputs = [self.set, self.count, self.ignore_eos, self.sizes, self.schemes]

@@ -388,22 +388,22 @@ class ExperimentsTab:
     def _wire(self) -> None:
         self.plan.wire()
         state = [self.past, self.view.shown]
-        drawn = [self.past, self.stop, self.resume, self.make, self.timer, *self.view.outputs]
+        outputs = [self.past, self.stop, self.resume, self.make, self.timer, *self.view.outputs]
         gr.on(
             [self.tab.select, self.timer.tick, self.past.input],
             self._refresh,
             state,
-            drawn,
+            outputs,
             **QUIET,
         )
-        asked = [*self.plan.chosen, self.limit, self.here, self.pair]
+        inputs = [*self.plan.chosen, self.limit, self.here, self.pair]
         # After Run: the experiment that runs here, once its id is known.
-        self.run.click(self._run, asked, self.note, **QUIET).then(
-            lambda: self._refresh(None, None), None, drawn, **QUIET
+        self.run.click(self._run, inputs, self.note, **QUIET).then(
+            lambda: self._refresh(None, None), None, outputs, **QUIET
         )
         for button, handler in ((self.resume, self._resume), (self.stop, self._stop)):
             button.click(handler, self.past, self.note, **QUIET).then(
-                self._refresh, state, drawn, **QUIET
+                self._refresh, state, outputs, **QUIET
             )
         self.make.click(self._make, self.past, [self.files, self.note], **QUIET)
         self.opener.wire(self.past)

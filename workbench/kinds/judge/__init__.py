@@ -13,7 +13,7 @@ from decoders.settings import nearest
 from decoders.trace import DRAFTED
 from workbench.kinds import branch
 from workbench.kinds.divergence import pasted
-from workbench.measuring.transcript import Pieces, Place
+from workbench.measuring.transcript import Pieces
 from workbench.runs.record import RoundRecord, Run, TrialRecord
 from workbench.show.laws import grouped
 from workbench.show.looks import visible
@@ -79,9 +79,8 @@ def of_text(
     judgements = decoders.judge(
         places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed
     )
-    return plain(
-        judgements, texts(pair, places.tokens), "", headed=bool(pair.packed["draft"].reads)
-    )
+    names, headed = Pieces(pair.tokenizer).labels(places.tokens), bool(pair.packed["draft"].reads)
+    return plain(judgements, names, "", headed=headed)
 
 
 def checked(settings: Any) -> dict[str, Any]:
@@ -174,11 +173,3 @@ def plain(
     """Judgements as plain data; the first `own` of them are of the decoder itself."""
     words = [visible(name.strip(" ") or "␣") for name in names]
     return {"tokens": list(names), "rows": grouped(judgements, words, own, headed), "note": note}
-
-
-def texts(pair: ModelPair, tokens: Sequence[int]) -> list[str]:
-    pieces, place, labels = Pieces(pair.tokenizer), Place(), []
-    for token in tokens:
-        labels.append(pieces.label(place, token))
-        _, place = pieces.extend(place, token)
-    return labels
