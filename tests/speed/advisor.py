@@ -74,7 +74,7 @@ def main() -> int:
             advice(pair, temperature, args.prompts, args.tokens, ("greedy",) if i else OTHERS)
             for i in range(args.rounds)
         ]
-        alpha, c = fmean(r.alpha for r in rounds), median(r.costs.c for r in rounds)
+        alpha, c = fmean(r.alpha for r in rounds), median(r.c for r in rounds)
         print(f"\n## T={temperature:g}: alpha {alpha:.3f}, c {c:.3f}\n")
         print(
             "| draft tokens | predicted x greedy | measured x greedy | error |\n|---|---|---|---|"

@@ -74,34 +74,6 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """The costs of passes and rounds, in seconds.
-
-    Attributes:
-        step: of a round of greedy decoding
-        rounds: of a round of speculative decoding, by draft length
-        draft: of a draft pass
-    """
-
-    step: float
-    rounds: dict[int, float]
-    draft: float
-
-    @property
-    def c(self) -> float:
-        """Seconds of a draft pass over those of a target pass.
-
-        Source:
-            Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8.
-        """
-        return self.draft / self.step
-
-    def round(self, length: int) -> float:
-        """Seconds of a round, interpolated between the draft lengths that were timed."""
-        return between(self.rounds, length)
-
-
-@dataclass(frozen=True, slots=True)
 class RankedDecoder:
     """A decoder with settings.
 
@@ -133,7 +105,9 @@ class Findings:
 
     Attributes:
         alpha: mean chance of acceptance
-        costs: the costs of passes and rounds
+        step: seconds of a round of greedy decoding
+        rounds: seconds of a round of speculative decoding, by draft length
+        draft: seconds of a draft pass
         temperature: the sampling temperature
         lines: the decoders, the fastest first
         timings: number of timings
@@ -141,11 +115,22 @@ class Findings:
     """
 
     alpha: float
-    costs: Costs
+    step: float
+    rounds: Mapping[int, float]
+    draft: float
     temperature: float
     lines: list[RankedDecoder] = field(default_factory=list)
     timings: int = 0
     disturbed: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def c(self) -> float:
+        """Seconds of a draft pass over those of a target pass.
+
+        Source:
+            Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8.
+        """
+        return self.draft / self.step
 
 
 def between(rounds: Mapping[int, Any], length: int) -> Any:
@@ -224,11 +209,13 @@ def ranked(
             )
     lines.sort(key=lambda line: -line.best.value)
     of_rounds = {n: float(each[0]) for n, each in rounds.items()}
-    costs = Costs(float(step[0]), of_rounds, float(draft[0]))
     timings = [t for runs in timed.values() for t in runs]
     disturbed = Counter(reason for t in timings for reason in t.disturbed)
     alpha = fmean(x for b in betas for x in b)
-    return Findings(alpha, costs, temperature, lines, len(timings), disturbed)
+    return Findings(
+        alpha, float(step[0]), of_rounds, float(draft[0]), temperature, lines, len(timings),
+        disturbed,
+    )  # fmt: skip
 
 
 # ---- Figures of all prompts, then of each resample of them, (RESAMPLES + 1,)
@@ -386,8 +373,8 @@ def verdict(advice: Findings) -> str:
     """Sentences on the costs, the best exact decoder and, if it is another one, the fastest."""
     costs = (
         f"On average a draft is accepted with the chance {advice.alpha:.2f} at temperature "
-        f"{advice.temperature:g}; a draft pass costs {advice.costs.c:.2f} of a target pass, a "
-        f"round with 4 drafts {advice.costs.round(4) / advice.costs.step:.2f}."
+        f"{advice.temperature:g}; a draft pass costs {advice.c:.2f} of a target pass, a "
+        f"round with 4 drafts {between(advice.rounds, 4) / advice.step:.2f}."
     )
     best = advice.lines[0]
     exact = next(line for line in advice.lines if line.method.law == Law.TARGET)

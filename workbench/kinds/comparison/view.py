@@ -29,7 +29,7 @@ def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:
     return {"run": key, "panels": list(panels)}
 
 
-# The texts are figure_html from what the picture has, so that a file holds it once.
+# The texts are drawn from what the picture has, so that a file holds it once.
 PANELS = """const found = document.getElementById("picture");
 if (found) {
   const { run, panels } = JSON.parse(found.dataset.shown);
