@@ -95,7 +95,8 @@ class Wire:
         Raises:
             InputError: if there is none
         """
-        return self._json(self._body(path))
+        with self._asked("GET", path) as pieces:
+            return self._json(b"".join(pieces))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Iterator[Event]:
         """The chunks of an answer, or the whole answer as one, as they arrive.
@@ -116,10 +117,6 @@ class Wire:
         """An error whose sentence begins with the engine."""
         return InputError(self.hidden(f"Engine {self.engine.name} {words}."))
 
-    def _body(self, path: str) -> bytes:
-        with self._asked("GET", path) as pieces:
-            return b"".join(pieces)
-
     def _object(self, data: bytes) -> Event:
         event = self._json(data)
         if not isinstance(event, dict):
@@ -127,23 +124,17 @@ class Wire:
         return event
 
     def _json(self, data: bytes) -> Any:
-        text = self._decoded(data)
         try:
+            text = data.decode()
             value = json.loads(text)
             # Half a character, escaped, passes for JSON, but nothing can print or keep it.
             if "\\ud" in text.lower():
                 json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
+        except UnicodeError:
             raise self.fault("sent an answer that is not UTF-8") from None
         except (ValueError, RecursionError):
             raise self.fault("sent an answer that is no JSON; is this its API?") from None
         return value
-
-    def _decoded(self, data: bytes) -> str:
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            raise self.fault("sent an answer that is not UTF-8") from None
 
     @contextmanager
     def _asked(self, method: str, path: str, body: Any = None) -> Iterator["_Pieces"]:

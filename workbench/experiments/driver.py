@@ -178,14 +178,12 @@ class _Driver:
             for block in self.open:
                 item = self.journal.claim(block, self.owner)
                 if item is not None:
-                    self._hand_out(number, block, item)
+                    self.doing, unit = doing(block, item), self.experiment.unit(block, item)
+                    future = self.crew.worker(number).submit("run", unit)
+                    self.at_work[future] = number, block, item
                     break
             else:
                 return
-
-    def _hand_out(self, number: int, block: CellBlock, item: int) -> None:
-        self.doing, unit = doing(block, item), self.experiment.unit(block, item)
-        self.at_work[self.crew.worker(number).submit("run", unit)] = number, block, item
 
     def _finished(self, future: Future) -> None:
         number, block, item = self.at_work.pop(future)
