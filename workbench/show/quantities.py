@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from workbench.runs.figures import (
     unsteady,
 )
 from workbench.runs.record import Result
-from workbench.runs.timing import Estimate
 
 MOST = 9  # digits more than usual
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -113,7 +111,7 @@ class Quantity:
     counts: Callable[[Result], str] = lambda result: ""
     better: str | None = None
     together: Callable[[Row], float | None] | None = None
-    timed: Callable[[Result, Result | None], Estimate | None] | None = None
+    timed: Callable[[Result, Result | None], timing.Estimate | None] | None = None
     over_greedy: bool = False
     ratio: Ratio | None = None
     meaning: str = ""
@@ -310,7 +308,7 @@ QUANTITIES = (
 BY_NAME = {q.name: q for q in QUANTITIES}
 SCORE = Quantity(
     "score", "score", "what the scorer of the prompts' set gives an output, mean",
-    lambda r, _: fmean(_scores(r)) if _scores(r) else None, significant, better="higher",
+    lambda r, _: statistics.fmean(_scores(r)) if _scores(r) else None, significant, better="higher",
     ratio=Ratio(lambda r: sum(_scores(r)), lambda r: float(len(_scores(r)))), ranged=True,
 )  # fmt: skip
 # The figures that plans of experiments may name, in the order of their tables.
@@ -410,7 +408,7 @@ class Spread:
 
     mean: float
     deviation: float | None = None
-    range: Estimate | None = None
+    range: timing.Estimate | None = None
 
     @property
     def below(self) -> float:
@@ -494,7 +492,7 @@ def shown(quantity: Quantity, row: Row) -> str:
     )
 
 
-def range_text(quantity: Quantity, estimate: Estimate) -> str:
+def range_text(quantity: Quantity, estimate: timing.Estimate) -> str:
     """ "248 to 255": the ends of the range; "248" if all timings agree."""
     low, high = quantity.show(estimate.low), quantity.show(estimate.high)
     return low if low == high else f"{low} to {high}"

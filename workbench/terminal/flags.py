@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +255,7 @@ def pair(args: argparse.Namespace, usual: PairChoice | None = None) -> PairChoic
             "quotes."
         )
     if not names:
-        return replace(
+        return dataclasses.replace(
             first() if usual is None else usual, device=args.device, dtype=args.dtype,
             quantization=args.quantization,
         )  # fmt: skip
