@@ -295,7 +295,7 @@ class Opener:
             self.host.store.save(run)
         except InputError as error:
             return words.note(str(error), "alert")
-        return f'<div role="status">Opened as <a href="?run={run.id}">run {run.id}</a></div>'
+        return f'<div role="status">Kept as <a href="?run={run.id}">run {run.id}</a></div>'
 
 
 def _numbers(cell: CellRows | None) -> Any:
