@@ -2,12 +2,21 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.show import plots
 from workbench.show.looks import look
 from workbench.show.plots import Axis, Curve, Point
+
+
+@pytest.mark.parametrize("values", [(1.703, 1.70300001), (0.0, 0.0), (5.0, 5.0), (1.0, 1.01)])
+def test_no_two_ticks_say_the_same(values):
+    """Perplexities that differed only by rounding had six ticks, each labelled 1.703."""
+    said = [f"{tick:,.4g}" for tick in Axis(values, 0, 100).ticks]
+    assert len(said) >= 2
+    assert len(set(said)) == len(said)
 
 
 def test_every_point_is_named_below_the_plot_fastest_first():
