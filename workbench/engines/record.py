@@ -4,7 +4,8 @@ A file about an engine says how it is asked and read (Dialect). Any other server
 with OpenAI's completions API.
 
 Source:
-    OpenAI, API reference, "Create completion (legacy)"."""
+    OpenAI, API reference, "Create completion (legacy)".
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Workers: this process, one process for each GPU, or actors of Ray for each GPU or core.
 
 Each has a bench, which keeps a pair loaded and decodes units of work with `measure`. It also tells
-all that can change an answer besides the plan: the code and the models."""
+all that can change an answer besides the plan: the code and the models.
+"""
 
 import contextlib
 import hashlib

@@ -7,7 +7,8 @@ down. Disturbances are read from the counters of the operating system and the GP
 
 Source:
     Yang et al. 2023, Part-time power measurements: nvidia-smi's lack of attention (arXiv
-        2312.02741)."""
+        2312.02741).
+"""
 
 import os
 import threading

@@ -5,7 +5,8 @@ draws, and hears that it is stopped. Connecting and a short first request are no
 
 Nothing is filled in that the server did not tell: a figure that is not known is None. What the
 models here can tell of its text, they do: log-probabilities, and so perplexity, are those of the
-target here, which reads the text afterwards. Its greedy text gets a verdict."""
+target here, which reads the text afterwards. Its greedy text gets a verdict.
+"""
 
 import logging
 import math
@@ -16,7 +17,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import accumulate
-from math import isfinite
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
@@ -32,7 +32,6 @@ from decoders.settings import nearest
 from workbench.engines.addresses import LISTED, Engine
 from workbench.engines.client import Client, connect, version
 from workbench.engines.record import Chunk, Query, Record, Speculation
-from workbench.measuring import served
 from workbench.measuring.job import OF_BATCHES, UPDATE_SECONDS, sentence
 from workbench.measuring.transcript import Pieces, Place, finite
 from workbench.measuring.work import WARM_UP_TOKENS, Measured, Update, Work
@@ -310,8 +309,9 @@ def given(
         result,
         agreement=Agreement(
             BASELINE, 1, int(differs), divergence.place if differs else None,
-            gap if differs and isfinite(gap) else None, divergence.bound / 2 if differs else None,
-            divergence.verdict == "near-tie", used, divergence.verdict, divergence.says + unsaid,
+            gap if differs and math.isfinite(gap) else None,
+            divergence.bound / 2 if differs else None, divergence.verdict == "near-tie", used,
+            divergence.verdict, divergence.says + unsaid,
         ),
     )  # fmt: skip
 
@@ -546,15 +546,15 @@ def measure(
             words = sentence(failure)
         return Measured(_failed(work, job, prompt, hidden(words, engine)), {}, [])
     record, pair = answered.record, work.pair
-    sample = served.sample(record, number, prompt, pair, answered.ours)
+    text = sample(record, number, prompt, pair, answered.ours)
     if record.note and work.cancelled():
-        sample = replace(sample, finished="cancelled", error=None)
+        text = replace(text, finished="cancelled", error=None)
     elif record.note:
-        sample = replace(sample, error=hidden(record.note, engine))
-    result = served.result(job, record, sample, answered.server, remarks(answered))
-    if shows and answered.ours and not sample.error and not work.settings.temperature:
-        result = served.given(work, result, record, greedy, engine.dtype)
-    return Measured(result, {number: sample.ids}, [(sample.gained, sample.drafted)])
+        text = replace(text, error=hidden(record.note, engine))
+    whole = result(job, record, text, answered.server, remarks(answered))
+    if shows and answered.ours and not text.error and not work.settings.temperature:
+        whole = given(work, whole, record, greedy, engine.dtype)
+    return Measured(whole, {number: text.ids}, [(text.gained, text.drafted)])
 
 
 def remarks(answered: Answered) -> list[str]:
@@ -578,6 +578,6 @@ def _failed(work: Work, job: Job, prompt: Sequence[int], words: str) -> Result:
     (number,), stopped = job.chosen(len(work.ids)), work.cancelled()
     sample = Sample(number, len(prompt), finished="cancelled" if stopped else None)
     return Result(
-        job.method.name, job.repeat, job.seed, served.untold(), served.NO_ENERGY, [sample],
+        job.method.name, job.repeat, job.seed, untold(), NO_ENERGY, [sample],
         error=None if stopped else words,
     )  # fmt: skip

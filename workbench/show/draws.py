@@ -1,7 +1,8 @@
 """Draws as a table, as trees with counts side by side in HTML without scripts, and in sentences.
 
 The verdicts on each decoder's law tell how far off the draws are, how unusual that is, and what the
-seeds have to do with it."""
+seeds have to do with it.
+"""
 
 import html
 import math

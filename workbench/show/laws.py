@@ -1,7 +1,8 @@
 """The claims of decoders about their text, and the rules by which they keep drafts, in words.
 
 Decoders of one law write texts that differ by chance alone. Judgements of one draft have a row for
-each rule, or for rules of which the same is true."""
+each rule, or for rules of which the same is true.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

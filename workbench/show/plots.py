@@ -1,7 +1,8 @@
 """Plots of points as SVG that grow with their column: scatter, curves, ratios as a table.
 
 Every text in them is escaped; the style sheet colours texts, so that they are readable on either
-ground."""
+ground.
+"""
 
 import html
 import math

@@ -3,7 +3,8 @@
 They are the same on the page, in charts, files, plans and reports. Figures that a sentence relates
 to each other, such as "0.538 / 0.645 = 83%", have as many digits as it takes for the sentence to be
 true of them. A figure of a row is text over its repeats, with its deviation, and with ≈ if it is in
-doubt."""
+doubt.
+"""
 
 import re
 import statistics

@@ -1,7 +1,8 @@
 """The looks of runs: beside each other, and as a file of JSON, CSV or HTML.
 
 JSON is complete and can be loaded again, CSV has the unrounded figures, and HTML is a report that
-needs nothing else. A report has a frame for all kinds, and a body for each."""
+needs nothing else. A report has a frame for all kinds, and a body for each.
+"""
 
 import csv
 import html

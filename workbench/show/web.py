@@ -1,7 +1,8 @@
 """The style sheets, scripts, looks of the fates and explanations of words that a page loads.
 
 All are inlined, so that no request leaves the machine. `terms.js` shows the explanation of a word
-that a student may not know on hover, focus or a tap."""
+that a student may not know on hover, focus or a tap.
+"""
 
 import dataclasses
 import html

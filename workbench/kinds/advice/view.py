@@ -8,7 +8,8 @@ few draft lengths.
 
 Speed-ups are predicted and measured, with 95% intervals over the prompts. Every figure is computed
 once from all prompts, and once from each resample of them. The resamples are the same for all
-decoders, so that figures are paired. On a machine that others use, intervals are wide."""
+decoders, so that figures are paired. On a machine that others use, intervals are wide.
+"""
 
 import html
 import math

@@ -1,7 +1,8 @@
 """The tab for batches: a set of prompts, decoders, batch sizes, and schemes for sharing a batch.
 
 Its results are findings in sentences, charts, two tables and links to the run; below them stands a
-card with runs that were measured beforehand."""
+card with runs that were measured beforehand.
+"""
 
 import math
 import time

@@ -1,6 +1,7 @@
 """The tab for experiments: choose or upload a plan, run, watch, stop and resume it, make files.
 
-A prompt of an experiment opens as a run: the decoders that took turns on it, side by side."""
+A prompt of an experiment opens as a run: the decoders that took turns on it, side by side.
+"""
 
 import hashlib
 import html
