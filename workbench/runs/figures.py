@@ -42,10 +42,6 @@ class Row:
         """The same row with its first repeat alone."""
         return replace(self, results=self.results[:1], greedy=self.greedy[:1])
 
-    def named(self, suffix: str) -> "Row":
-        """The same row under a longer name, to be shown next to another run's."""
-        return replace(self, label=f"{self.label} {suffix}")
-
 
 def label(decoder: str) -> str:
     """A decoder's name as readers see it."""

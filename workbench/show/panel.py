@@ -7,7 +7,7 @@ which `workbench/web/picture.js` draws.
 import dataclasses
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decoders import Fate, Method
@@ -277,20 +277,16 @@ COPIES = ("lookup", "suffix")  # sources whose drafts stand in the text already
 
 def run_panels(run: Run) -> list[str]:
     """The panels of a finished comparison, one JSON text each; [] for runs of other kinds."""
-    return row_panels(rows(run.results), run)
-
-
-def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
-    rows = list(rows)
-    won = marks(rows)
+    lines = rows(run.results)
+    won = marks(lines)
     fellows = {
         d: [f for f in group if f != d]
         for group in laws.by_chance(run.settings, run.decoders)
         for d in group
     }
-    places = finished_in([row for row in rows if row.first.error is None])
+    places = finished_in([row for row in lines if row.first.error is None])
     panels = []
-    for row in rows:
+    for row in lines:
         method = method_of(row.decoder, run.settings.get(row.decoder, {}))
         panel = Panel.finished(
             row,

@@ -30,6 +30,7 @@ from workbench.runs.figures import (
     unsteady,
 )
 from workbench.runs.record import Result
+from workbench.studies.schemes import MEGABYTE
 
 MOST = 9  # digits more than usual
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -68,7 +69,6 @@ def _number(text: str) -> float | None:
     return float(match[0].replace(",", "")) / (100 if "%" in text else 1) if match else None
 
 
-MEGABYTE = 1e6
 REPEATED = 4  # tokens
 KEPT = "draft tokens kept, as a share of those that the rule tested and of all that were drafted"
 
