@@ -8,14 +8,16 @@ Source:
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from decoders import Warping
 from decoders.errors import InputError
 
 Prompt = tuple[int, ...] | str
+USUAL = Warping()  # the model's own distribution
 
 
 @dataclass(frozen=True)
@@ -25,42 +27,28 @@ class Query:
     Attributes:
         prompt: token ids; as text for servers that take no ids
         max_tokens: the most new tokens
-        temperature: 0 takes the likeliest token, 1 keeps the model's distribution; no penalty is
-            applied
+        warping: the sampling; no penalty is applied
         seed: of the server's random numbers
         stream: whether tokens are sent as they are made; without it, only the total time is known
-        top_k: see `decoders.Warping`, as for those below; by default nothing is cut off
-        top_p: the same
-        min_p: the same
-        top_n_sigma: the same
-        temperature_last: the same
     """
 
     prompt: Prompt
     max_tokens: int
-    temperature: float = 1.0
+    warping: Warping = USUAL
     seed: int = 0
     stream: bool = True
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    top_n_sigma: float = 0.0
-    temperature_last: bool = False
 
     @property
     def likeliest(self) -> "Query":
         """The same without what makes no difference: at temperature 0, nothing is left to cut."""
-        if self.temperature:
-            return self
-        return Query(self.prompt, self.max_tokens, 0.0, self.seed, self.stream)
+        return self if self.warping.temperature else replace(self, warping=Warping(0.0))
 
     @property
     def cuts(self) -> frozenset[str]:
         """The fields that change the distribution, besides the temperature."""
-        usual = Query("", 1)
-        names = {"top_k", "top_p", "min_p", "top_n_sigma"}
-        changes = {name for name in names if getattr(self, name) != getattr(usual, name)}
-        if self.temperature_last and self.temperature != 1 and changes & {"top_p", "min_p"}:
+        own, names = self.warping, {"top_k", "top_p", "min_p", "top_n_sigma"}
+        changes = {name for name in names if getattr(own, name) != getattr(USUAL, name)}
+        if own.temperature_last and own.temperature != 1 and changes & {"top_p", "min_p"}:
             changes.add("temperature_last")
         return frozenset(changes)
 
@@ -317,8 +305,8 @@ def neutral(query: Query, model: str | None) -> dict[str, Any]:
         **({"model": model} if model is not None else {}),
         "prompt": list(query.prompt) if isinstance(query.prompt, tuple) else query.prompt,
         "max_tokens": query.max_tokens,
-        "temperature": query.temperature,
-        "top_p": query.top_p,
+        "temperature": query.warping.temperature,
+        "top_p": query.warping.top_p,
         "seed": query.seed,
         "stream": query.stream,
     }

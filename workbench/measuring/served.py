@@ -15,7 +15,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -508,9 +508,7 @@ def query_of(work: Work, job: Job, client: Client, ours: bool) -> Query:
             f"Engine {client.wire.engine.name} cannot be asked for `penalties`; switch them off.",
         ),
     )
-    return Query(
-        prompt, settings.max_new_tokens, seed=job.seed + number, **asdict(Warping.of(settings))
-    )
+    return Query(prompt, settings.max_new_tokens, Warping.of(settings), job.seed + number)
 
 
 log = logging.getLogger(__name__)

@@ -57,10 +57,10 @@ def body(query: Query, model: str | None) -> dict[str, Any]:
     # The server's own defaults are top-k 40, top-p 0.95 and min-p 0.05; of the samplers only those
     # that are asked for are left, in the order of `decoders.Warping`.
     cuts = [name for name in CUTS if name in query.cuts]
-    first, last = ([], ["temperature"]) if query.temperature_last else (["temperature"], [])
+    first, last = ([], ["temperature"]) if query.warping.temperature_last else (["temperature"], [])
     return {
         **neutral(query, model),
-        **{name: getattr(query, name) for name in cuts},
+        **{name: getattr(query.warping, name) for name in cuts},
         "samplers": [*first, *cuts, *last],
         "repeat_penalty": 1.0,
         "return_tokens": True,

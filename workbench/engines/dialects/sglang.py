@@ -74,10 +74,10 @@ def body(query: Query, model: str | None) -> dict[str, Any]:
     prompt = {"input_ids": list(query.prompt)} if ids else {"text": query.prompt}
     sampling = {
         "max_new_tokens": query.max_tokens,
-        "temperature": query.temperature,
-        "top_p": query.top_p,
-        "top_k": query.top_k or -1,
-        "min_p": query.min_p,
+        "temperature": query.warping.temperature,
+        "top_p": query.warping.top_p,
+        "top_k": query.warping.top_k or -1,
+        "min_p": query.warping.min_p,
         "repetition_penalty": 1.0,
         "sampling_seed": query.seed,
     }

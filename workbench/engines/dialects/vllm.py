@@ -49,8 +49,8 @@ def body(query: Query, model: str | None) -> dict[str, Any]:
     # Without these, the server would take top-k, top-p and penalties from the model's
     # generation config.
     own = {
-        "top_k": query.top_k,
-        "min_p": query.min_p,
+        "top_k": query.warping.top_k,
+        "min_p": query.warping.min_p,
         "repetition_penalty": 1.0,
         "return_token_ids": True,
     }
