@@ -26,7 +26,7 @@ from workbench.engines.dialects import DIALECTS
 from workbench.engines.dialects.llama_cpp import LLAMA_CPP
 from workbench.engines.dialects.sglang import SGLANG
 from workbench.engines.dialects.vllm import VLLM
-from workbench.engines.record import OTHER, Query, plain
+from workbench.engines.record import OTHER, Dialect, Query, plain
 
 SMALL = Bounds(connect=0.5, silence=0.3, total=0.6, bytes=200_000)
 QUERY = Query((1, 2, 3), 4)

@@ -15,7 +15,6 @@ from workbench.measuring.meter import (
     NoGauge,
     PowerSamples,
     Sources,
-    Unmeasurable,
     Watch,
     disturbed,
     open_meter,
