@@ -63,7 +63,7 @@ def resumed(journal: Journal, id: str) -> list:
         experiment = driver.prepare(journal.experiment(id).request, crew)
         *_, last = driver.run(experiment, journal, crew)
     assert (experiment.id, last.done) == (id, last.total)
-    return [prompts for _, prompts in workers.ran]
+    return [prompts for _, prompts in bench.ran]
 
 
 def prompts(journal: Journal, id: str) -> list[dict[int, int]]:
