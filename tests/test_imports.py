@@ -71,15 +71,14 @@ DECODERS = {
 BELOW = {"studies", "models", "runs", "measuring", "show", "theory", "experiments", "kinds"}
 WORKBENCH = {
     "__init__": set(),
-    "assets": set(),
-    "studies": {"assets"},
+    "studies": {"__init__"},
     "models": set(),
-    "runs": {"assets", "studies"},
+    "runs": {"__init__", "studies"},
     "measuring": {"runs", "studies", "models", "engines"},
     "show": {"runs", "studies", "kinds"},
     "theory": {"runs", "show"},
     "engines": set(),
-    "experiments": {"assets", "studies", "models", "runs", "measuring", "show"},
+    "experiments": {"__init__", "studies", "models", "runs", "measuring", "show"},
     "kinds.study": {"studies"},
     "kinds": {"studies", "runs", "kinds.study"},
     "kinds.work": BELOW | {"kinds.study"},
@@ -92,13 +91,11 @@ WORKBENCH = {
 }
 KIND_FILES = {
     "__init__": "kinds.study",
-    "study": "kinds.study",
     "form": "kinds.page",
-    "parts": "kinds.page",
     "results": "kinds.page",
     "command": "kinds.terminal",
-    "printed": "kinds.terminal",
 }
+STUDYLESS = {"branch", "divergence", "judge"}  # their runs, if any, are of another kind
 OFFERED = {
     "__init__", "devices", "distribution", "divergence", "errors", "inputs", "judge", "process",
     "prompts", "settings", "smollm2", "testing", "trace", "training", "theory",
@@ -184,6 +181,8 @@ def room(name: str) -> str:
     room of such files."""
     top, below, *inside = name.split(".")
     if below == "kinds" and len(inside) > 1:
+        if inside[-1] == "__init__" and inside[0] in STUDYLESS:
+            return f"{top}.kinds.work"
         return f"{top}.{KIND_FILES.get(inside[-1], 'kinds.work')}"
     return f"{top}.{below}"
 
@@ -271,13 +270,13 @@ def test_no_files_import_each_other_in_a_circle():
     ("file", "source"),
     [
         ("workbench/studies/x.py", "from workbench.models import load"),
-        ("workbench/models/x.py", "from workbench.studies.limits import Limits"),
+        ("workbench/models/x.py", "from workbench.studies.study import Limits"),
         ("workbench/runs/x.py", "from workbench.measuring.session import run"),
         ("workbench/show/x.py", "import gradio as gr"),
         ("workbench/page/tabs/x.py", "from rich.console import Console"),
         ("workbench/page/tabs/x.py", "from workbench.terminal import show"),
         ("workbench/terminal/x.py", "import workbench.page.host"),
-        ("workbench/kinds/batch/study.py", "from workbench.runs.record import Run"),
+        ("workbench/kinds/batch/__init__.py", "from workbench.runs.record import Run"),
         ("workbench/kinds/batch/view.py", "import gradio as gr"),
         ("workbench/kinds/batch/form.py", "from workbench.terminal import show"),
         ("workbench/kinds/registry.py", "from workbench.kinds.batch.view import VIEW"),

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import decoders
-from workbench.kinds.batch.study import SIZES, Batch
+from workbench.kinds.batch import SIZES, Batch
 from workbench.kinds.batch.view import findings, paper_table
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper

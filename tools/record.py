@@ -24,9 +24,9 @@ from typing import Any
 
 from decoders import catalog
 from decoders.engine.loading.load import EMBEDDED
-from workbench.kinds.batch.study import Batch
-from workbench.kinds.comparison.study import Comparison
-from workbench.kinds.draw.study import START, Draw
+from workbench.kinds.batch import Batch
+from workbench.kinds.comparison import Comparison
+from workbench.kinds.draw import START, Draw
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice, tuned

@@ -19,14 +19,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from decoders import InputError, ModelPair
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.view import view
 from workbench.measuring import session
 from workbench.page.widgets.components import Drawn
 from workbench.runs.events import Ended
 from workbench.runs.record import Run
-from workbench.show.panel import run_panels
-from workbench.show.picture import cuts
+from workbench.show.panel import cuts, run_panels
 from workbench.show.web import embedded
 from workbench.studies.settings import Settings
 

@@ -7,7 +7,7 @@ import pytest
 import decoders
 from decoders import catalog
 from decoders.engine.loading.load import EMBEDDED
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.runs.recorded import checksum, drafters, recordings
 from workbench.studies.settings import Settings
 

@@ -6,8 +6,8 @@ from playwright.sync_api import expect
 from tests.browser.actions import unfold_texts
 from tests.models import build_chat_tokenizer, build_pair
 from tests.workbench.conftest import finished
-from workbench.kinds.comparison.study import Comparison
-from workbench.show.files import WRITERS
+from workbench.kinds.comparison import Comparison
+from workbench.show.view import WRITERS
 from workbench.studies.settings import Settings
 
 

@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.actions import finished
 from tests.browser.readable import faults_of_screens
+from workbench.kinds.draw import START
 from workbench.kinds.draw.form import DrawTab
-from workbench.kinds.draw.study import START
 from workbench.models.presets import tuned
 from workbench.studies.settings import Settings, changed
 

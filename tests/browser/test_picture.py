@@ -8,13 +8,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.readable import AXE, CONTRAST, FIND
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.runs.events import Ended
 from workbench.runs.record import Run
 from workbench.runs.recorded import recordings
 from workbench.show import web
-from workbench.show.picture import picture
+from workbench.show.panel import picture
 from workbench.studies.settings import Settings
 
 DRAFTED = ("accepted", "rejected", "discarded")

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import link, panel, run, setting, text_of, unfold_form
 from tests.browser.conftest import serving
 from tests.workbench.conftest import draw_run  # noqa: F401 - a fixture
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.runs.record import Run
 from workbench.show.view import to_html

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import open_lab
-from workbench.theory.pages import PAGES
+from workbench.theory import PAGES
 
 TOKENS = "tokens per round · "  # of the words under the sliders
 

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.actions import fill_prompt, link, open_lab, run
 from tests.browser.conftest import serving
-from workbench.theory.pages import PAGES
+from workbench.theory import PAGES
 
 
 def native() -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from decoders.process import assets, light_heap
 from tests.models import build_pair
-from workbench.assets import assets as of_the_workbench
+from workbench import assets as of_the_workbench
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.workbench.kinds.test_imports import HOSTILE, TOO_MUCH, changed, places
-from workbench.assets import assets
+from workbench import assets
 
 # Columns of one row, and what stands in them instead. SQLite takes anything anywhere.
 WRONG = (

@@ -13,8 +13,8 @@ from statistics import fmean, median
 import torch
 
 import decoders
-from workbench.kinds.advice.findings import Findings, findings, table
-from workbench.kinds.advice.study import OTHERS, Advice
+from workbench.kinds.advice import OTHERS, Advice
+from workbench.kinds.advice.view import Findings, findings, table
 from workbench.measuring import session
 from workbench.show.tables import markdown
 
@@ -74,7 +74,7 @@ def main() -> int:
             advice(pair, temperature, args.prompts, args.tokens, ("greedy",) if i else OTHERS)
             for i in range(args.rounds)
         ]
-        alpha, c = fmean(r.alpha for r in rounds), median(r.costs.c for r in rounds)
+        alpha, c = fmean(r.alpha for r in rounds), median(r.c for r in rounds)
         print(f"\n## T={temperature:g}: alpha {alpha:.3f}, c {c:.3f}\n")
         print(
             "| draft tokens | predicted x greedy | measured x greedy | error |\n|---|---|---|---|"

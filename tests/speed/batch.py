@@ -21,7 +21,7 @@ from decoders.engine.weights import PassLinear
 from tools.batch import METHODS, Bench, options
 from workbench.runs.figures import BatchFigures
 from workbench.runs.record import Run
-from workbench.show.spread import MISSING
+from workbench.show.quantities import MISSING
 from workbench.show.tables import Table, markdown
 from workbench.studies.prompts import PromptSet, built_in
 from workbench.studies.schemes import BASELINE, SCHEMES, batches

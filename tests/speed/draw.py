@@ -14,7 +14,7 @@ import torch
 
 import decoders
 from tests.speed.engine import interleaved, times_as_fast
-from workbench.kinds.draw.study import MOST_AT_ONCE, Draw
+from workbench.kinds.draw import MOST_AT_ONCE, Draw
 from workbench.measuring import session
 from workbench.runs.draws import findings
 

@@ -21,7 +21,7 @@ from playwright.sync_api import Page
 
 import decoders
 from tools.picture import DRAWN, USABLE, chromium
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.runs.record import Run
 
 DONE = """(last) => {

@@ -9,10 +9,10 @@ from transformers import PreTrainedTokenizerFast
 
 import decoders as library
 from tests.models import build_pair
-from workbench.kinds.batch.study import Batch
-from workbench.kinds.branch.branching import TextPlace, branch
-from workbench.kinds.comparison.study import Comparison
-from workbench.kinds.draw.study import Draw
+from workbench.kinds.batch import Batch
+from workbench.kinds.branch import TextPlace, branch
+from workbench.kinds.comparison import Comparison
+from workbench.kinds.draw import Draw
 from workbench.measuring import session
 from workbench.measuring.meter import Meter, NoGauge
 from workbench.runs.events import Ended

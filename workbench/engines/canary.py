@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 import decoders
-from decoders import Divergence, InputError, ModelPair
+from decoders import Divergence, InputError, ModelPair, Warping
 from decoders.divergence import DTYPES
 from decoders.errors import allowed, quoted, refuse, whole
 from decoders.inputs import as_seed
@@ -463,7 +463,7 @@ def watch(
         doing("greedy texts", done, len(what.prefixes))
         ids = tuple(encode(words, pair.tokenizer, pair.vocabulary).ids)
         prompts.append((ids, ids if client.dialect.takes_ids else words))
-        record = client.ask(Query(prompts[-1][1], GREEDY, 0.0, what.seed, stream=False))
+        record = client.ask(Query(prompts[-1][1], GREEDY, Warping(0.0), what.seed, stream=False))
         greedy.append(GreedyText(words, _parts(pair, words, ids, record, what.dtype)))
         if record.tokens is None and spelling is None:
             spelling, what = Spelling.of(pair), replace(what, tokens=1)
@@ -494,7 +494,7 @@ def _drawn(
 
     def draw(number: int) -> tuple[Ids, Record]:
         ids, prompt = prompts[number % len(prompts)]
-        record = client.ask(Query(prompt, what.tokens, 1.0, what.seed + number, stream=False))
+        record = client.ask(Query(prompt, what.tokens, seed=what.seed + number, stream=False))
         refuse((record.note, record.note))
         return ids, record
 

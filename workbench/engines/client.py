@@ -14,13 +14,13 @@ from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.settings import nearest
 from workbench.engines.addresses import Engine
 from workbench.engines.dialects import DIALECTS
-from workbench.engines.dialects.dialect import Dialect
 from workbench.engines.record import (
+    AnswerShape,
     Chunk,
+    Dialect,
     Event,
     Query,
     Record,
-    Shape,
     Speculation,
     message,
     shaped,
@@ -95,7 +95,8 @@ class Wire:
         Raises:
             InputError: if there is none
         """
-        return self._json(self._body(path))
+        with self._asked("GET", path) as pieces:
+            return self._json(b"".join(pieces))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Iterator[Event]:
         """The chunks of an answer, or the whole answer as one, as they arrive.
@@ -116,10 +117,6 @@ class Wire:
         """An error whose sentence begins with the engine."""
         return InputError(self.hidden(f"Engine {self.engine.name} {words}."))
 
-    def _body(self, path: str) -> bytes:
-        with self._asked("GET", path) as pieces:
-            return b"".join(pieces)
-
     def _object(self, data: bytes) -> Event:
         event = self._json(data)
         if not isinstance(event, dict):
@@ -127,23 +124,17 @@ class Wire:
         return event
 
     def _json(self, data: bytes) -> Any:
-        text = self._decoded(data)
         try:
+            text = data.decode()
             value = json.loads(text)
             # Half a character, escaped, passes for JSON, but nothing can print or keep it.
             if "\\ud" in text.lower():
                 json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
+        except UnicodeError:
             raise self.fault("sent an answer that is not UTF-8") from None
         except (ValueError, RecursionError):
             raise self.fault("sent an answer that is no JSON; is this its API?") from None
         return value
-
-    def _decoded(self, data: bytes) -> str:
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            raise self.fault("sent an answer that is not UTF-8") from None
 
     @contextmanager
     def _asked(self, method: str, path: str, body: Any = None) -> Iterator["_Pieces"]:
@@ -250,8 +241,6 @@ def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 @dataclass
 class _Answer:
-    """An answer while it arrives."""
-
     texts: list[str] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     arrivals: list[tuple[float, int | None]] = field(default_factory=list)
@@ -376,12 +365,12 @@ class Client:
         )
 
 
-class ServedModel(Shape):
+class ServedModel(AnswerShape):
     id: str
     owned_by: str | None = None
 
 
-class Models(Shape):
+class Models(AnswerShape):
     data: list[ServedModel]
 
 

@@ -1,14 +1,23 @@
-"""One request to a server, in terms that are the same for every engine (Record)."""
+"""One request to a server and its answer, in terms that are the same for every engine (Record).
+
+A file about an engine says how it is asked and read (Dialect). Any other server is taken for one
+with OpenAI's completions API.
+
+Source:
+    OpenAI, API reference, "Create completion (legacy)".
+"""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from decoders import Warping
 from decoders.errors import InputError
 
 Prompt = tuple[int, ...] | str
+USUAL = Warping()  # the model's own distribution
 
 
 @dataclass(frozen=True)
@@ -18,42 +27,28 @@ class Query:
     Attributes:
         prompt: token ids; as text for servers that take no ids
         max_tokens: the most new tokens
-        temperature: 0 takes the likeliest token, 1 keeps the model's distribution; no penalty is
-            applied
+        warping: the sampling; no penalty is applied
         seed: of the server's random numbers
         stream: whether tokens are sent as they are made; without it, only the total time is known
-        top_k: see `decoders.Warping`, as for those below; by default nothing is cut off
-        top_p: the same
-        min_p: the same
-        top_n_sigma: the same
-        temperature_last: the same
     """
 
     prompt: Prompt
     max_tokens: int
-    temperature: float = 1.0
+    warping: Warping = USUAL
     seed: int = 0
     stream: bool = True
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    top_n_sigma: float = 0.0
-    temperature_last: bool = False
 
     @property
     def likeliest(self) -> "Query":
         """The same without what makes no difference: at temperature 0, nothing is left to cut."""
-        if self.temperature:
-            return self
-        return Query(self.prompt, self.max_tokens, 0.0, self.seed, self.stream)
+        return self if self.warping.temperature else replace(self, warping=Warping(0.0))
 
     @property
     def cuts(self) -> frozenset[str]:
         """The fields that change the distribution, besides the temperature."""
-        usual = Query("", 1)
-        names = {"top_k", "top_p", "min_p", "top_n_sigma"}
-        changes = {name for name in names if getattr(self, name) != getattr(usual, name)}
-        if self.temperature_last and self.temperature != 1 and changes & {"top_p", "min_p"}:
+        own, names = self.warping, {"top_k", "top_p", "min_p", "top_n_sigma"}
+        changes = {name for name in names if getattr(own, name) != getattr(USUAL, name)}
+        if own.temperature_last and own.temperature != 1 and changes & {"top_p", "min_p"}:
             changes.add("temperature_last")
         return frozenset(changes)
 
@@ -167,24 +162,24 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=2**20)]
 
 
-class Shape(BaseModel):
+class AnswerShape(BaseModel):
     """An answer with the fields that are read; all others are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class Usage(Shape):
+class Usage(AnswerShape):
     completion_tokens: Count | None = None
 
 
-class CompletionChoice(Shape):
+class CompletionChoice(AnswerShape):
     text: str = ""
     finish_reason: str | None = None
     # vLLM's, if they are asked for.
     token_ids: Ids | None = None
 
 
-class Completion(Shape):
+class Completion(AnswerShape):
     """An answer, or a chunk of it: they differ in nothing that is read."""
 
     choices: list[CompletionChoice]
@@ -192,7 +187,7 @@ class Completion(Shape):
     usage: Usage | None = None
 
 
-S = TypeVar("S", bound=Shape)
+S = TypeVar("S", bound=AnswerShape)
 
 
 def shaped(shape: type[S], event: Any) -> S:
@@ -257,3 +252,64 @@ def completions(
             speculation(event),
             answer.model,
         )
+
+
+Reader = Callable[[Iterable[Event]], Iterator[Chunk]]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How an engine is asked and read.
+
+    Attributes:
+        kind: its name
+        body: the body of a request, given what is asked and the model's name in the server's words
+        chunks: reads an answer, from its pieces or as a whole
+        path: where it is posted
+        takes_ids: whether a prompt may be token ids
+        owner: `owned_by` in its list of models; "" if that tells nothing
+        sign: a path that only this engine answers, for those whose `owner` tells nothing
+        version: where the version is, and the field that holds it; None if it is not told
+        cuts: the cut-offs of `Query` that it can be asked for
+        apart: pairs of them that it applies in another order than `decoders.Warping`, so that both
+            together are another distribution
+    """
+
+    kind: str
+    body: Callable[[Query, str | None], dict[str, Any]]
+    chunks: Reader = completions
+    path: str = "/v1/completions"
+    takes_ids: bool = False
+    owner: str = ""
+    sign: str = ""
+    version: tuple[str, str] | None = None
+    cuts: frozenset[str] = frozenset({"top_p"})
+    apart: tuple[tuple[str, str], ...] = ()
+
+    def unsaid(self, query: Query) -> str | None:
+        """Why the engine cannot be asked for this sampling, in words; None if it can."""
+        if missing := sorted(query.cuts - self.cuts):
+            return f"cannot be asked for `{missing[0]}`; set it to its default"
+        for first, second in self.apart:
+            if {first, second} <= query.cuts:
+                return (
+                    f"applies `{first}` and `{second}` in another order than here, which is "
+                    "another distribution; set one of them to its default"
+                )
+        return None
+
+
+def neutral(query: Query, model: str | None) -> dict[str, Any]:
+    """The fields that OpenAI's API describes; nothing is penalised."""
+    return {
+        **({"model": model} if model is not None else {}),
+        "prompt": list(query.prompt) if isinstance(query.prompt, tuple) else query.prompt,
+        "max_tokens": query.max_tokens,
+        "temperature": query.warping.temperature,
+        "top_p": query.warping.top_p,
+        "seed": query.seed,
+        "stream": query.stream,
+    }
+
+
+OTHER = Dialect("other", neutral)

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from decoders import InputError
-from workbench.experiments import bench
 from workbench.experiments import plan as plans
-from workbench.experiments.bench import Unit
+from workbench.experiments import workers
 from workbench.experiments.cells import CellBlock, blocks, experiment_id, merged
 from workbench.experiments.journal import (
     NEXT_TIMING,
@@ -30,10 +29,10 @@ from workbench.experiments.journal import (
 from workbench.experiments.plan import ExperimentRequest, Plan
 from workbench.experiments.scores import score
 from workbench.experiments.sets import ScoredSet
-from workbench.experiments.workers import Crew, InProcess, answer
+from workbench.experiments.workers import Crew, InProcess, Unit, answer
 from workbench.measuring.device import Device, zero_gpu
 from workbench.models.presets import EMBEDDED
-from workbench.studies.limits import Limits
+from workbench.studies.study import Limits
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def prepare(request: ExperimentRequest, crew: Crew) -> Experiment:
         known = answer(crew.worker(0).submit("facts", choice, timed))
         facts[choice] = known["identity"]
         environment["pairs"].append(known["environment"])
-    code = bench.code()
+    code = workers.code()
     spelled = blocks(plan, sets, facts, code)
     environment |= {"code": code, "sets": {name: s.revision for name, s in sets.items()}}
     return Experiment(experiment_id(spelled), request, plan, sets, spelled, environment)
@@ -179,14 +178,12 @@ class _Driver:
             for block in self.open:
                 item = self.journal.claim(block, self.owner)
                 if item is not None:
-                    self._hand_out(number, block, item)
+                    self.doing, unit = doing(block, item), self.experiment.unit(block, item)
+                    future = self.crew.worker(number).submit("run", unit)
+                    self.at_work[future] = number, block, item
                     break
             else:
                 return
-
-    def _hand_out(self, number: int, block: CellBlock, item: int) -> None:
-        self.doing, unit = doing(block, item), self.experiment.unit(block, item)
-        self.at_work[self.crew.worker(number).submit("run", unit)] = number, block, item
 
     def _finished(self, future: Future) -> None:
         number, block, item = self.at_work.pop(future)
@@ -350,7 +347,6 @@ class Background:
         self.work.stop.set()
 
     def join(self) -> None:
-        """Wait until the experiment ends."""
         if self._thread is not None:
             self._thread.join()
 

@@ -106,7 +106,7 @@ def resampled(
         return None
     totals = resamples(len(groups)) @ sums
     totals = totals[totals[:, 1] > 0] if (totals[:, 1] <= 0).any() else totals
-    return ratio.made(totals[:, 0] / totals[:, 1])
+    return ratio.finish(totals[:, 0] / totals[:, 1])
 
 
 def _groups(rows: Mapping[int, ItemRow], items: Sequence[int]) -> list[list[ItemRow]]:
@@ -183,7 +183,6 @@ def accepted_by_position(cell: CellRows) -> list[float]:
 
 
 def mean_gained(cell: CellRows) -> float | None:
-    """Mean tokens per round."""
     gained = [g for row in good(cell).values() for o in row.outputs for g in o.gained]
     return sum(gained) / len(gained) if gained else None
 

@@ -12,9 +12,15 @@ from decoders.process import assets
 from workbench.experiments import figures
 from workbench.experiments.journal import NEXT_TIMING, CellRows, ItemRow
 from workbench.experiments.plan import GRID
-from workbench.experiments.report import Report, as_html, as_markdown, judged, sections
-from workbench.show.files import as_csv
-from workbench.show.view import frame
+from workbench.experiments.report import (
+    OrderingHere,
+    Report,
+    as_html,
+    as_markdown,
+    judged,
+    sections,
+)
+from workbench.show.view import as_csv, frame
 
 Files = dict[str, str]
 
@@ -125,23 +131,6 @@ MEANS = {
 
 
 @dataclass(frozen=True)
-class OrderingHere:
-    """An ordering of a paper, and what became of it here.
-
-    Attributes:
-        verdict: "reproduced", "not reproduced", "undecided" or "not measured"
-        says: the claim in words
-        source: the paper, with its table or section
-        words: the figures here, and their difference
-    """
-
-    verdict: str
-    says: str
-    source: str
-    words: str
-
-
-@dataclass(frozen=True)
 class Orderings:
     """All orderings of an experiment.
 
@@ -162,13 +151,8 @@ class Orderings:
     @staticmethod
     def of(report: Report, pair: str) -> "Orderings":
         """Those of a finished experiment; `pair` names its pair and its machine."""
-        each = [
-            OrderingHere(one.verdict, one.ordering.says, one.ordering.source, one.words)
-            for one in judged(report)
-        ]
-        return Orderings(
-            report.plan.name, report.progress.id, report.progress.created, pair, tuple(each)
-        )
+        where, each = report.progress, tuple(judged(report))
+        return Orderings(report.plan.name, where.id, where.created, pair, each)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"

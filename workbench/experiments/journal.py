@@ -54,7 +54,6 @@ class ItemRow:
         return self.result.errors
 
     def with_outputs(self, outputs: list[Sample]) -> "ItemRow":
-        """The same row with other samples."""
         return replace(self, result=replace(self.result, samples=outputs))
 
     def dumps(self) -> str:
@@ -293,7 +292,6 @@ class Journal(Database):
         return item
 
     def _claimed(self, db: Connection, block: str) -> set[int]:
-        """The items of a block that living drivers have claimed."""
         claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block,))
         return {item for item, owner, beat in claims if alive(owner, beat, self._now())}
 
@@ -324,7 +322,6 @@ class Journal(Database):
             return claimed
 
     def release(self, block: CellBlock, item: int, owner: str) -> None:
-        """Give one item back."""
         with self._open() as db:
             db.execute(RELEASE, (block.id, item, owner))
 

@@ -385,7 +385,6 @@ class Plan:
 
     @property
     def names(self) -> list[str]:
-        """The names of all parts."""
         return [part.name for part in self.parts]
 
 
@@ -576,7 +575,6 @@ class ExperimentRequest:
     paths: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """The request as plain data."""
         pair = self.choice
         choice = pair and [pair.target, pair.draft, pair.device, pair.dtype, pair.quantization]
         return {**vars(self), "choice": choice}

@@ -15,28 +15,28 @@ from workbench.experiments.plan import Drawing, Ordering, Plan, Printed, Sweep
 from workbench.experiments.scores import SCORE_NAMES
 from workbench.experiments.sets import FORMATS
 from workbench.show import plots, tables
-from workbench.show.axes import nothing
 from workbench.show.looks import look, look_of
-from workbench.show.plots import Curve, Point
-from workbench.show.quantities import FIGURES, significant
-from workbench.show.spread import MISSING
+from workbench.show.plots import Curve, Point, nothing
+from workbench.show.quantities import FIGURES, MISSING, significant
 from workbench.show.tables import Table
 from workbench.studies.schemes import BASELINE, PADDED
 from workbench.studies.text import counted
 
 
 @dataclass(frozen=True)
-class Judged:
-    """An ordering of a paper, tested on the rows.
+class OrderingHere:
+    """An ordering of a paper, and what became of it here.
 
     Attributes:
-        ordering: the ordering
         verdict: "reproduced", "not reproduced", "undecided" or "not measured"
-        words: the figures of both cells and their difference, or the reason why there are none
+        says: the claim in words
+        source: the paper, with its table or section
+        words: the figures here, and their difference
     """
 
-    ordering: Ordering
     verdict: str
+    says: str
+    source: str
     words: str
 
 
@@ -62,11 +62,9 @@ class Report:
     )
 
     def of_part(self, part: str) -> list[CellRows]:
-        """The cells of a part."""
         return [cell for cell in self.cells if cell.part == part]
 
     def begun(self, part: str) -> list[CellRows]:
-        """The cells of a part that have a row."""
         return [cell for cell in self.of_part(part) if cell.rows]
 
     @property
@@ -199,17 +197,20 @@ def beside(report: Report, printed: Printed) -> Table:
     return Table(["", *heads], rows)
 
 
-def judged(report: Report) -> list[Judged]:
+def judged(report: Report) -> list[OrderingHere]:
     """Each ordering of the plan, tested on the rows."""
     return [_judge(report, ordering) for ordering in report.plan.orderings]
 
 
-def _judge(report: Report, ordering: Ordering) -> Judged:
+def _judge(report: Report, ordering: Ordering) -> OrderingHere:
+    def here(verdict: str, words: str) -> OrderingHere:
+        return OrderingHere(verdict, ordering.says, ordering.source, words)
+
     cells = {c.label: c for c in reversed(report.of_part(ordering.part))}
     less, than = cells.get(ordering.less), cells.get(ordering.than)
     if less is None or than is None:
         missing = ordering.less if less is None else ordering.than
-        return Judged(ordering, "not measured", f"no cell is labelled {missing!r}")
+        return here("not measured", f"no cell is labelled {missing!r}")
     among = figures.categories(less).get(ordering.category, []) if ordering.category else None
     gap = figures.below(ordering.figure, less, than, report.cells, among)
     low, high = (
@@ -217,7 +218,7 @@ def _judge(report: Report, ordering: Ordering) -> Judged:
         for cell in (less, than)
     )
     if gap is None or low is None or high is None:
-        return Judged(ordering, "not measured", f"{ordering.figure} is not known for both")
+        return here("not measured", f"{ordering.figure} is not known for both")
     few = len(figures.common(less, than, among=among)) < figures.LEAST_ITEMS
     verdict = "reproduced" if gap.low > 0 else "not reproduced" if gap.high < 0 else "undecided"
     where = ", ".join(_value(less, key) for key in report.varied(ordering.part))
@@ -226,7 +227,7 @@ def _judge(report: Report, ordering: Ordering) -> Judged:
         f'"{ordering.less}" and {significant(high.value)} with "{ordering.than}", a difference of '
         f"{significant(gap.value)} ({significant(gap.low)} to {significant(gap.high)})"
     )
-    return Judged(ordering, "undecided" if few else verdict, words)
+    return here("undecided" if few else verdict, words)
 
 
 def facts(report: Report) -> list[tuple[str, str]]:
@@ -258,8 +259,6 @@ def facts(report: Report) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart as HTML."""
-
     markup: str
 
 
@@ -274,7 +273,6 @@ class Section:
 
 
 def as_markdown(content: list[Content], charts: bool = False) -> str:
-    """A section's content as Markdown."""
     texts = [_markdown(c) for c in content if charts or not isinstance(c, Chart)]
     return "\n\n".join(text for text in texts if text)
 
@@ -535,8 +533,7 @@ def orderings(report: Report) -> Section:
             content += [
                 f"{heading} ({counts[verdict]}):",
                 [
-                    f"{MARKS.get(verdict, '')}{one.ordering.says} ({one.ordering.source}). Here "
-                    f"{one.words}."
+                    f"{MARKS.get(verdict, '')}{one.says} ({one.source}). Here {one.words}."
                     for one in each
                     if one.verdict == verdict
                 ],

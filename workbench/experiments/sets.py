@@ -16,7 +16,7 @@ from typing import Any
 from decoders import InputError
 from decoders.errors import quoted
 from decoders.settings import nearest
-from workbench.assets import assets
+from workbench import assets
 from workbench.studies import prompts
 from workbench.studies.prompts import (
     LARGEST_FILE,

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from workbench.kinds.advice.study import Advice
-from workbench.kinds.batch.study import Batch
-from workbench.kinds.comparison.study import Comparison
-from workbench.kinds.draw.study import Draw
+from workbench.kinds.advice import Advice
+from workbench.kinds.batch import Batch
+from workbench.kinds.comparison import Comparison
+from workbench.kinds.draw import Draw
 from workbench.studies.study import Study
 
 
 @dataclass(frozen=True)
-class Kind:
+class StudyKind:
     """One kind of study, and its parts.
 
     A part is an object, or the name of a module, which is imported when the part is first asked
@@ -44,18 +44,18 @@ class Kind:
         return import_module(part) if isinstance(part, str) else part
 
 
-def in_folder(name: str, study: type[Study] | None, *parts: str) -> Kind:
+def in_folder(name: str, study: type[Study] | None, *parts: str) -> StudyKind:
     """A kind whose parts are modules of `workbench.kinds.<name>`.
 
     Args:
         name: the name of the kind, and of its folder
         parts: the modules in the folder, such as "view"
     """
-    return Kind(name, study, **{part: f"workbench.kinds.{name}.{part}" for part in parts})
+    return StudyKind(name, study, **{part: f"workbench.kinds.{name}.{part}" for part in parts})
 
 
 # In the order of tabs and commands.
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, StudyKind] = {
     kind.name: kind
     for kind in (
         in_folder("comparison", Comparison, "view", "form", "command"),

@@ -24,8 +24,7 @@ from decoders.devices import device_of
 from decoders.errors import quoted
 from workbench.engines.addresses import engines as named
 from workbench.measuring import session
-from workbench.measuring.asking import Engines
-from workbench.measuring.session import PATIENCE_SECONDS
+from workbench.measuring.served import Engines
 from workbench.models.environment import Threads
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -233,7 +232,7 @@ class Device:
     ) -> Generator[Event, None, None]:
         pair, threads = self.ready(choice)
         # There is no patience where a visitor pays for each second that was reckoned with.
-        patience = 0.0 if zero_gpu() else PATIENCE_SECONDS
+        patience = 0.0 if zero_gpu() else session.PATIENCE_SECONDS
         running = session.run(
             pair, study, threads=threads, cancel=stopped, patience=patience, engines=self.engines
         )

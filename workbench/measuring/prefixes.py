@@ -130,13 +130,6 @@ def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> l
                     places.logits[place], token, warping, noise
                 ):
                     never = text[: place + 1]
-                    outside[never] = Prefix(list(never), _label(pieces, never), 0.0)
+                    outside[never] = Prefix(list(never), pieces.labels(never)[-1], 0.0)
                     break
     return list(outside.values())
-
-
-def _label(pieces: Pieces, tokens: Tokens) -> str:
-    place = Place()
-    for token in tokens[:-1]:
-        place = pieces.extend(place, token)[1]
-    return pieces.label(place, tokens[-1])

@@ -14,13 +14,12 @@ import torch
 from decoders import Method, ModelPair, catalog
 from decoders.process import light_heap
 from workbench.engines.addresses import engines as named
-from workbench.measuring import asking
-from workbench.measuring.asking import Engines, chosen, texts
-from workbench.measuring.disturbance import Watch
-from workbench.measuring.disturbance import watch as watching
+from workbench.measuring import served
 from workbench.measuring.job import measure, thorough_energy
-from workbench.measuring.meter import BELOW_RESOLUTION, Meter, open_meter
+from workbench.measuring.meter import BELOW_RESOLUTION, Meter, Watch, open_meter
+from workbench.measuring.meter import watch as watching
 from workbench.measuring.prefixes import exact, impossible
+from workbench.measuring.served import Engines, chosen, texts
 from workbench.measuring.work import (
     Measured,
     Outputs,
@@ -300,7 +299,7 @@ def timed(
     if not is_engine(job.method.name):
         return measure(work, job, cold=cold, shows=shows)
     greedy = references.greedy(job.prompt or 0)
-    return asking.measure(work, job, cold=cold, shows=shows, greedy=greedy)
+    return served.measure(work, job, cold=cold, shows=shows, greedy=greedy)
 
 
 class _Session:

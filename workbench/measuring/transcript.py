@@ -73,6 +73,14 @@ class Pieces:
         """A label for a token at a place: its piece, or if it has none, the token decoded alone."""
         return self.extend(place, token)[0] or self.decode((token,), special=True)
 
+    def labels(self, tokens: Sequence[int]) -> list[str]:
+        """The label of each token of a text."""
+        place, labels = Place(), list[str]()
+        for token in tokens:
+            labels.append(self.label(place, token))
+            _, place = self.extend(place, token)
+        return labels
+
 
 class Texts:
     """The texts of many draws of one decoder; a beginning that several share is decoded once."""

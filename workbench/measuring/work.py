@@ -11,8 +11,7 @@ from decoders import InputError, ModelPair, catalog
 from decoders.errors import refuse
 from decoders.prompts import Encoded, Part, encode
 from workbench.engines.addresses import Engine
-from workbench.measuring.disturbance import Watch
-from workbench.measuring.meter import Meter
+from workbench.measuring.meter import Meter, Watch
 from workbench.runs.record import Lap, PromptPart, Result, RoundRecord, TokenRecord
 from workbench.studies.prompts import Chat, Prompt, Words
 from workbench.studies.schemes import BASELINE, MEGABYTE, least_budget

@@ -19,9 +19,8 @@ from workbench.runs.events import Ended, Event, Finished, onto
 from workbench.runs.figures import label
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
-from workbench.studies.limits import Limits
 from workbench.studies.prompts import Chat, is_text
-from workbench.studies.study import Study
+from workbench.studies.study import Limits, Study
 
 ALONE = (
     "The pair in use has no draft model, and {} without one is impossible: choose another pair "

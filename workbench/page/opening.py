@@ -18,7 +18,7 @@ from workbench.page.widgets.repairs import unread
 from workbench.runs.dataset import Dataset
 from workbench.runs.record import LARGEST_FILE
 from workbench.runs.store import RunStore
-from workbench.show import files, web
+from workbench.show import view, web
 
 # A thread that decodes lets go of the interpreter in every operator of torch. By default it then
 # waited 5 ms, longer than a pass, for a thread that draws.
@@ -115,11 +115,11 @@ def export_route(store: RunStore) -> Route:
     def export(request: Request) -> Response:
         id, _, kind = request.path_params["name"].partition(".")
         try:
-            if kind not in files.WRITERS:
+            if kind not in view.WRITERS:
                 raise InputError(
-                    f"There is no export {quoted(kind)}: there is {', '.join(files.WRITERS)}."
+                    f"There is no export {quoted(kind)}: there is {', '.join(view.WRITERS)}."
                 )
-            text = files.WRITERS[kind](store.get(id))
+            text = view.WRITERS[kind](store.get(id))
         except InputError as error:
             return PlainTextResponse(str(error), status_code=404)
         return Response(

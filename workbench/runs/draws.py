@@ -57,7 +57,6 @@ class Cells:
     outside: frozenset[Tokens] = frozenset()
 
     def counts(self, texts: Iterable[Tokens]) -> list[int]:
-        """The number of the texts in each cell."""
         counts = [0] * len(self.chances)
         for text in texts:
             counts[-1 if self.never(text) else self._number(text)] += 1
@@ -225,7 +224,6 @@ class DrawNode:
 
 
 def grown(texts: Iterable[Sequence[Piece]]) -> DrawNode:
-    """The texts as one tree."""
     root = DrawNode()
     for text in texts:
         root.count += 1
@@ -326,7 +324,6 @@ class Finding:
 
     @property
     def unlike(self) -> bool:
-        """Whether the draws refute the claim."""
         return self.p is not None and self.p < LEVEL
 
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from workbench.runs import timing
 from workbench.runs.record import Result, Run
-from workbench.runs.timing import Estimate
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, batches
 from workbench.studies.settings import known, method_of
 
@@ -42,10 +41,6 @@ class Row:
     def once(self) -> "Row":
         """The same row with its first repeat alone."""
         return replace(self, results=self.results[:1], greedy=self.greedy[:1])
-
-    def named(self, suffix: str) -> "Row":
-        """The same row under a longer name, to be shown next to another run's."""
-        return replace(self, label=f"{self.label} {suffix}")
 
 
 def label(decoder: str) -> str:
@@ -114,11 +109,10 @@ def mean_speed(results: Sequence[Result | None], decoding: bool = False) -> floa
 
 
 def mean_times_greedy(row: Row, decoding: bool = False) -> float | None:
-    """A row's mean speed divided by greedy's mean speed."""
     return _ratio(mean_speed(row.results, decoding), mean_speed(row.greedy, decoding))
 
 
-def timed_speed(result: Result, decoding: bool = False) -> Estimate | None:
+def timed_speed(result: Result, decoding: bool = False) -> timing.Estimate | None:
     """`speed` with its range over the result's timings."""
     tokens = number(result, "decode_tokens" if decoding else "new_tokens")
     if not tokens:
@@ -130,7 +124,7 @@ def timed_speed(result: Result, decoding: bool = False) -> Estimate | None:
 
 def timed_times_greedy(
     result: Result, greedy: Result | None, decoding: bool = False
-) -> Estimate | None:
+) -> timing.Estimate | None:
     """`times_greedy` with its range over the complete cycles of both."""
     if greedy is None or any(r.errors or r.cancelled for r in (result, greedy)):
         return None
@@ -141,7 +135,7 @@ def timed_times_greedy(
     return ratio.scaled(tokens / base) if ratio and tokens and base else None
 
 
-def timed_joules(result: Result) -> Estimate | None:
+def timed_joules(result: Result) -> timing.Estimate | None:
     """Joules per token with their range over the timings that drew nothing."""
     tokens = number(result, "new_tokens")
     joules = timing.estimate(result, lambda joules: joules, timing.joules)
@@ -312,7 +306,7 @@ def _reach(row: Row) -> tuple[float, float]:
     return _range(row, timed_speed(row.first))
 
 
-def _range(row: Row, timed: Estimate | None) -> tuple[float, float]:
+def _range(row: Row, timed: timing.Estimate | None) -> tuple[float, float]:
     """The range of an estimate; a row that was timed once or was disturbed may lie anywhere."""
     return (timed.low, timed.high) if timed and timed.laps > 1 and not unsteady(row) else UNKNOWN
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workbench.assets import assets
+from workbench import assets
 from workbench.runs.record import Run
 
 FOLDER = assets() / "recorded"

@@ -292,7 +292,6 @@ _LISTED = TypeAdapter(
 
 
 def new_id() -> str:
-    """An id for a new run."""
     return secrets.token_hex(6)
 
 

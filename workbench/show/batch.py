@@ -13,7 +13,7 @@ from workbench.runs.figures import BatchFigures, label, number, unsteady
 from workbench.runs.record import Result
 from workbench.show.figure import GREY, canvas, level, line, or_words
 from workbench.show.looks import Look, look, look_of
-from workbench.show.spread import greedy_disturbed, marked, padding_ratio
+from workbench.show.quantities import greedy_disturbed, marked, padding_ratio
 from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
 
 # The scheme that the others are compared with has the first look.
@@ -28,12 +28,12 @@ def speed(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Fig
     """
     figure = _of_schemes("batch size", "tokens/s")
     schemes = figures.schemes(decoder, decoding)
-    drawn = [(decoder, scheme, SCHEMES[scheme].label, LOOKS[scheme]) for scheme in schemes]
-    drawn += [
+    lines = [(decoder, scheme, SCHEMES[scheme].label, LOOKS[scheme]) for scheme in schemes]
+    lines += [
         (BASELINE, base, BASELINES[base], GREEDY[base])
         for base in dict.fromkeys(map(baseline_scheme, schemes))
     ]
-    for name, scheme, title, style in drawn:
+    for name, scheme, title, style in lines:
         _line(
             figure,
             {size: figures.speed(name, size, scheme, decoding) for size in figures.sizes},

@@ -15,8 +15,16 @@ from workbench.runs.record import RoundRecord
 from workbench.show import laws
 from workbench.show.figure import GREY, canvas, line, or_words
 from workbench.show.looks import look_of
-from workbench.show.quantities import BY_NAME, Quantity, percent, significant
-from workbench.show.spread import Spread, figure, marked, spread
+from workbench.show.quantities import (
+    BY_NAME,
+    Quantity,
+    Spread,
+    figure,
+    marked,
+    percent,
+    significant,
+    spread,
+)
 
 BAR = "#7c8494"  # the colours belong to the fates of tokens
 HATCHED = {"shape": "/", "fgcolor": BAR, "bgcolor": "rgba(0,0,0,0)", "size": 5, "solidity": 0.35}
@@ -108,8 +116,8 @@ def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> go.Figure:
     repetition = BY_NAME["repetition"]
 
     def repeated(row: Row) -> str:
-        found = spread(repetition, row)
-        return "" if found is None else f" · {percent(found.mean)} repeated"
+        share = spread(repetition, row)
+        return "" if share is None else f" · {percent(share.mean)} repeated"
 
     groups = laws.by_chance(settings, [row.decoder for row in rows])
     alike = {decoder for group in groups for decoder in group}
@@ -134,16 +142,16 @@ def round_times(rows: Sequence[Row]) -> go.Figure:
         (timing.verifying, lambda r: r.verify_seconds, "large model", {"shape": ""}),
     )
     for timed, seconds, name, pattern in parts:
-        found = [_milliseconds(row, timed, seconds) for row in rows]
+        times = [_milliseconds(row, timed, seconds) for row in rows]
         chart.add_bar(
-            x=[each and each.mean for each in found],
+            x=[each and each.mean for each in times],
             y=[row.label for row in rows],
             orientation="h",
             marker={"color": BAR, "pattern": pattern},
             name=name,
             text=[
                 marked(significant(each.mean), not unsteady(row)) if each and each.mean else ""
-                for each, row in zip(found, rows, strict=True)
+                for each, row in zip(times, rows, strict=True)
             ],
             hovertemplate="%{y}: %{text} ms, " + name + "<extra></extra>",
         )
@@ -172,8 +180,10 @@ def acceptance_by_position(rows: Sequence[Row]) -> go.Figure:
     """The share of the tested draft tokens that was kept, by place in the draft (from 1)."""
     chart = _plane("Acceptance by place", "place in the draft", "kept")
     for row in rows:
-        tested, kept = acceptance(row)
-        shares = {place: kept[place] / tested[place] for place in sorted(tested) if tested[place]}
+        tested, accepted = acceptance(row)
+        shares = {
+            place: accepted[place] / tested[place] for place in sorted(tested) if tested[place]
+        }
         if shares:
             line(chart, shares, row.label, look_of(row.decoder), "%{y:.0%} kept at place %{x}")
     chart.update_yaxes(range=[0, 1.04], tickformat=".0%").update_xaxes(dtick=1)
@@ -182,13 +192,13 @@ def acceptance_by_position(rows: Sequence[Row]) -> go.Figure:
 
 def acceptance(row: Row) -> tuple[Counter[int], Counter[int]]:
     """For each place in the draft, the tokens tested there, and those kept."""
-    tested, kept = Counter[int](), Counter[int]()
+    tested, accepted = Counter[int](), Counter[int]()
     for position, fate in (
         p for r in row.results for entry in r.alone.rounds for p in draft_positions(entry)
     ):
         tested[position] += fate != Fate.DISCARDED
-        kept[position] += fate == Fate.ACCEPTED
-    return tested, kept
+        accepted[position] += fate == Fate.ACCEPTED
+    return tested, accepted
 
 
 def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
@@ -236,10 +246,10 @@ def _milliseconds(
     Of a single repeat they are an estimate from all timings, with its range; of several, the mean.
     A run of an earlier version only has the seconds of its rounds.
     """
-    found = [timing.estimate(r, lambda s: 1e3 * s, timed) for r in row.results if r.laps]
-    if len(row.results) == 1 and found and found[0]:
-        return Spread(found[0].value, range=found[0] if found[0].laps > 1 else None)
-    values = [e.value for e in found if e] or [
+    estimates = [timing.estimate(r, lambda s: 1e3 * s, timed) for r in row.results if r.laps]
+    if len(row.results) == 1 and estimates and estimates[0]:
+        return Spread(estimates[0].value, range=estimates[0] if estimates[0].laps > 1 else None)
+    values = [e.value for e in estimates if e] or [
         1e3 * seconds(r) for result in row.results for r in result.alone.rounds[1:]
     ]
     return Spread(fmean(values)) if values else None

@@ -15,9 +15,8 @@ from decoders import catalog
 from workbench.kinds.registry import study_of
 from workbench.runs.figures import Row, rows, unsteady
 from workbench.runs.record import Run
-from workbench.show import looks, sums
-from workbench.show.quantities import QUANTITIES, Quantity, times
-from workbench.show.spread import MISSING, figure, spread
+from workbench.show import looks, quantities
+from workbench.show.quantities import MISSING, QUANTITIES, Quantity, figure, spread, times
 from workbench.show.tables import Table, markup, words
 from workbench.studies import prompts
 from workbench.studies.text import counted
@@ -52,8 +51,8 @@ def _named(run: Run, shared: Collection[str]) -> Iterator[tuple[str, Any]]:
 
     Of the settings of decoders, only those of `shared` decoders.
     """
-    asked = {study_of(run.kind).named: prompts.written(run.study.get("prompt", run.title))}
-    for name, value in chain(asked.items(), run.settings.items(), run.environment.items()):
+    first = {study_of(run.kind).named: prompts.written(run.study.get("prompt", run.title))}
+    for name, value in chain(first.items(), run.settings.items(), run.environment.items()):
         if name in catalog and name not in shared:
             continue
         if isinstance(value, Mapping):
@@ -99,11 +98,10 @@ def comparisons(a: Run, b: Run) -> str:
 
 
 def settings(a: Run, b: Run) -> str:
-    """The settings that differ, as HTML."""
-    says, found = f"<h3>{ALIKE}</h3>", differing(a, b)
-    if found.rows:
-        count = counted(len(found.rows), "setting differs", "settings differ")
-        says = f"<h3>{count}</h3>{markup(found)}"
+    says, table = f"<h3>{ALIKE}</h3>", differing(a, b)
+    if table.rows:
+        count = counted(len(table.rows), "setting differs", "settings differ")
+        says = f"<h3>{count}</h3>{markup(table)}"
     return f'<section class="asked">{says}</section>'
 
 
@@ -136,16 +134,16 @@ def ratios(a: Row, b: Row) -> Table:
     For figures with ranges or repeats, ratios tell of differences only where they reach beyond
     these.
     """
-    found = []
+    lines = []
     for quantity in QUANTITIES:
         times = ratio(quantity, a, b)
-        cells = sums.enough(
-            lambda x, y, times=times: sums.gives(times, y / x),
+        cells = quantities.enough(
+            lambda x, y, times=times: quantities.gives(times, y / x),
             *(partial(figure, quantity, row, not unsteady(row)) for row in (a, b)),
         )
         if set(cells) != {MISSING}:
-            found.append([quantity.label, *cells, times])
-    return Table(["figure", *SIDES, "B / A"], found)
+            lines.append([quantity.label, *cells, times])
+    return Table(["figure", *SIDES, "B / A"], lines)
 
 
 def ratio(quantity: Quantity, a: Row, b: Row) -> str:

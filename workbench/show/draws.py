@@ -1,15 +1,185 @@
-"""Draws as a table, and as trees with counts side by side, in HTML that needs no script."""
+"""Draws as a table, as trees with counts side by side in HTML without scripts, and in sentences.
+
+The verdicts on each decoder's law tell how far off the draws are, how unusual that is, and what the
+seeds have to do with it.
+"""
 
 import html
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from workbench.runs.draws import MOST, DrawNode, Finding, Tokens, findings, grouped, grown, texts_of
+from workbench.runs.draws import (
+    CONTROL,
+    LEVEL,
+    MOST,
+    SIMULATED,
+    SOUGHT,
+    DrawNode,
+    Finding,
+    Tokens,
+    findings,
+    grouped,
+    grown,
+    seeds,
+    texts_of,
+)
 from workbench.runs.figures import Row, label
 from workbench.runs.record import Run
-from workbench.show import looks, quantities, spread, verdicts
+from workbench.show import looks, quantities
+from workbench.show.looks import visible
 from workbench.show.tables import Table
 from workbench.studies.text import counted
+
+LEGEND = (
+    "Each token shows how many draws continue with it; the target’s expected count is in brackets."
+)
+DEFINED = "Plain sampling draws from the target by definition"
+
+
+def headline(run: Run) -> str:
+    """The verdicts as HTML, with a link to the proof."""
+    each = "".join(f"<li>{html.escape(words)}</li>" for words in verdicts(run))
+    link = (
+        '<nav class="wb-jump" aria-label="On this page"><a href="#draw-proof">How they are '
+        "compared, and what is proved</a></nav>"
+    )
+    after = _paragraph(reach(run)) + (_paragraph(LEGEND) if run.exact else "")
+    return (
+        f'<div class="wb wb-verdicts">{_paragraph(shared(run))}<ul>{each}</ul>{after}{link}</div>'
+        if each
+        else ""
+    )
+
+
+def _paragraph(words: str) -> str:
+    return f'<p class="says">{html.escape(words)}</p>' if words else ""
+
+
+def sentences(run: Run) -> list[str]:
+    """All of it as plain text."""
+    return [words for words in (shared(run), *verdicts(run), reach(run)) if words]
+
+
+def verdicts(run: Run) -> list[str]:
+    """A sentence for each decoder, or one that says why nothing is compared."""
+    if not run.results:
+        return []
+    if run.settings.get("temperature", 1.0) == 0:
+        return [
+            "At temperature 0 nothing is left to chance: each decoder writes one text, and there "
+            "is nothing to compare."
+        ]
+    return [f"{label(decoder)}: {words}" for decoder, words in by_decoder(run).items()]
+
+
+def by_decoder(run: Run) -> dict[str, str]:
+    known = {each.decoder: each for each in findings(run)}
+    return {decoder: in_words(each, known.get(CONTROL)) for decoder, each in known.items()}
+
+
+def in_words(finding: Finding, control: Finding | None) -> str:
+    texts = counted(finding.texts, "draw")
+    what, which = "the target", texts
+    if finding.compared == "first step":
+        what, which = (
+            "one step of beam sampling",
+            f"the {counted(finding.draws, 'first beam')} of {texts}",
+        )
+    if not finding.draws:
+        return f"{texts.capitalize()}: too few to compare with {what}."
+    if finding.distance is None:
+        return (
+            f"{texts.capitalize()}: no first tokens of {what} are likely enough to be compared, or "
+            "only one text is."
+        )
+    far = (
+        f"total variation {finding.distance:.3f} ({finding.usual:.3f} is usual), further off than "
+        f"{further(finding)}"
+    )
+    wrote = (
+        f"seed {finding.seed} wrote “{visible(finding.never)}”, which the target never writes "
+        "(probability 0)"
+    )
+    if finding.p is None:
+        also = f" {wrote[0].upper()}{wrote[1:]}." if finding.never else ""
+        return f"Does not promise the target's distribution; {texts} have {far}.{also}"
+    if finding.unlike:
+        proof = f"{wrote}: one such text is proof."
+        why = proof if finding.never else f"p < {LEVEL:.4f}, however often one looks."
+        says = f"Unlike {what}: {why} The {which.removeprefix('the ')} have {far}."
+        suspect = f" {DEFINED}: suspect the models or the seeds first."
+        return says + (suspect if finding.decoder == CONTROL else "")
+    return f"No difference from {what} shown by {which}: {far}.{_unusual(finding, control)}"
+
+
+def _unusual(finding: Finding, control: Finding | None) -> str:
+    """A remark on draws that are further off than most, without being proof."""
+    if not _odd(finding):
+        return ""
+    if finding.decoder == CONTROL:
+        return f" {DEFINED}: these seeds are unlucky."
+    if finding.compared == "target" and control is not None and _odd(control):
+        return " So is plain sampling with these seeds."
+    return " Chance or a fault: other seeds will tell."
+
+
+def _odd(finding: Finding) -> bool:
+    return finding.nearer is not None and finding.nearer >= MOST
+
+
+def further(finding: Finding) -> str:
+    """The share of honest samples that are nearer, rounded down: "98% of honest samples"."""
+    share = finding.nearer or 0.0
+    if share == 1:
+        return f"all of {SIMULATED:,} honest samples"
+    tenths = math.floor(1000 * share) / 10
+    return f"{tenths if tenths >= 99 else math.floor(tenths):g}% of honest samples"
+
+
+def shared(run: Run) -> str:
+    """The seeds that the decoders have in common, and the control among them."""
+    if not run.results or run.settings.get("temperature", 1.0) == 0:
+        return ""
+    groups = grouped(run)
+    alike = len({tuple(seeds(results)) for results in groups.values()}) == 1
+    ranges = " and ".join(f"{each.start} to {each.stop - 1}" for each in seeds(run.results))
+    control = (
+        "Plain sampling is the control."
+        if CONTROL in groups
+        else "Tick plain sampling for a control: it shows what these seeds do to an exact sampler."
+    )
+    if len(groups) == 1:
+        return f"Seeds {ranges}." if CONTROL in groups else f"Seeds {ranges}. {control}"
+    who, few = (
+        ("All share seeds", "") if alike else ("All draw with seeds", ", some with fewer of them")
+    )
+    return (
+        f"{who} {ranges}{few}. If the seeds are unlucky, all {len(groups)} look wrong together. "
+        f"{control}"
+    )
+
+
+def reach(run: Run) -> str:
+    """How reliable a verdict is, and the number of draws missing until there will be one.
+
+    It is "" if no decoder claims a law.
+    """
+    claims = [each for each in findings(run) if each.p is not None and each.needed is not None]
+    if not claims:
+        return ""
+    most = max(claims, key=_missing)
+    missing, enough = _missing(most), most.texts + _missing(most)
+    have = f"you have {most.texts:,}" + ("." if missing else ", which is enough.")
+    return (
+        f"A correct decoder is wrongly flagged at most once in {1 / LEVEL:,.0f} runs, even if you "
+        f"keep drawing. To notice an error of {SOUGHT:g} you need about {enough:,} draws; {have}"
+    )
+
+
+def _missing(finding: Finding) -> int:
+    return max(0, math.ceil((finding.needed or 0) * finding.texts / finding.draws) - finding.texts)
+
 
 OPEN = 0.06  # nodes that this share of the draws have in common are unfolded
 FIRST = 5  # first words that are shown by themselves
@@ -48,7 +218,7 @@ def table(run: Run) -> Table:
     It has the number of texts drawn and of different ones, their distance from the law, and the
     speed.
     """
-    found = {each.decoder: each for each in findings(run)}
+    known = {each.decoder: each for each in findings(run)}
     speed = quantities.BY_NAME["speed"]
     lines = []
     for decoder, results in grouped(run).items():
@@ -59,8 +229,8 @@ def table(run: Run) -> Table:
         )  # fmt: skip
         lines.append(
             [
-                row.label, str(len(texts)), str(len(set(texts))), *_figures(found.get(decoder)),
-                spread.shown(speed, row),
+                row.label, str(len(texts)), str(len(set(texts))), *_figures(known.get(decoder)),
+                quantities.shown(speed, row),
             ]
         )  # fmt: skip
     heads = [
@@ -70,14 +240,14 @@ def table(run: Run) -> Table:
     return Table(heads, lines)
 
 
-def _figures(found: Finding | None) -> list[str]:
-    if found is None or found.distance is None:
-        return [spread.MISSING] * 4
+def _figures(finding: Finding | None) -> list[str]:
+    if finding is None or finding.distance is None:
+        return [quantities.MISSING] * 4
     return [
-        "its first step" if found.compared == "first step" else "the target",
-        f"{found.distance:.3f}",
-        f"{found.usual:.3f}, {MOST:.0%} below {found.most:.3f}",
-        verdicts.further(found),
+        "its first step" if finding.compared == "first step" else "the target",
+        f"{finding.distance:.3f}",
+        f"{finding.usual:.3f}, {MOST:.0%} below {finding.most:.3f}",
+        further(finding),
     ]
 
 
@@ -98,19 +268,19 @@ def first_words(run: Run) -> str:
     most = sum(counts.values(), Counter[int]())
     order = sorted(texts, key=lambda token: (-law.get(token, 0.0), -most[token]))[:FIRST]
     each = "".join(
-        _first_words(label(decoder), found, [(texts[token], token) for token in order], law)
-        for decoder, found in counts.items()
-        if found
+        _first_words(label(decoder), counter, [(texts[token], token) for token in order], law)
+        for decoder, counter in counts.items()
+        if counter
     )
     return f'<div class="wb wb-first">{each}</div>' if each else ""
 
 
 def _first_words(
-    name: str, found: Counter[int], order: Sequence[tuple[str, int]], law: Mapping[int, float]
+    name: str, counter: Counter[int], order: Sequence[tuple[str, int]], law: Mapping[int, float]
 ) -> str:
-    draws = found.total()
+    draws = counter.total()
     lines = [
-        (looks.visible(text.strip() or text) or "▫", found[token], law.get(token))
+        (looks.visible(text.strip() or text) or "▫", counter[token], law.get(token))
         for text, token in order
     ]
     if rest := draws - sum(count for _, count, _ in lines):
@@ -140,7 +310,7 @@ def trees(run: Run) -> str:
     """
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
     # If only a decoder's first steps are compared, the law of its texts is not the target's.
-    other = {found.decoder for found in findings(run) if found.compared == "first step"}
+    other = {finding.decoder for finding in findings(run) if finding.compared == "first step"}
     each = "".join(
         _Tree(grown(s.pieces for s in texts_of(results)), {} if decoder in other else law).html(
             label(decoder),
@@ -242,7 +412,7 @@ def _count(count: int, expected: float | None, share: float, text: str) -> str:
 
 def proof(run: Run) -> str:
     """The proof that decoders have their law, with the calls that prove those of this run."""
-    names = [found.decoder for found in findings(run) if found.compared == "target"] or [
+    names = [finding.decoder for finding in findings(run) if finding.compared == "target"] or [
         "speculative"
     ]
     calls = "\n".join(f'assert_law(catalog["{html.escape(name)}"]())' for name in names)

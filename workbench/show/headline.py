@@ -11,8 +11,7 @@ from workbench.runs.figures import Row, number, quickest, rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.timing import disturbances
 from workbench.show.laws import claim_in
-from workbench.show.quantities import BY_NAME
-from workbench.show.spread import greedy_disturbed, spread
+from workbench.show.quantities import BY_NAME, greedy_disturbed, spread
 from workbench.studies import schemes, text
 from workbench.studies.settings import known, method_of
 
@@ -30,45 +29,44 @@ def verdict(run: Run, settled: bool = True) -> str:
         run: the comparison
         settled: whether its timing is over; before that the line has no speed
     """
-    found = [row for row in rows(run.results) if row.first.error is None]
-    exact = [row for row in found if _drafts(row) and claim_in(run.settings, row.decoder).exact]
+    lines = [row for row in rows(run.results) if row.first.error is None]
+    exact = [row for row in lines if _drafts(row) and claim_in(run.settings, row.decoder).exact]
     best, says = _fewest(exact), ""
     if best is not None:
         same = "same text" if run.settings.get("temperature") == 0 else "same kind of text"
         says = f"{best.label}: the {same}, {_passes(best)}"
-    elif (best := _fewest([row for row in found if _drafts(row)])) is not None:
+    elif (best := _fewest([row for row in lines if _drafts(row)])) is not None:
         says = f"{best.label}: {_passes(best)}, and not the large model’s own distribution"
     if best is None:
-        return ROUGH.format(_rough(found)) if settled and _rough(found) else ""
+        return ROUGH.format(_rough(lines)) if settled and _rough(lines) else ""
     if not settled:
         return f"{says}."
-    if why := _rough(found):
+    if why := _rough(lines):
         return f"{says}. {ROUGH.format(why)}"
     return f"{says}{_times(best)}."
 
 
-def fastest(found: Sequence[Row]) -> Row | None:
+def fastest(lines: Sequence[Row]) -> Row | None:
     """The row whose range of tokens/s lies above all others.
 
     None if ranges overlap or are not known, or if a timing was disturbed.
     """
-    row, sure = quickest(found)
-    return row if sure and len(found) > 1 else None
+    row, sure = quickest(lines)
+    return row if sure and len(lines) > 1 else None
 
 
-def why_not(found: Sequence[Row]) -> str:
-    """The reason why none of them is clearly the fastest."""
-    if any(unsteady(row) for row in found):
+def why_not(lines: Sequence[Row]) -> str:
+    if any(unsteady(row) for row in lines):
         return "speeds are rough"
-    if any(len(row.results) < 2 and len(row.first.laps) < 2 for row in found):
+    if any(len(row.results) < 2 and len(row.first.laps) < 2 for row in lines):
         return "each was timed once"
     return "the ranges of their timings overlap"
 
 
-def marks(found: Sequence[Row]) -> dict[str, list[str]]:
+def marks(lines: Sequence[Row]) -> dict[str, list[str]]:
     """The mark of the fastest decoder; a likely text wins none, because loops are likely."""
-    first = fastest(found)
-    return {row.decoder: ["fastest"] if row is first else [] for row in found}
+    first = fastest(lines)
+    return {row.decoder: ["fastest"] if row is first else [] for row in lines}
 
 
 def _drafts(row: Row) -> bool:
@@ -82,9 +80,9 @@ def _drafts(row: Row) -> bool:
 PLAIN = ("greedy", "multinomial", "beam_search", "beam_sampling")
 
 
-def _fewest(found: Sequence[Row]) -> Row | None:
+def _fewest(lines: Sequence[Row]) -> Row | None:
     """The row with most tokens per pass, if that is worth a sentence."""
-    best = max(found, key=_efficiency, default=None)
+    best = max(lines, key=_efficiency, default=None)
     return best if best is not None and _efficiency(best) >= WORTH_SAYING else None
 
 
@@ -107,10 +105,10 @@ def _times(row: Row) -> str:
     return f", {ratio.mean:.1f} times as fast here"
 
 
-def _rough(found: Sequence[Row]) -> str:
+def _rough(lines: Sequence[Row]) -> str:
     """The reason why speeds are rough; "" if they are not."""
-    if any(disturbances(r) for row in found for r in row.results) or any(
-        greedy_disturbed(row) for row in found
+    if any(disturbances(r) for row in lines for r in row.results) or any(
+        greedy_disturbed(row) for row in lines
     ):
         return BUSY
-    return UNEVEN if any(unsteady(row) for row in found) else ""
+    return UNEVEN if any(unsteady(row) for row in lines) else ""

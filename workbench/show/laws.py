@@ -1,14 +1,16 @@
 """The claims of decoders about their text, and the rules by which they keep drafts, in words.
 
-Decoders of one law write texts that differ by chance alone.
+Decoders of one law write texts that differ by chance alone. Judgements of one draft have a row for
+each rule, or for rules of which the same is true.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from decoders import Method
+from decoders import Judgement, Method, catalog
 from decoders.settings import Criterion, Law
 from workbench.runs.record import Server
 from workbench.studies.schemes import BASELINE
@@ -94,7 +96,6 @@ OTHER = Claim(
 
 
 def claim(method: Method, temperature: float) -> Claim:
-    """The claim of this decoder at this temperature."""
     if method.name == BASELINE:
         return GREEDY
     if isinstance(method, Served):
@@ -121,7 +122,6 @@ def served(server: Server) -> Claim:
 
 
 def claim_in(settings: Mapping[str, Any], decoder: str) -> Claim:
-    """The claim of a decoder with the settings of a run."""
     return claim(method_of(decoder, settings.get(decoder, {})), settings.get("temperature", 1.0))
 
 
@@ -167,7 +167,66 @@ def head(environment: Mapping[str, Any], method: Method) -> dict[str, Any]:
     """
     beside = environment.get("head") if method.uses_head else None
     drafts = method.uses_head or method.uses_draft
-    found = (beside or environment.get("draft")) if drafts else None
+    facts = (beside or environment.get("draft")) if drafts else None
     # Anybody's file may say anything there.
-    known = found if isinstance(found, Mapping) else {}
+    known = facts if isinstance(facts, Mapping) else {}
     return {name: known[name] for name in ("reads", "layers") if name in known}
+
+
+Row = dict[str, Any]
+
+
+@cache
+def titles() -> dict[str, str]:
+    """From each rule to the title of the decoder that is known by it."""
+    names: dict[str, str] = {}
+    for method in catalog.values():
+        decoder = method()
+        rule = decoder.parts[1].name if hasattr(decoder, "parts") else decoder.name
+        names.setdefault(rule, method.title)
+    return names
+
+
+def law(judgement: Judgement, headed: bool) -> str:
+    """Whether the rule keeps the target's law for drafts drawn from q, in a word or two."""
+    if judgement.rule.law is None or (headed and judgement.rule.lawless):
+        return "not exact"
+    return "exact" if judgement.rule.law == Law.TARGET else "exact for a mixture"
+
+
+def grouped(
+    judgements: Sequence[Judgement], names: Sequence[str], own: int = 0, headed: bool = False
+) -> list[Row]:
+    """The rows of a table.
+
+    Args:
+        judgements: the judgements
+        names: the draft's tokens in words
+        own: how many of the first ones are of the decoder whose draft it is
+        headed: whether a head drafted it
+
+    Returns:
+        for each row: rules: their names, title: their titles, law, kept: number of tokens kept,
+        mean: that over all random numbers, chances: for each token the chance that it is kept,
+        why: a sentence, own: whether it is the decoder's own
+    """
+    rows: list[Row] = []
+    for place, judgement in enumerate(judgements):
+        row: Row = {
+            "rules": [judgement.rule.name],
+            "title": titles().get(judgement.rule.name, judgement.rule.name),
+            "law": law(judgement, headed),
+            "kept": judgement.kept,
+            "mean": round(judgement.expected, 9),
+            "chances": [round(chance, 9) for chance in judgement.chances],
+            "why": judgement.why(names),
+            "own": place < own,
+        }
+        same = ("law", "kept", "mean", "chances", "why")
+        like = next((r for r in rows if all(r[key] == row[key] for key in same)), None)
+        if like is None:
+            rows.append(row)
+        else:
+            like["rules"] += row["rules"]
+            like["title"] += f", {row['title']}"
+    return rows

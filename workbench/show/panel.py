@@ -1,8 +1,13 @@
-"""The panels of a comparison, one for each decoder: plain data for workbench/web/strip.js."""
+"""A comparison as plain data for the browser.
+
+It has a panel for each decoder, which `workbench/web/strip.js` draws, and the one picture of all,
+which `workbench/web/picture.js` draws.
+"""
 
 import dataclasses
+import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decoders import Fate, Method
@@ -13,9 +18,16 @@ from workbench.runs.timing import round_seconds
 from workbench.show import laws
 from workbench.show.headline import marks, why_not
 from workbench.show.laws import Claim, Rule, claim, served
-from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
-from workbench.show.spread import figure, range_text, spread
-from workbench.show.terms import TERMS
+from workbench.show.quantities import (
+    BY_NAME,
+    QUANTITIES,
+    Quantity,
+    figure,
+    range_text,
+    significant,
+    spread,
+)
+from workbench.show.web import TERMS
 from workbench.studies.settings import method_of
 from workbench.studies.text import ordinal
 
@@ -199,12 +211,12 @@ class Panel:
 
 def _end(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
     """The end of a prompt in parts, at most PROMPT_SHOWN characters."""
-    found, left = list[tuple[str, bool]](), PROMPT_SHOWN
+    end, left = list[tuple[str, bool]](), PROMPT_SHOWN
     for text, template in reversed(parts):
         if len(text) > left:
-            return [("…" + text[len(text) - left :], template), *found]
-        found, left = [(text, template), *found], left - len(text)
-    return found
+            return [("…" + text[len(text) - left :], template), *end]
+        end, left = [(text, template), *end], left - len(text)
+    return end
 
 
 def _pace(row: Row) -> str:
@@ -216,13 +228,13 @@ def _pace(row: Row) -> str:
 
 def _detail(quantity: Quantity, row: Row) -> str:
     """The counts behind a figure; of a timed one, also the number of timings and their range."""
-    found, counts = spread(quantity, row), quantity.counts(row.first)
+    value, counts = spread(quantity, row), quantity.counts(row.first)
     how, timings = "", len(row.first.laps)
     if len(row.results) > 1:
         how, counts = f"mean of {len(row.results)} repeats", counts and f"the first: {counts}"
-    elif quantity.timed and found and found.range:
-        how = f"{range_text(quantity, found.range)} in {timings} timings"
-    elif quantity.timed and found and timings < 2:
+    elif quantity.timed and value and value.range:
+        how = f"{range_text(quantity, value.range)} in {timings} timings"
+    elif quantity.timed and value and timings < 2:
         how = "timed once"
     return " · ".join(filter(None, (how, counts)))
 
@@ -265,20 +277,16 @@ COPIES = ("lookup", "suffix")  # sources whose drafts stand in the text already
 
 def run_panels(run: Run) -> list[str]:
     """The panels of a finished comparison, one JSON text each; [] for runs of other kinds."""
-    return row_panels(rows(run.results), run)
-
-
-def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
-    rows = list(rows)
-    won = marks(rows)
+    lines = rows(run.results)
+    won = marks(lines)
     fellows = {
         d: [f for f in group if f != d]
         for group in laws.by_chance(run.settings, run.decoders)
         for d in group
     }
-    places = finished_in([row for row in rows if row.first.error is None])
+    places = finished_in([row for row in lines if row.first.error is None])
     panels = []
-    for row in rows:
+    for row in lines:
         method = method_of(row.decoder, run.settings.get(row.decoder, {}))
         panel = Panel.finished(
             row,
@@ -299,12 +307,12 @@ def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
     return panels
 
 
-def finished_in(found: Sequence[Row]) -> dict[str, tuple[str, str]]:
+def finished_in(lines: Sequence[Row]) -> dict[str, tuple[str, str]]:
     """The place in which each decoder finished, in words, and why it is shared or unknown.
 
     If all of them share one place, nobody has one.
     """
-    places, why = finishes(found), why_not([row.once for row in found])
+    places, why = finishes(lines), why_not([row.once for row in lines])
     several = len(set(places)) > 1
     return {
         row.decoder: (
@@ -315,7 +323,7 @@ def finished_in(found: Sequence[Row]) -> dict[str, tuple[str, str]]:
             else ordinal(place),
             why,
         )
-        for row, place in zip(found, places, strict=True)
+        for row, place in zip(lines, places, strict=True)
     }
 
 
@@ -334,3 +342,47 @@ def source(method: Method) -> str:
     if method.uses_draft:
         return "model"
     return "text" if getattr(own, "name", "") in COPIES else "counts"
+
+
+# What stands there until the texts of a run begin to grow in it.
+BLANK = """<wb-picture id="picture" class="wb" data-shown='{"panels":[]}'></wb-picture>"""
+CUTS = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")
+
+
+def cuts(run: Run) -> dict[str, Any]:
+    """The settings that tell which tokens may be drawn."""
+    return {name: run.settings.get(name) for name in CUTS}
+
+
+def picture(
+    run: Run, panels: Sequence[str] | None = None, *, state: str = "", play: bool = False
+) -> str:
+    """The element in which a browser draws the rounds of a comparison, recorded or not.
+
+    It draws itself wherever it is put into a page that has `web.head()`; without scripts it shows
+    the texts.
+
+    Args:
+        run: the run
+        panels: what `run_panels` gives for it, if that is at hand
+        state: what it shows first: "" for one plain decoder and one that guesses, "all" for all
+            decoders on the clock, or the name of the decoder that guesses
+        play: whether it plays at once, if the reader does not want less motion
+
+    Returns:
+        HTML of one element with the id "picture"; "" for runs of other kinds or without a text
+    """
+    panels = run_panels(run) if panels is None else panels
+    if not panels:
+        return ""
+    about = {"run": run.id, "settings": cuts(run), "state": state, "play": play}
+    data = f'{json.dumps(about)[:-1]},"panels":[{",".join(panels)}]}}'
+    texts = "".join(
+        f"<p>{html.escape(r.decoder)}: {html.escape(r.alone.text)}</p>"
+        for r in run.results
+        if r.repeat == 0
+    )
+    # In single quotes: the many double ones of JSON stay as short as they are.
+    shown = data.replace("&", "&amp;").replace("<", "&lt;").replace("'", "&#39;")
+    plain = f"<noscript>{texts}</noscript>"
+    return f'<wb-picture id="picture" class="wb" data-shown=\'{shown}\'>{plain}</wb-picture>'

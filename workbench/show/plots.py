@@ -1,28 +1,144 @@
-"""Plots of points that grow with their column: scatter, lines, curves, ratios as a table."""
+"""Plots of points as SVG that grow with their column: scatter, curves, ratios as a table.
+
+Every text in them is escaped; the style sheet colours texts, so that they are readable on either
+ground.
+"""
 
 import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.show.axes import (
-    BOTTOM,
-    LEFT,
-    RIGHT,
-    TOP,
-    Axis,
-    framed,
-    grid,
-    legend,
-    mark_at,
-    nothing,
-    path,
-    picture,
-    stroke,
-)  # fmt: skip
-from workbench.show.looks import COLOURS, Look, mark
+from workbench.show.looks import COLOURS, MARKS, Look, mark
 
-NOT_TOGETHER = 6  # beyond this many lines, each has its own plot
+LEFT, RIGHT, TOP, BOTTOM = 44, 14, 10, 36  # room around the plot for its axes
+TICKS = 6
+LEAST = 1e-3  # part of a number by which others must differ from it for their labels to differ
+DASHED = {
+    "solid": "",
+    "dash": "7 4",
+    "dot": "2 3",
+    "dashdot": "7 3 2 3",
+    "longdash": "11 4",
+    "longdashdot": "11 3 2 3",
+}
+
+
+class Axis:
+    """Values along one side of a plot; logarithmic if they lie decades apart.
+
+    Args:
+        values: the values to fit
+        start: the place of the least value, in units of the picture
+        end: the place of the greatest
+        decades: a greatest value that is more than this many times the least makes the axis
+            logarithmic
+    """
+
+    def __init__(self, values: Sequence[float], start: float, end: float, decades: float = 30.0):
+        low, high = min(values), max(values)
+        self.log = low > 0 and high > decades * low
+        self.low, self.high = (math.log10(low), math.log10(high)) if self.log else (low, high)
+        spread = self.high - self.low
+        alike = spread <= LEAST * abs(self.high)
+        room = (abs(self.high) * 0.1 or 1.0) if alike else 0.08 * spread
+        self.low, self.high = self.low - room, self.high + room
+        if not self.log and low >= 0:
+            self.low = max(0.0, self.low)
+        self.start, self.end = start, end
+
+    def __call__(self, value: float) -> float:
+        value = math.log10(max(value, 1e-300)) if self.log else value
+        part = (value - self.low) / (self.high - self.low)
+        return self.start + min(1.0, max(0.0, part)) * (self.end - self.start)
+
+    @property
+    def ticks(self) -> list[float]:
+        """A few round numbers within the axis."""
+        if self.log:
+            low, high = math.ceil(self.low), math.floor(self.high)
+            return [10.0**n for n in range(low, high + 1, 1 + (high - low) // TICKS)]
+        rough = (self.high - self.low) / TICKS
+        unit = 10.0 ** math.floor(math.log10(rough))
+        step = next(unit * n for n in (1, 2, 5, 10) if unit * n >= rough * 0.999)
+        first = math.ceil(self.low / step)
+        return [n * step for n in range(first, first + 2 * TICKS) if n * step <= self.high]
+
+
+def framed(title: str, says: str, picture: str, below: str) -> str:
+    return (
+        f'<figure class="wb-chart"><figcaption><h4>{html.escape(title)}</h4>'
+        f'<p class="says">{html.escape(says)}</p></figcaption>{picture}{below}</figure>'
+    )
+
+
+def nothing(title: str, says: str, words: str) -> str:
+    """A chart without data, with the reason."""
+    return framed(title, says, "", f'<p class="says">{html.escape(words)}</p>')
+
+
+def grid(
+    x: Axis, y: Axis, width: int, height: int, x_title: str, y_title: str,
+    x_ticks: Sequence[float] | None = None,
+) -> str:  # fmt: skip
+    left, bottom = min(x.start, x.end), max(y.start, y.end)
+    parts = [
+        stroke(left, y(value), width - RIGHT, y(value), "grid")
+        + f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">'
+        f"{value:,.4g}</text>"
+        for value in y.ticks
+    ]
+    parts += [
+        f'<text x="{x(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:,.4g}</text>'
+        for value in (x.ticks if x_ticks is None else x_ticks)
+    ]
+    parts.append(stroke(left, bottom, width - RIGHT, bottom, "axis"))
+    for place, title, axis in (
+        (f'x="{(left + width - RIGHT) / 2}" y="{height - 4}" text-anchor="middle"', x_title, x),
+        (f'x="{left + 6}" y="{TOP + 4}" class="axis-title"', y_title, y),
+    ):
+        if title:
+            title += ", logarithmic" if axis.log else ""
+            parts.append(f"<text {place}>{html.escape(title)}</text>")
+    return "".join(parts)
+
+
+def stroke(x0: float, y0: float, x1: float, y1: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}"/>'
+
+
+def path(places: Sequence[tuple[float, float]], style: Look, width: float = 2) -> str:
+    """A line through the places; "" if there is none."""
+    if not places:
+        return ""
+    through = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
+    dash = DASHED.get(style.dash, "")
+    return (
+        f'<path d="{through}" fill="none" stroke="{style.colour}" '
+        f'stroke-width="{width:g}" stroke-dasharray="{dash}"/>'
+    )
+
+
+def mark_at(style: Look, x: float, y: float, size: float, says: str) -> str:
+    return (
+        f'<path class="point" d="{MARKS[style.symbol]}" fill="{style.colour}" '
+        f'transform="translate({x:.1f} {y:.1f}) scale({size})">'
+        f"<title>{html.escape(says)}</title></path>"
+    )
+
+
+def picture(parts: str, width: int, height: int) -> str:
+    return f'<svg class="plot" viewBox="0 0 {width} {height}" aria-hidden="true">{parts}</svg>'
+
+
+def legend(entries: Sequence[tuple[str, Look, str]]) -> str:
+    each = "".join(
+        f"<li>{mark(style)}<bdi>{html.escape(name)}</bdi><span>{html.escape(text)}</span></li>"
+        for name, style, text in entries
+    )
+    return f'<ul class="legend">{each}</ul>'
+
+
 FRONT = Look("currentColor", "dot", "circle")  # of the line that joins points
 
 
@@ -47,23 +163,6 @@ class Point:
     text: str
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Line:
-    """A decoder's shares over places.
-
-    Attributes:
-        name: its name
-        look: its colour and mark
-        shares: the share, from 0 to 1, at each place 1, 2, ...
-        texts: each in words
-    """
-
-    name: str
-    look: Look
-    shares: Mapping[int, float]
-    texts: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -120,55 +219,27 @@ def scatter(
     )  # fmt: skip
 
 
-def lines(title: str, says: str, found: Sequence[Line], x_title: str) -> str:
-    """Shares over places, in one plot, or in a plot for each if there are many lines."""
-    if not found:
-        return nothing(title, says, "No decoder of this run drafts.")
-    last = max(place for line in found for place in line.shares)
-    if len(found) <= NOT_TOGETHER:
-        return framed(
-            title,
-            says,
-            _shares(found, last, 460, 280, x_title),
-            legend([(line.name, line.look, _told(line)) for line in found]),
-        )
-    each = "".join(
-        f'<div class="small"><b>{mark(line.look)}<bdi>{html.escape(line.name)}</bdi></b>'
-        f"{_shares([line], last, 220, 130, '')}"
-        f'<span class="wb-unseen">{html.escape(_told(line))}</span></div>'
-        for line in found
-    )
-    return framed(
-        title,
-        says,
-        f'<div class="multiples">{each}</div>',
-        f'<p class="says">Across: {html.escape(x_title)}.</p>',
-    )
-
-
 def curves(
     title: str,
     says: str,
-    found: Sequence[Curve],
+    lines: Sequence[Curve],
     x_title: str,
     y_title: str,
     levels: Sequence[tuple[str, Look, float]] = (),
-    decades: float = math.inf,
 ) -> str:
     """Figures over a setting, with their ranges.
 
     Args:
         title: the title
         says: a sentence under it
-        found: the curves
+        lines: the curves
         x_title: the name of the setting
         y_title: the name of the figure
         levels: (name, look, figure) of decoders without the setting, drawn as dotted lines across
-        decades: see `Axis`, of the setting
     """
-    at, width, height = sorted({x for curve in found for x in curve.points}), 460, 280
-    x = Axis(at, LEFT, width - RIGHT, decades)
-    values = [v for curve in found for point in curve.points.values() for v in point]
+    at, width, height = sorted({x for curve in lines for x in curve.points}), 460, 280
+    x = Axis(at, LEFT, width - RIGHT, math.inf)
+    values = [v for curve in lines for point in curve.points.values() for v in point]
     y = Axis([*values, *(v for _, _, v in levels)], height - BOTTOM, TOP)
     parts = [grid(x, y, width, height, x_title, y_title, at)]
     parts += [
@@ -176,7 +247,7 @@ def curves(
         + mark_at(style, x.end, y(value), 5, f"{name}: {value:.3g}")
         for name, style, value in levels
     ]
-    for curve in found:
+    for curve in lines:
         parts += [
             stroke(x(a), y(low), x(a), y(high), "range")
             for a, (_, low, high) in curve.points.items()
@@ -193,7 +264,7 @@ def curves(
         ]  # fmt: skip
     listed = [
         (c.name, c.look, ", ".join(f"{value:.3g}" for value, _, _ in c.points.values()))
-        for c in found
+        for c in lines
     ]
     listed += [(name, style, f"{value:.3g}") for name, style, value in levels]
     return framed(title, says, picture("".join(parts), width, height), legend(listed))
@@ -227,22 +298,3 @@ def _warmth(ratio: float | None) -> str:
         f'<td style="background:color-mix(in srgb, {colour} {share:.0f}%, transparent)">'
         f"{ratio:.2f}</td>"
     )
-
-
-def _shares(found: Sequence[Line], last: int, width: int, height: int, x_title: str) -> str:
-    x = Axis([1, max(2, last)], LEFT, width - RIGHT, math.inf)
-    y = Axis([0.0, 1.0], height - (BOTTOM if x_title else 22), TOP, math.inf)
-    ticks = range(1, last + 1, max(1, math.ceil(last / (10 if x_title else 5))))
-    parts = [grid(x, y, width, height, x_title, "", ticks, [0, 0.5, 1], "{:.0%}")]
-    for line in found:
-        places = [(x(place), y(share)) for place, share in line.shares.items()]
-        parts.append(path(places, line.look))
-        parts += [
-            mark_at(line.look, a, b, 5, f"{line.name}: {text}")
-            for (a, b), text in zip(places, line.texts.values(), strict=True)
-        ]
-    return picture("".join(parts), width, height)
-
-
-def _told(line: Line) -> str:
-    return ", ".join(f"{share:.0%}" for share in line.shares.values())

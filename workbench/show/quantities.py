@@ -1,17 +1,24 @@
-"""The figures of results and of batches as readers see them.
+"""The figures of results and of batches as readers see them: names, units, rounding and ranges.
 
-They are the same on the page, in charts, files, plans and reports.
+They are the same on the page, in charts, files, plans and reports. Figures that a sentence relates
+to each other, such as "0.538 / 0.645 = 83%", have as many digits as it takes for the sentence to be
+true of them. A figure of a row is text over its repeats, with its deviation, and with ≈ if it is in
+doubt.
 """
 
+import re
+import statistics
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from statistics import fmean
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from workbench.runs import timing
 from workbench.runs.figures import (
+    BatchFigures,
     Row,
     mean_times_greedy,
     number,
@@ -20,23 +27,59 @@ from workbench.runs.figures import (
     timed_speed,
     timed_times_greedy,
     times_greedy,
+    unsteady,
 )
 from workbench.runs.record import Result
-from workbench.runs.timing import Estimate
-from workbench.show.sums import enough, gives
+from workbench.studies.schemes import MEGABYTE
 
-MEGABYTE = 1e6
+MOST = 9  # digits more than usual
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def enough(holds: Callable[..., bool], *shown: Callable[[int], str]) -> list[str]:
+    """The texts of some figures with as few more digits as possible to make `holds` true of them.
+
+    Args:
+        holds: called with the numbers that a reader finds in the texts
+        shown: the text of each figure, with a number of digits more than usual
+
+    Returns:
+        the texts; with no more digits than usual if `holds` is never true
+    """
+    for more in range(MOST + 1):
+        texts = [text(more) for text in shown]
+        numbers = [_number(text) for text in texts]
+        with suppress(ZeroDivisionError):  # by a number that shows as 0
+            if None in numbers or holds(*numbers):
+                return texts
+    return [text(0) for text in shown]
+
+
+def gives(result: str, value: float) -> bool:
+    """Whether `value`, rounded as `result` is, is `result`."""
+    match, shown = NUMBER.search(result), _number(result)
+    if match is None or shown is None:
+        return True
+    last = int(Decimal(match[0].replace(",", "")).as_tuple().exponent) - 2 * ("%" in result)
+    return abs(value - shown) <= 0.5000001 * 10.0**last
+
+
+def _number(text: str) -> float | None:
+    match = NUMBER.search(text)
+    return float(match[0].replace(",", "")) / (100 if "%" in text else 1) if match else None
+
+
 REPEATED = 4  # tokens
 KEPT = "draft tokens kept, as a share of those that the rule tested and of all that were drafted"
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A figure of many results, `made` of the sum of `above` divided by the sum of `below`."""
+    """A figure of many results, `finish` of the sum of `above` divided by the sum of `below`."""
 
     above: Callable[[Result], float]
     below: Callable[[Result], float]
-    made: Callable[[Any], Any] = lambda quotient: quotient
+    finish: Callable[[Any], Any] = lambda quotient: quotient
 
 
 @dataclass(frozen=True)
@@ -69,7 +112,7 @@ class Quantity:
     counts: Callable[[Result], str] = lambda result: ""
     better: str | None = None
     together: Callable[[Row], float | None] | None = None
-    timed: Callable[[Result, Result | None], Estimate | None] | None = None
+    timed: Callable[[Result, Result | None], timing.Estimate | None] | None = None
     over_greedy: bool = False
     ratio: Ratio | None = None
     meaning: str = ""
@@ -266,7 +309,7 @@ QUANTITIES = (
 BY_NAME = {q.name: q for q in QUANTITIES}
 SCORE = Quantity(
     "score", "score", "what the scorer of the prompts' set gives an output, mean",
-    lambda r, _: fmean(_scores(r)) if _scores(r) else None, significant, better="higher",
+    lambda r, _: statistics.fmean(_scores(r)) if _scores(r) else None, significant, better="higher",
     ratio=Ratio(lambda r: sum(_scores(r)), lambda r: float(len(_scores(r)))), ranged=True,
 )  # fmt: skip
 # The figures that plans of experiments may name, in the order of their tables.
@@ -348,3 +391,120 @@ BATCH_QUANTITIES = (
     ),
     BY_NAME["joules_per_token"],
 )  # fmt: skip
+
+
+MISSING = "–"  # shown if there is no figure
+UNSURE = "≈"  # before a speed that something disturbed
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure of a row.
+
+    Attributes:
+        mean: its mean over repeats; of a single repeat that was timed several times, the estimate
+        deviation: the sample standard deviation over repeats
+        range: the estimate of a single repeat, with its range
+    """
+
+    mean: float
+    deviation: float | None = None
+    range: timing.Estimate | None = None
+
+    @property
+    def below(self) -> float:
+        """How far below its mean the figure may lie, by its range or by one deviation."""
+        return self.mean - self.range.low if self.range else self.deviation or 0.0
+
+    @property
+    def above(self) -> float:
+        return self.range.high - self.mean if self.range else self.deviation or 0.0
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The range of the figure; None if it is not known."""
+        known = self.below or self.above
+        return (self.mean - self.below, self.mean + self.above) if known else None
+
+
+def spread(quantity: Quantity, row: Row) -> Spread | None:
+    """The figure over the repeats of a row; None if no repeat has it."""
+    if quantity.together is not None and len(row.results) > 1:
+        value = quantity.together(row)
+        return None if value is None else Spread(value)
+    both = [
+        (r, greedy) for r, greedy in zip(row.results, row.greedy, strict=True) if r.error is None
+    ]
+    values = [v for r, greedy in both if (v := quantity.value(r, greedy)) is not None]
+    if not values:
+        return None
+    if len(values) > 1:
+        return Spread(statistics.fmean(values), statistics.stdev(values))
+    timed = quantity.timed(*both[0]) if quantity.timed and len(both) == 1 else None
+    if timed is None or timed.laps < 2:
+        return Spread(values[0])
+    # The figure that an earlier version estimated from these timings may lie outside of the range.
+    return Spread(timed.value, None, timed)
+
+
+def figure(quantity: Quantity, row: Row, sure: bool = True, more: int = 0) -> str:
+    """The figure as text, with its deviation after ± if there are repeats.
+
+    Args:
+        quantity: the figure
+        row: the row
+        sure: whether it can be trusted; ≈ marks a timed figure that cannot
+        more: digits more than usual
+
+    Returns:
+        the text; "–" if there is no figure
+    """
+    value = spread(quantity, row)
+    if value is None:
+        return MISSING
+    sure = sure and not (quantity.over_greedy and greedy_disturbed(row))
+    text = marked(quantity.show(value.mean, more), sure or quantity.timed is None)
+    deviation = quantity.show(value.deviation or 0.0)
+    return text if deviation == quantity.show(0.0) else f"{text} ± {deviation}"
+
+
+def greedy_disturbed(row: Row) -> bool:
+    """Whether something disturbed the greedy timings that a row is compared with."""
+    return any(timing.disturbances(greedy) for greedy in row.greedy if greedy is not None)
+
+
+def marked(text: str, sure: bool) -> str:
+    """The text of a figure from the clock or the meter; with ≈ if it is not sure."""
+    return text if sure else f"{UNSURE}{text}"
+
+
+def shown(quantity: Quantity, row: Row) -> str:
+    """The figure for tables.
+
+    Its range is in brackets if it was timed several times and the timings differ.
+    """
+    value = spread(quantity, row)
+    text = figure(quantity, row, quantity.timed is None or not unsteady(row))
+    between = value and value.range
+    return (
+        f"{text} ({range_text(quantity, between)})"
+        if between and between.low < between.high
+        else text
+    )
+
+
+def range_text(quantity: Quantity, estimate: timing.Estimate) -> str:
+    """ "248 to 255": the ends of the range; "248" if all timings agree."""
+    low, high = quantity.show(estimate.low), quantity.show(estimate.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def padding_ratio(figures: BatchFigures, decoder: str, size: int) -> float | None:
+    """The padding ratio of the vanilla scheme, mean over repeats; None if it was not measured.
+
+    Source:
+        Ni et al. 2024 (EMS-SD, arXiv 2405.07542), equation 10.
+    """
+    row = figures.row(decoder, size, "vanilla")
+    ratio = row and spread(PADDING, row)
+    return ratio.mean if ratio else None

@@ -13,8 +13,15 @@ from typing import Any
 from workbench.kinds.registry import study_of
 from workbench.runs.figures import Row, label, rows, unsteady
 from workbench.runs.record import Run
-from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, Quantity
-from workbench.show.spread import MISSING, UNSURE, shown
+from workbench.show.quantities import (
+    BATCH_QUANTITIES,
+    BY_NAME,
+    MISSING,
+    QUANTITIES,
+    UNSURE,
+    Quantity,
+    shown,
+)
 from workbench.studies import schemes, text
 
 PLACE = ["decoder", "batch", "scheme"]  # a decoder's row in a comparison has only the first
@@ -63,25 +70,25 @@ def figures(run: Run) -> Table:
     A comparison has a row for each decoder, any other kind one for each decoder, batch size and
     scheme. Energy has a column only if any was measured.
     """
-    found, each = rows(run.results), quantities(run)
+    lines, each = rows(run.results), quantities(run)
     width = 1 if study_of(run.kind).by_decoder else len(PLACE)
-    if not any(shown(ENERGY, row) != MISSING for row in found):
+    if not any(shown(ENERGY, row) != MISSING for row in lines):
         each = [quantity for quantity in each if quantity != ENERGY]
     return Table(
         [*PLACE[:width], *(quantity.label for quantity in each)],
-        [[*_place(row)[:width], *(shown(quantity, row) for quantity in each)] for row in found],
+        [[*_place(row)[:width], *(shown(quantity, row) for quantity in each)] for row in lines],
     )
 
 
 def summary(run: Run) -> Table:
     """What the three charts of a comparison show, in words."""
-    found = rows(run.results)
-    energy = [shown(ENERGY, row) for row in found]
+    lines = rows(run.results)
+    energy = [shown(ENERGY, row) for row in lines]
     measured = ENERGY if set(energy) != {MISSING} else BY_NAME["memory_per_token"]
     each = [BY_NAME["speed"], measured, BY_NAME["perplexity"], BY_NAME["repetition"]]
     return Table(
         ["decoder", *(quantity.label for quantity in each)],
-        [[row.label, *(shown(quantity, row) for quantity in each)] for row in found],
+        [[row.label, *(shown(quantity, row) for quantity in each)] for row in lines],
     )
 
 
@@ -101,17 +108,17 @@ def side_by_side(a: Run, b: Run) -> Table:
         }
         for run in (a, b)
     )
-    found = [
+    lines = [
         [*key, first.get(key, MISSING), second.get(key, MISSING)]
         for key in dict.fromkeys([*first, *second])
     ]
     if short:
-        kept = [row for row in found if row[-2:] != [MISSING, MISSING]]
+        shared = [row for row in lines if row[-2:] != [MISSING, MISSING]]
     else:
         figures = [quantity.label for quantity in quantities(a)]
-        kept = [row for row in found if MISSING not in row[-2:]]
-        kept.sort(key=lambda row: figures.index(row[3]))
-    return Table([*PLACE[:width], "figure", "A", "B"], kept)
+        shared = [row for row in lines if MISSING not in row[-2:]]
+        shared.sort(key=lambda row: figures.index(row[3]))
+    return Table([*PLACE[:width], "figure", "A", "B"], shared)
 
 
 def quantities(run: Run) -> Sequence[Quantity]:
@@ -133,20 +140,20 @@ def notes(run: Run) -> list[str]:
     They tell how often it was timed, and give each doubt and remark with the rows that it belongs
     to.
     """
-    found = rows(run.results)
+    lines = rows(run.results)
     doubts, remarks = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
-    for row in found:
+    for row in lines:
         for reason in unsteady(row):
             doubts[reason].append(row)
         for remark in dict.fromkeys(remark for result in row.results for remark in result.remarks):
             remarks[remark].append(row)
 
     def named(some: Sequence[Row]) -> str:
-        if len(some) == len(found) > 1:
+        if len(some) == len(lines) > 1:
             return "all"
         if study_of(run.kind).by_decoder:
             return ", ".join(row.label for row in some)
-        return f"{len(some)} of {len(found)} rows"
+        return f"{len(some)} of {len(lines)} rows"
 
     how = [f"{UNSURE} marks speeds that cannot be trusted."] if doubts else []
     if all(len(result.laps) < 2 for result in run.results if not result.errors):
@@ -163,23 +170,22 @@ def notes(run: Run) -> list[str]:
 
 def facts(run: Run) -> list[tuple[str, str]]:
     """Prompt, settings and environment of a run as (name, value), both as text."""
-    found = {
+    values = {
         study_of(run.kind).named: run.title,
         "created": run.created,
         **run.settings,
         **run.environment,
     }
     if run.study.get("start"):
-        found["branched from"] = [
+        values["branched from"] = [
             f"run {step['run']}, {label(step['decoder'])}, "
             f"after {text.counted(step['at'], 'token')}: {step['chosen']!r}"
             for step in run.study["start"]["trail"]
         ]
-    return [(name, words(value)) for name, value in found.items() if value not in ({}, None)]
+    return [(name, words(value)) for name, value in values.items() if value not in ({}, None)]
 
 
 def words(value: Any) -> str:
-    """A setting or a fact of the environment as text."""
     if isinstance(value, dict):
         return ", ".join(
             f"{name} {words(item)}" for name, item in value.items() if item is not None

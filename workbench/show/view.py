@@ -1,10 +1,14 @@
-"""The looks of runs: as one HTML file that loads nothing, in a CSV, and beside each other.
+"""The looks of runs: beside each other, and as a file of JSON, CSV or HTML.
 
-A report has a frame for all kinds, and a body for each.
+JSON is complete and can be loaded again, CSV has the unrounded figures, and HTML is a report that
+needs nothing else. A report has a frame for all kinds, and a body for each.
 """
 
+import csv
 import html
-from collections.abc import Callable
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +16,8 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from workbench.kinds.registry import part_of
+from workbench.runs import timing
+from workbench.runs.figures import rows, timed_speed, timed_times_greedy, times_greedy
 from workbench.runs.record import Result, Run
 from workbench.show import differences, tables, web
 from workbench.studies.text import shortened
@@ -49,10 +55,6 @@ class Body:
     plotly: bool = False
 
 
-def with_figures(run: Run) -> Body:
-    return Body(f"<h2>Figures</h2>\n{tables.markup(tables.figures(run))}")
-
-
 def checked(_: Run) -> Callable[[Result], Line]:
     return lambda r: {
         "differing": r.agreement and r.agreement.differing,
@@ -62,9 +64,9 @@ def checked(_: Run) -> Callable[[Result], Line]:
 
 
 def side_by_side_figures(a: Run, b: Run) -> str:
-    found = tables.side_by_side(a, b)
+    table = tables.side_by_side(a, b)
     apart = "<p>These runs share no decoder at the same batch size and scheme.</p>"
-    return differences.settings(a, b) + (tables.markup(found) if found.rows else apart)
+    return differences.settings(a, b) + (tables.markup(table) if table.rows else apart)
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ class View:
     """
 
     heading: str
-    body: Callable[[Run], Body] = with_figures
+    body: Callable[[Run], Body] = lambda run: Body(
+        f"<h2>Figures</h2>\n{tables.markup(tables.figures(run))}"
+    )
     columns: Callable[[Run], Callable[[Result], Line]] = checked
     beside: Callable[[Run, Run], str] = side_by_side_figures
 
@@ -98,11 +102,11 @@ def to_html(run: Run) -> str:
     facts = "".join(
         f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in tables.facts(run)
     )
-    title, made = shortened(run.title, TITLE_SHOWN), f"{run.created[:16].replace('T', ' ')} UTC"
+    title, when = shortened(run.title, TITLE_SHOWN), f"{run.created[:16].replace('T', ' ')} UTC"
     return frame(
-        f"{title} · {made} · decoding run {run.id}",
+        f"{title} · {when} · decoding run {run.id}",
         f"{view.heading}: {title}",
-        f"<p>{_text(made)} · {_text(run.models)} · run {run.id}</p>{body.content}\n{notes}\n"
+        f"<p>{_text(when)} · {_text(run.models)} · run {run.id}</p>{body.content}\n{notes}\n"
         f"<h2>Settings and environment</h2>\n<dl>{facts}</dl>",
         script=body.script,
         plotly=body.plotly,
@@ -141,10 +145,109 @@ def frame(title: str, heading: str, content: str, *, script: str = "", plotly: b
 """
 
 
-def drawn(figure: go.Figure) -> str:
+def figure_html(figure: go.Figure) -> str:
     """A figure as part of such a file."""
     return figure.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
 
 
 def _text(value: object) -> str:
     return html.escape(str(value))
+
+
+ASKED_ELSEWHERE = ("seed", "repeats")  # every row has its own
+
+
+def to_json(run: Run) -> str:
+    """Strict JSON; `Run.from_json` reads it back."""
+    return json.dumps(run.to_json(), ensure_ascii=False, allow_nan=False, indent=1)
+
+
+def to_csv(run: Run) -> str:
+    """A row for each result: first the settings and the machine, then its figures.
+
+    An empty cell means that there is no such figure, never zero.
+    """
+    settings, more = _asked(run), view_of(run.kind).columns(run)
+    lines = [{**settings, **_line(run, r, greedy), **more(r)} for r, greedy in _each(run)]
+    return as_csv(list(dict.fromkeys(name for line in lines or [settings] for name in line)), lines)
+
+
+WRITERS: dict[str, Callable[[Run], str]] = {"json": to_json, "csv": to_csv, "html": to_html}
+
+
+def _asked(run: Run) -> dict[str, Any]:
+    where = run.environment
+    models = {role: where[role] for role in ("target", "draft", "head") if role in where}
+    return {
+        "run": run.id,
+        "created": run.created,
+        "kind": run.kind,
+        "title": run.title,
+        **{role: model.get("name") for role, model in models.items() if isinstance(model, dict)},
+        **{name: where.get(name) for name in ("device", "device_name", "dtype", "threads")},
+        **{
+            name: value
+            for name, value in run.settings.items()
+            if not isinstance(value, (dict, list)) and name not in ASKED_ELSEWHERE
+        },
+    }
+
+
+def _each(run: Run) -> list[tuple[Result, Result | None]]:
+    beside = {
+        id(r): greedy
+        for row in rows(run.results)
+        for r, greedy in zip(row.results, row.greedy, strict=True)
+    }
+    return [(r, beside[id(r)]) for r in run.results]
+
+
+def _line(run: Run, r: Result, greedy: Result | None) -> Line:
+    timed = {"tokens_per_second": timed_speed(r), "x_greedy": timed_times_greedy(r, greedy)}
+    doubted = [*timing.faults(r), *timing.unsteady(r, greedy), *r.remarks]
+    return {
+        "decoder": r.decoder,
+        "settings": json.dumps(run.settings.get(r.decoder, {}), ensure_ascii=False),
+        "batch_size": r.batch_size,
+        "scheme": r.scheme,
+        "repeat": r.repeat,
+        "seed": r.seed,
+        **r.metrics,
+        "joules": r.energy.joules,
+        "energy_source": r.energy.source,
+        "x_greedy": times_greedy(r, greedy),
+        "timed": len(r.laps),
+        **{
+            f"{name}_{end}": getattr(estimate, end) if estimate and estimate.laps > 1 else None
+            for name, estimate in timed.items()
+            for end in ("low", "high")
+        },
+        "unsteady": "; ".join(doubted),
+    }
+
+
+def as_csv(heads: Sequence[str], lines: Iterable[Mapping[str, Any]], quoted: bool = False) -> str:
+    """The lines under their heads. An empty cell means that there is no such value, never zero.
+
+    A text that a spreadsheet would run as a formula is marked as text.
+
+    Args:
+        heads: the names of the columns
+        lines: the values by these names
+        quoted: whether all texts are quoted, as those must be that may hold a lone carriage return
+    """
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(
+        text,
+        heads,
+        lineterminator="\n",
+        quoting=csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL,
+    )
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in line.items()} for line in lines)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if formula else value

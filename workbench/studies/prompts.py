@@ -10,7 +10,7 @@ from decoders.errors import InputError, is_whole, quoted, refuse
 from decoders.process import assets as assets_of_decoders
 from decoders.prompts import checked as checked_messages
 from decoders.settings import nearest
-from workbench.assets import assets
+from workbench import assets
 from workbench.studies.text import counted
 
 MOST_MESSAGES = 1000

@@ -171,7 +171,6 @@ class Settings:
 
     @property
     def engines(self) -> list[Served]:
-        """The engines among the decoders."""
         return [method for method in self.methods if isinstance(method, Served)]
 
     @property
@@ -242,7 +241,6 @@ def changed(method: Method) -> dict[str, Any]:
 
 
 def shared() -> list[Field]:
-    """The fields of the settings that all decoders share."""
     return [f for f in fields(Settings) if f.name != "methods"]
 
 

@@ -106,14 +106,12 @@ def watch_of(args: argparse.Namespace) -> CanaryPlan:
 
 
 def server(client: Client) -> str:
-    """One line on the server."""
     release = version(client)
     kind = f"{client.dialect.kind} {release}" if release else client.dialect.kind
     return f"{client.wire.engine.name}: {kind}, model {client.shown_model or 'not named'}"
 
 
 def table(report: CanaryReport) -> Table:
-    """The tests of the draws."""
     return Table(
         ["draws against the law", "tokens", "chi-square", "degrees", f"p (level {LEVEL:g})"],
         [
@@ -130,7 +128,6 @@ def table(report: CanaryReport) -> Table:
 
 
 def sentences(report: CanaryReport) -> list[str]:
-    """What was found, in words."""
     words = [
         f"Control: {rule.name}, off by a total variation of {rule.variation:.2g}: found in "
         f"{rule.caught} of {rule.times}."

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from workbench.engines import addresses
 from workbench.engines.addresses import FILE, LISTED, Engine
 from workbench.models.presets import PAIRS, PairChoice, first, tuned
 from workbench.runs.record import Run
-from workbench.show.files import WRITERS
+from workbench.show.view import WRITERS
 from workbench.studies.prompts import Chat, Words, typed
 from workbench.studies.settings import SETTINGS, Settings, settings_of, shared
 from workbench.studies.study import Study
@@ -48,7 +47,6 @@ def engines(args: argparse.Namespace) -> dict[str, Engine]:
 
 
 def every_engine(args: argparse.Namespace) -> Callable[[], dict[str, Engine]]:
-    """Gives all engines that a study of this command may name."""
     return lambda: {**addresses.engines(), **engines(args)}
 
 
@@ -257,7 +255,7 @@ def pair(args: argparse.Namespace, usual: PairChoice | None = None) -> PairChoic
             "quotes."
         )
     if not names:
-        return replace(
+        return dataclasses.replace(
             first() if usual is None else usual, device=args.device, dtype=args.dtype,
             quantization=args.quantization,
         )  # fmt: skip

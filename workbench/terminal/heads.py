@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 
 from decoders import InputError, ModelPair, load_pair
 from decoders.training.recipe import KINDS, Acceptance, Recipe
-from workbench.kinds.advice.study import Advice
+from workbench.kinds.advice import Advice
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice

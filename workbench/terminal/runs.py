@@ -10,13 +10,12 @@ from decoders.errors import InputError, quoted
 from workbench.kinds import imports
 from workbench.kinds.registry import studies
 from workbench.runs.store import ORDERS, RunStore
-from workbench.show.files import WRITERS
 from workbench.show.tables import side_by_side
+from workbench.show.view import WRITERS
 from workbench.terminal import flags, show
 
 
 def register(commands: Any) -> None:
-    """Add the command and its actions to those of `python -m workbench`."""
     command = commands.add_parser(
         "runs",
         help="list, show, compare, export, import or delete past runs",

@@ -42,7 +42,6 @@ def coloured(tokens: Iterable[TokenRecord]) -> Text:
 
 
 def summary(run: Run) -> Group:
-    """The end of a run: its figures, and remarks on them."""
     own = getattr(part_of(run.kind, "command"), "summary", None)
     return own(run) if own else Group(grid(figures(run)), *remarks(run))
 

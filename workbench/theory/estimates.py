@@ -12,7 +12,7 @@ from decoders.theory import Padding, walltime_factor
 from decoders.trace import DRAFTED, KEPT, Fate
 from workbench.runs.figures import BatchFigures, Row, label, rows, times_greedy, unsteady
 from workbench.runs.record import Result, Run, TokenRecord
-from workbench.show.spread import greedy_disturbed, padding_ratio
+from workbench.show.quantities import greedy_disturbed, padding_ratio
 
 
 @dataclass(frozen=True, slots=True)

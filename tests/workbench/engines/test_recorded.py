@@ -1,12 +1,13 @@
 """Answers of real servers, recorded in November 2026, read by their dialects."""
 
+import dataclasses
 import json
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from decoders import InputError
+from decoders import InputError, Warping
 from tests.workbench.engines.served import Call, Reply, served
 from workbench.engines.addresses import Engine
 from workbench.engines.client import Client, connect
@@ -62,7 +63,8 @@ def prompt(name: str):
 
 def asked(client: Client, name: str) -> list[Record]:
     """Greedy, streamed and whole."""
-    return [client.ask(Query(prompt(name), TOKENS, 0.0, 0, stream)) for stream in (True, False)]
+    query = Query(prompt(name), TOKENS, Warping(0.0))
+    return [client.ask(dataclasses.replace(query, stream=each)) for each in (True, False)]
 
 
 def test_the_kind_and_the_model_are_found_out(client, name):
@@ -118,7 +120,7 @@ def test_llama_cpp_is_read_on_the_common_route_too():
 def test_refusals_are_one_sentence(client, name):
     """Each server was asked for a model that it does not serve; one takes any name as its own."""
     client.model = "another-model"
-    query = Query(prompt(name), TOKENS, 0.0, 0, stream=False)
+    query = Query(prompt(name), TOKENS, Warping(0.0), 0, stream=False)
     if name == "llama-cpp-python":
         assert client.ask(query).text.startswith(" her nest")
         return

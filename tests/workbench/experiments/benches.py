@@ -3,7 +3,7 @@
 import time
 
 from tests.workbench.experiments.made import row, sample
-from workbench.experiments.bench import Bench
+from workbench.experiments.workers import Bench
 from workbench.models.presets import EMBEDDED
 
 

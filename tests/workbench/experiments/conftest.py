@@ -38,7 +38,7 @@ def tiny_device(pair) -> Iterator[Device]:
     """A device with the tiny pair, whatever is asked for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_THREADS", "1")
-        patch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
+        patch.setattr("workbench.experiments.workers.IDLE_SECONDS", 0.01)
         yield Device(PairKeeper(loader=lambda *_: pair))
 
 

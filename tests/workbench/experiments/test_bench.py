@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders import load_pair
-from workbench.experiments.bench import Bench, weights
+from workbench.experiments.workers import Bench, weights
 from workbench.models.presets import PairChoice
 
 CHOICES = [PairChoice(device="cpu", quantization=kind) for kind in (None, "int8")]

@@ -74,7 +74,7 @@ def ran(crew: Crew, journal: Journal, plan: str = killed.PLAN, between=lambda no
 @pytest.mark.slow
 def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_THREADS", "1")
-    monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("workbench.experiments.workers.IDLE_SECONDS", 0.01)
     for role, seed in (("target", 0), ("draft", 1)):
         build(seed=seed).float().save_pretrained(tmp_path / role)
         build_tokenizer().save_pretrained(tmp_path / role)

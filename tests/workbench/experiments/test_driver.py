@@ -10,14 +10,14 @@ from decoders import InputError, catalog
 from tests.workbench.experiments.conftest import PLAN, answers
 from workbench.experiments import driver
 from workbench.experiments import plan as plans
-from workbench.experiments.bench import Bench
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
 from workbench.experiments.journal import Journal
 from workbench.experiments.plan import ExperimentRequest
+from workbench.experiments.workers import Bench
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.studies.limits import Limits
+from workbench.studies.study import Limits
 
 
 def finished(experiment, journal, crew, **options):

@@ -16,7 +16,7 @@ from decoders import InputError
 from tests.workbench.experiments import killed
 from tests.workbench.experiments.benches import Reader
 from tests.workbench.experiments.killed import Pretend
-from workbench.experiments import bench, driver
+from workbench.experiments import driver, workers
 from workbench.experiments.files import markdown
 from workbench.experiments.journal import Journal
 from workbench.experiments.report import report
@@ -52,7 +52,7 @@ def written(folder: Path) -> Path:
 @pytest.fixture
 def old(tmp_path, monkeypatch) -> Journal:
     journal = Journal(written(tmp_path))
-    monkeypatch.setattr(bench, "code", lambda: journal.experiment(SOUND).environment["code"])
+    monkeypatch.setattr(workers, "code", lambda: journal.experiment(SOUND).environment["code"])
     return journal
 
 

@@ -12,18 +12,18 @@ from decoders import InputError, ModelPair
 from tests.models import CHATML, INST, build_chat_tokenizer, build_pair
 from workbench.experiments.sets import FORMATS, ScoredSet
 from workbench.kinds import imports, links
-from workbench.kinds.batch.study import Batch
-from workbench.kinds.branch.branching import TextPlace, branch
+from workbench.kinds.batch import Batch
+from workbench.kinds.branch import TextPlace, branch
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.results import LivePanels
-from workbench.kinds.comparison.study import Comparison
-from workbench.kinds.divergence.texts import compared
-from workbench.kinds.draw.study import Draw
+from workbench.kinds.divergence import compared
+from workbench.kinds.draw import Draw
 from workbench.measuring import session
 from workbench.measuring.work import admit
 from workbench.runs.events import Ended, Started
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
-from workbench.show import files
+from workbench.show import view
 from workbench.show.panel import run_panels
 from workbench.studies.prompts import Chat, PromptSet, parse
 from workbench.studies.settings import Settings
@@ -91,9 +91,9 @@ def test_runs_and_exports_keep_the_messages(run, tmp_path):
     assert store.get(run.id) == run
     (listed,) = store.list()
     assert listed.title.startswith("system: Rhyme. · user: Who are you?")
-    assert imports.read(files.WRITERS["json"](run)) == run
-    assert "Who are you?" in files.WRITERS["html"](run)
-    assert "Who are you?" in files.WRITERS["csv"](run)
+    assert imports.read(view.WRITERS["json"](run)) == run
+    assert "Who are you?" in view.WRITERS["html"](run)
+    assert "Who are you?" in view.WRITERS["csv"](run)
 
 
 def test_a_run_of_the_version_before_opens(run):

@@ -18,7 +18,7 @@ from workbench.kinds.links import to_query
 from workbench.runs.figures import BatchFigures, rows, times_greedy
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
-from workbench.show import draws, files, tables, verdicts
+from workbench.show import draws, tables, view
 from workbench.show.panel import run_panels
 
 VERSION_1 = Path(__file__).parents[1] / "runs" / "version1"
@@ -74,8 +74,8 @@ def use(run: Run) -> None:
                 figures.times_greedy(decoder, size, scheme)
     to_query(run.kind, run.study)
     for write in (
-        files.to_json,
-        files.to_csv,
+        view.to_json,
+        view.to_csv,
         lambda run: str(tables.figures(run)),
         lambda run: str(tables.facts(run)),
     ):
@@ -85,7 +85,7 @@ def use(run: Run) -> None:
     tables.notes(run)
     run_panels(run)
     if run.kind == "draw":
-        assert verdicts.headline(run) or not run.results
+        assert draws.headline(run) or not run.results
         assert str(draws.table(run)) + draws.trees(run) + draws.proof(run)
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import catalog
-from workbench.kinds.batch.study import Batch
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.batch import Batch
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.links import Link, from_query, to_query
 from workbench.studies.prompts import Prompt, PromptSet, built_in
 from workbench.studies.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 from decoders.settings import check, setting
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
-from workbench.kinds.registry import KINDS, Kind
+from workbench.kinds.registry import KINDS, StudyKind
 from workbench.page.layout import build
 from workbench.page.parts.frame import StudyTab
 from workbench.runs.record import Run
@@ -87,7 +87,7 @@ ASKED = "kind=echo&prompt=ab<b>&times=3&max_new_tokens=5&temperature=0"
 @pytest.fixture
 def known(monkeypatch) -> None:
     here = sys.modules[__name__]
-    monkeypatch.setitem(KINDS, "echo", Kind("echo", Echo, here, here, here))
+    monkeypatch.setitem(KINDS, "echo", StudyKind("echo", Echo, here, here, here))
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import torch
 
 import decoders
 from decoders.engine.passes import PackedPasses
-from workbench.kinds.batch.study import Batch
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.batch import Batch
+from workbench.kinds.comparison import Comparison
 from workbench.measuring import job as job_module
 from workbench.measuring.work import WARM_UP_TOKENS
 from workbench.runs.events import Event

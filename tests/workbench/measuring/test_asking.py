@@ -12,7 +12,8 @@ from decoders import InputError
 from tests.workbench.engines.served import Reply, a_json, a_stream, chunk, served, usage, vllm
 from tests.workbench.measuring.conftest import comparison
 from workbench.engines.addresses import Engine
-from workbench.measuring import asking, session
+from workbench.measuring import served as measuring
+from workbench.measuring import session
 from workbench.runs.events import Ended, Progress
 from workbench.runs.record import UNTOLD
 
@@ -236,13 +237,13 @@ def test_an_address_that_a_server_repeats_is_hidden(stories, unmetered):
 )
 def test_only_whole_addresses_are_hidden(url, words, told):
     """The model "meta-llama/X" of a host called "llama" became "meta-[address]/X"."""
-    assert asking.hidden(words, Engine("fast", url)) == told
+    assert measuring.hidden(words, Engine("fast", url)) == told
 
 
 @pytest.mark.parametrize("silent", [False, True])
 def test_stop_is_heard_while_a_server_answers(silent, stories, unmetered, monkeypatch):
-    monkeypatch.setattr(asking, "UPDATE_SECONDS", 0.0)
-    monkeypatch.setattr(asking, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(measuring, "UPDATE_SECONDS", 0.0)
+    monkeypatch.setattr(measuring, "STOP_SECONDS", 0.1)
     stop, over = threading.Event(), threading.Event()
 
     def endless():

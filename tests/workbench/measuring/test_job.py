@@ -10,8 +10,8 @@ import decoders
 from tests.models import build_pair, build_tokenizer
 from tests.workbench.measuring.conftest import batch, comparison
 from workbench.measuring import job as job_module
-from workbench.measuring.disturbance import Sources, Watch
 from workbench.measuring.job import PromptState, Times, measure, most_at_once, totals
+from workbench.measuring.meter import Sources, Watch
 from workbench.measuring.work import StopClock, Update, Work, admit
 from workbench.runs.record import Energy, Result
 from workbench.studies.schemes import SCHEMES

@@ -7,17 +7,15 @@ import threading
 import pytest
 
 import decoders
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.measuring import job as job_module
 from workbench.measuring import session
-from workbench.measuring.disturbance import Sources, Watch
-from workbench.measuring.meter import BELOW_RESOLUTION, Meter
+from workbench.measuring.meter import BELOW_RESOLUTION, Meter, Sources, Watch
 from workbench.measuring.session import MOST_MORE, extension, laps_in_order
 from workbench.runs.events import Ended, Finished, Progress, Started
 from workbench.runs.record import Energy, Lap, Load, Result, Sample
-from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings
-from workbench.studies.study import Job
+from workbench.studies.study import Job, Limits
 
 
 def study(**settings) -> Comparison:

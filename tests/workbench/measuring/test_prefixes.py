@@ -12,7 +12,7 @@ from tests.workbench.measuring.test_draws import draw, ended
 from workbench.measuring import prefixes
 from workbench.measuring.prefixes import FINE, cut_off
 from workbench.runs.draws import findings
-from workbench.show.verdicts import verdicts
+from workbench.show.draws import verdicts
 
 logits = st.lists(st.floats(-3, 3), min_size=3, max_size=8)
 warpings = st.builds(

@@ -16,8 +16,7 @@ from workbench.engines.client import connect
 from workbench.engines.record import Record, Speculation
 from workbench.measuring import served as made
 from workbench.measuring import session
-from workbench.measuring.asking import hidden
-from workbench.measuring.served import rebuilt, same_model
+from workbench.measuring.served import hidden, rebuilt, same_model
 from workbench.runs.record import UNTOLD, Run, Server
 from workbench.studies.settings import Served
 from workbench.studies.study import Job

@@ -12,7 +12,7 @@ from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.runs.store import RunStore
-from workbench.studies.limits import Limits
+from workbench.studies.study import Limits
 
 
 class OnePair(PairKeeper):

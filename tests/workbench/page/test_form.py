@@ -17,8 +17,8 @@ from tests.workbench.page.visitor import Visitor
 from workbench.models.presets import PairChoice
 from workbench.page.parts.form import SettingsForm
 from workbench.page.widgets.handlers import NotedForm
-from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings, shared
+from workbench.studies.study import Limits
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,14 @@ import pytest
 
 from decoders import InputError, ModelPair
 from tests.workbench.page.conftest import a_host
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.models import keeper
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.runs.events import Ended, Finished
 from workbench.runs.store import RunStore
-from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings
+from workbench.studies.study import Limits
 
 OTHER = PairChoice("another/target")
 

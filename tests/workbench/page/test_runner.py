@@ -15,8 +15,8 @@ from decoders import InputError
 from tests.pairwise import pairwise
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
-from workbench.kinds.batch.study import Batch
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.batch import Batch
+from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -193,7 +193,7 @@ def test_figures_of_a_batch_that_grows_are_drawn_now_and_then(
     A browser takes a quarter of a second for that, on the cores that decode."""
     host, page = house
     monkeypatch.setattr(host, "device", Replayed(recorded["batch-"]))
-    monkeypatch.setattr("workbench.kinds.batch.results.DRAWN_SECONDS", seconds)
+    monkeypatch.setattr("workbench.kinds.batch.form.DRAWN_SECONDS", seconds)
     slept: list[float] = []
     monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=slept.append))
     visitor = Visitor(page, TABS["batch-"])

@@ -16,7 +16,7 @@ from workbench.page.layout import build
 from workbench.runs.figures import label
 from workbench.runs.record import Run
 from workbench.runs.recorded import recordings
-from workbench.show.files import WRITERS
+from workbench.show.view import WRITERS
 
 VERSION_1 = sorted((Path(__file__).parents[1] / "runs" / "version1").glob("*.json"))
 

@@ -12,10 +12,10 @@ from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.page.tabs.theory import TheoryTab, draw, fault, rows
 from workbench.runs.recorded import recordings
-from workbench.studies.limits import Limits
+from workbench.studies.study import Limits
+from workbench.theory import PAGES
 from workbench.theory.estimates import Measurements, measured
-from workbench.theory.pages import PAGES
-from workbench.theory.pages.rules import RULES
+from workbench.theory.rules import RULES
 
 
 @pytest.fixture(scope="module")

@@ -30,9 +30,7 @@ def test_a_batch_has_a_row_for_each_size_and_scheme_beside_greedy_of_that_size(b
     assert dynamic.greedy[0] is found["greedy", 2, "dynamic"].first
 
 
-def test_a_row_may_have_a_longer_name(run):
-    row = rows(run.results)[1]
-    assert (row.named("(A)").label, row.named("(A)").results) == ("Beam search (A)", row.results)
+def test_a_decoder_has_a_name_for_readers():
     assert label("beam_search") == "Beam search"
 
 

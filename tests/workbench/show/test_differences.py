@@ -10,8 +10,7 @@ from tests.workbench.made import UNMEASURED, made_batch
 from workbench.runs.figures import Row, rows
 from workbench.runs.record import Lap, Run
 from workbench.show import differences
-from workbench.show.quantities import BY_NAME
-from workbench.show.sums import gives
+from workbench.show.quantities import BY_NAME, gives
 
 PIECES = st.lists(st.sampled_from(["a", " b", "<b>", "\n", "🦊", "\u202e"]), max_size=12)
 

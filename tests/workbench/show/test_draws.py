@@ -6,11 +6,10 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.workbench.made import UNMEASURED
-from workbench.kinds.draw.study import Draw
+from workbench.kinds.draw import Draw
 from workbench.runs.record import Piece, Prefix, Result, Run, Sample
-from workbench.show import draws, verdicts
-from workbench.show.files import WRITERS
-from workbench.show.view import to_html
+from workbench.show import draws
+from workbench.show.view import WRITERS, to_html
 
 TEXTS = {1: "<script>alert(1)</script>", 2: " cat\n", 3: "\u202eevil\x1b[31m", 4: ""}
 HOSTILE = '"><img src=x onerror=alert(1)>${x}{{{y}}}'
@@ -89,7 +88,7 @@ UNLUCKY = [(i,) for i, count in ((1, 67), (2, 57), (3, 43), (4, 33)) for _ in ra
     ],
 )
 def test_the_sentences(run, says):
-    (words,) = verdicts.verdicts(run)
+    (words,) = draws.verdicts(run)
     assert says in words
 
 
@@ -99,7 +98,7 @@ def test_beams_of_the_first_step_are_named():
         each.beams.extend([1 + i % 4] * 4)
     assert (
         "No difference from one step of beam sampling shown by the 400 first beams of 100 draws"
-        in verdicts.verdicts(run)[0]
+        in draws.verdicts(run)[0]
     )
 
 
@@ -108,26 +107,26 @@ def test_one_unlucky_set_of_seeds_is_no_proof_against_five_decoders():
     of four exact decoders, which have the same seeds: one unlucky set read as five proofs."""
     names = ("speculative", "spectr", "specinfer", "block")
     run = made(UNLUCKY, more=[(name, UNLUCKY) for name in names])
-    words = " ".join(verdicts.sentences(run))
+    words = " ".join(draws.sentences(run))
     assert "Unlike the" not in words
     assert "p =" not in words
     assert "All share seeds 0 to 199" in words
     assert "all 5 look wrong together. Plain sampling is the control." in words
-    control, *others = verdicts.verdicts(run)
+    control, *others = draws.verdicts(run)
     assert re.search(r"further off than 99\.\d% of honest samples", control)
     assert control.endswith("draws from the target by definition: these seeds are unlucky.")
     assert all(other.endswith("So is plain sampling with these seeds.") for other in others)
 
 
 def test_a_decoder_that_is_off_where_the_control_is_not_is_suspected_but_not_condemned():
-    even, odd = verdicts.verdicts(made(EVEN * 2, more=[("speculative", UNLUCKY)]))
+    even, odd = draws.verdicts(made(EVEN * 2, more=[("speculative", UNLUCKY)]))
     assert "unlucky" not in even
     assert odd.endswith("Chance or a fault: other seeds will tell.")
-    assert "Tick plain sampling for a control" in verdicts.shared(made(UNLUCKY, "speculative"))
+    assert "Tick plain sampling for a control" in draws.shared(made(UNLUCKY, "speculative"))
 
 
 def test_if_the_control_itself_is_unlike_no_decoder_is_blamed_first():
-    control, _ = verdicts.verdicts(made(ODD, more=[("speculative", ODD)]))
+    control, _ = draws.verdicts(made(ODD, more=[("speculative", ODD)]))
     assert control.startswith("Plain sampling: Unlike the target")
     assert control.endswith("suspect the models or the seeds first.")
 
@@ -138,7 +137,7 @@ IMPOSSIBLE = [*(Prefix([i], TEXTS[i], 0.25) for i in TEXTS), Prefix([1, 7], "w7"
 def test_one_text_that_the_target_never_writes_is_proof():
     """A text of probability 0 counted in the smallest cell, where one draw more says nothing."""
     texts = [*EVEN[:60], (1, 7, 3), *EVEN[60:]]
-    control, odd, own = verdicts.verdicts(
+    control, odd, own = draws.verdicts(
         made(EVEN, more=[("speculative", texts), ("mtad", texts)], law=IMPOSSIBLE)
     )
     assert "No difference" in control
@@ -159,16 +158,16 @@ def test_of_beams_only_the_first_token_can_be_impossible():
     run = made(EVEN, "beam_sampling", law=[*IMPOSSIBLE, Prefix([9], "w9", 0.0)])
     for i, each in enumerate(run.results[0].samples):
         each.beams.extend([1 + i % 4] * 4)
-    assert "No difference" in verdicts.verdicts(run)[0]
+    assert "No difference" in draws.verdicts(run)[0]
     run.results[0].samples[5].beams[2] = 9
-    assert "Unlike one step of beam sampling: seed 5 wrote “w9”" in verdicts.verdicts(run)[0]
+    assert "Unlike one step of beam sampling: seed 5 wrote “w9”" in draws.verdicts(run)[0]
 
 
 def test_how_far_one_has_to_go_is_said():
-    far = verdicts.reach(made(EVEN))
+    far = draws.reach(made(EVEN))
     assert "To notice an error of 0.1 you need about 1,590 draws; you have 100." in far
-    assert "you have 2,000, which is enough." in verdicts.reach(made(EVEN * 20))
-    assert verdicts.reach(made(EVEN, "mtad")) == ""
+    assert "you have 2,000, which is enough." in draws.reach(made(EVEN * 20))
+    assert draws.reach(made(EVEN, "mtad")) == ""
 
 
 def test_holm_corrects_over_the_decoders_that_claim_a_law():

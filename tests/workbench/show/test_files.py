@@ -14,9 +14,8 @@ import pytest
 from tests.workbench.made import made_batch, with_results
 from workbench.runs.figures import BatchFigures, speed
 from workbench.runs.record import Run
-from workbench.show.files import WRITERS, to_csv, to_json
 from workbench.show.headline import verdict
-from workbench.show.view import to_html
+from workbench.show.view import WRITERS, to_csv, to_html, to_json
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

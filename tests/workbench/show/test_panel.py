@@ -1,11 +1,14 @@
 """The contents of a single panel."""
 
 import json
+from dataclasses import replace
+from html.parser import HTMLParser
 
 from decoders import catalog
 from workbench.runs.events import At, Progress
 from workbench.runs.record import Agreement
-from workbench.show.panel import PROMPT_SHOWN, Panel, badge
+from workbench.runs.recorded import recordings
+from workbench.show.panel import BLANK, PROMPT_SHOWN, Panel, badge, picture, run_panels, source
 from workbench.studies.schemes import ALONE
 
 
@@ -45,3 +48,44 @@ def test_a_decoder_at_work_says_how_fast_it_is_so_far():
         catalog["greedy"](), "Once", 1.0, Progress(at, 30, 64, [], [], False, None)
     )
     assert json.loads(unknown.to_json())["pace"] == ""
+
+
+RUN = recordings()[1].run
+HOSTILE = """'"><img src=x onerror=alert(1)></wb-picture><script>&amp;&#39;"""
+
+
+class Reader(HTMLParser):
+    def __init__(self, text: str):
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_data_survives_its_attribute_and_stays_data():
+    run = replace(RUN, study={**RUN.study, "prompt": HOSTILE}, title=HOSTILE)
+    found = Reader(picture(run, state="lookup")).found
+    assert {tag for tag, _ in found} == {"wb-picture", "noscript", "p"}
+    shown = json.loads(found[0][1]["data-shown"])
+    assert shown["panels"] == [json.loads(panel) for panel in run_panels(run)]
+    assert shown["panels"][0]["prompt"] == HOSTILE
+    assert (shown["run"], shown["state"], shown["play"]) == (RUN.id, "lookup", False)
+    assert shown["settings"]["temperature"] == RUN.settings["temperature"]
+
+
+def test_a_run_of_another_kind_has_no_picture():
+    assert picture(replace(RUN, results=[])) == ""
+    assert json.loads(Reader(BLANK).found[0][1]["data-shown"]) == {"panels": []}
+
+
+def test_a_draft_comes_from_where_its_decoder_takes_it():
+    wanted = {
+        "greedy": "", "beam_search": "", "speculative": "model", "dsbd": "model", "mtad": "model",
+        "lookup": "text", "suffix": "text", "ngram": "counts", "recycling": "counts",
+        "best_first": "model",
+    }  # fmt: skip
+    assert {name: source(catalog[name]()) for name in wanted} == wanted
+    assert source(catalog["best_first"](by="head")) == "head"
+    assert source(catalog["best_first"](by="ngram")) == "counts"

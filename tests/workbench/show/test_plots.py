@@ -1,4 +1,4 @@
-"""Plots of points: a scatter with its legend, and shares over places."""
+"""Plots of points: a scatter with its legend, and curves."""
 
 import re
 
@@ -6,26 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.show import axes, plots
-from workbench.show.axes import Axis
+from workbench.show import plots
 from workbench.show.looks import look
-from workbench.show.plots import Curve, Line, Point
+from workbench.show.plots import Axis, Curve, Point
 
 
-def drafting(count: int) -> list[Line]:
-    return [
-        Line(f"d{i}", look(i), {1: 0.5, 2: 0.25}, {1: "1 of 2 kept", 2: "1 of 4 kept"})
-        for i in range(count)
-    ]
-
-
-@pytest.mark.parametrize(("count", "pictures"), [(1, 1), (6, 1), (7, 7), (15, 15)])
-def test_beyond_six_each_has_a_plot_of_its_own(count, pictures):
-    """Acceptance of fifteen decoders was a heap of lines."""
-    text = plots.lines("Acceptance", "", drafting(count), "place")
-    assert text.count('<svg class="plot"') == pictures
-    assert re.findall("<bdi>(.*?)</bdi>", text) == [f"d{i}" for i in range(count)]
-    assert text.count("50%, 25%") == count  # the same as text
+@pytest.mark.parametrize("values", [(1.703, 1.70300001), (0.0, 0.0), (5.0, 5.0), (1.0, 1.01)])
+def test_no_two_ticks_say_the_same(values):
+    """Perplexities that differed only by rounding had six ticks, each labelled 1.703."""
+    said = [f"{tick:,.4g}" for tick in Axis(values, 0, 100).ticks]
+    assert len(said) >= 2
+    assert len(set(said)) == len(said)
 
 
 def test_every_point_is_named_below_the_plot_fastest_first():
@@ -37,12 +28,11 @@ def test_every_point_is_named_below_the_plot_fastest_first():
 
 
 def test_nothing_to_draw_says_so():
-    assert "No decoder of this run drafts." in plots.lines("Acceptance", "", [], "place")
     assert "No decoder of this run has both figures." in plots.scatter("Speed", "", [], "x", "y")
 
 
 def test_names_are_text():
-    text = plots.lines("<b>", "<i>", [Line("<img>", look(0), {1: 1.0}, {1: "<u>"})], "<s>")
+    text = plots.scatter("<b>", "<i>", [Point("<img>", look(0), 1.0, 1.0, "<u>")], "<s>", "<s>")
     assert not re.search("<(b|i|img|u|s)>", text)
 
 
@@ -52,7 +42,7 @@ def test_values_lie_on_their_axis_in_order(values):
     places = [axis(v) for v in sorted(values)]
     assert places == sorted(places)
     assert all(0 <= p <= 100 for p in places)
-    assert len(axis.ticks) <= 2 * axes.TICKS
+    assert len(axis.ticks) <= 2 * plots.TICKS
 
 
 def test_an_axis_is_logarithmic_only_if_values_lie_decades_apart():

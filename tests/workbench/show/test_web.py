@@ -5,6 +5,7 @@ import re
 
 from decoders import Fate
 from workbench.show import web
+from workbench.show.web import TERMS, explained
 
 
 def test_json_cannot_leave_its_script():
@@ -23,3 +24,20 @@ def test_nothing_is_loaded_from_elsewhere():
     # the name of a namespace; nothing is fetched
     assert addresses <= {"http://www.w3.org/2000/svg"}
     assert "@import" not in web.head()
+
+
+def test_a_term_is_marked_where_it_stands_first_and_the_text_stays():
+    shown = explained("2 beams, 3 passes & a beam <b>")
+    assert shown.count("wb-term") == 2
+    assert f'data-help="{TERMS["beam"]}">beams</button>' in shown
+    assert shown.endswith(" a beam &lt;b&gt;")
+
+
+def test_a_part_of_a_word_and_the_name_of_a_decoder_are_no_terms():
+    for text in ("surpassed", "beam_search", "non-draft"):
+        assert "wb-term" not in explained(text)
+
+
+def test_the_longest_term_counts():
+    assert ">tokens per pass</button>" in explained("4 tokens per pass")
+    assert ">top-p</button> 0.9" in explained("top-p 0.9")

@@ -3,11 +3,11 @@
 import pytest
 
 from decoders import InputError
-from workbench.kinds.batch.study import Batch
-from workbench.kinds.comparison.study import Comparison
-from workbench.studies.limits import PUBLIC_TOKENS, Limits
+from workbench.kinds.batch import Batch
+from workbench.kinds.comparison import Comparison
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
+from workbench.studies.study import PUBLIC_TOKENS, Limits
 
 SPACE = Limits.from_environment({"SYSTEM": "spaces"})
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from decoders import catalog
-from workbench.kinds.batch.study import Batch
+from workbench.kinds.batch import Batch
 from workbench.studies.settings import shared
 from workbench.studies.text import allowed, cited, parse, written
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from decoders.engine.loading import load
-from workbench.kinds.advice.study import Advice
+from workbench.kinds.advice import Advice
 from workbench.terminal import heads
 
 

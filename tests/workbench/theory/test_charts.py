@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from decoders import theory
+from workbench.theory import dsbd, ems_sd, mtad, speculative
 from workbench.theory.estimates import MeasuredDSBD, MeasuredMTAD, MeasuredSpeculative
-from workbench.theory.pages import dsbd, ems_sd, mtad, speculative
-from workbench.theory.pages.speculative import TABLE_1
+from workbench.theory.speculative import TABLE_1
 
 SPECULATIVE = MeasuredSpeculative(60, 100, 4.0, 2.3, 0.1, 1.2, 1.4)
 UNTIMED = MeasuredSpeculative(60, 100, 4.0, 2.3, None, None, None)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from decoders import judge
-from workbench.theory.pages.one_draft import ONE_DRAFT, judged, kept_figure, now
+from workbench.theory.one_draft import ONE_DRAFT, judged, kept_figure, now
 
 
 def values(**changes):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from decoders.theory import expected_tokens, walltime_factor
 from tests.workbench.made import made_batch
-from workbench.show.sums import gives
+from workbench.show.quantities import gives
+from workbench.theory import PAGES
 from workbench.theory.estimates import NOTHING, MeasuredSpeculative, Measurements, measured
-from workbench.theory.pages import PAGES
 
 EMS_SD = next(page for page in PAGES if page.title == "EMS-SD")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from decoders.theory import operations_factor, walltime_factor
-from workbench.theory.pages.speculative import TABLE_1, TABLE_4
+from workbench.theory.speculative import TABLE_1, TABLE_4
 
 
 @pytest.mark.parametrize("row", TABLE_1, ids=lambda r: f"alpha={r.alpha},gamma={r.gamma}")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from workbench.theory.pages.rules import RULES, TREES, enumerated, kept_figure, now
+from workbench.theory.rules import RULES, TREES, enumerated, kept_figure, now
 
 
 def values(**changes):

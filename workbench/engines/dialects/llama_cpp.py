@@ -15,17 +15,18 @@ Source:
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from workbench.engines.dialects.dialect import Dialect, neutral
 from workbench.engines.record import (
+    AnswerShape,
     Chunk,
     Count,
+    Dialect,
     Event,
     Ids,
     Query,
-    Shape,
     Speculation,
     completions,
     is_completion,
+    neutral,
     refused,
     shaped,
 )  # fmt: skip
@@ -34,12 +35,12 @@ CUTS = ("top_n_sigma", "top_k", "top_p", "min_p")
 ENDED = {"limit": "length", "eos": "stop", "word": "stop"}
 
 
-class Timings(Shape):
+class Timings(AnswerShape):
     draft_n: Count = 0
     draft_n_accepted: Count = 0
 
 
-class WithTimings(Shape):
+class WithTimings(AnswerShape):
     timings: Timings | None = None
 
 
@@ -56,10 +57,10 @@ def body(query: Query, model: str | None) -> dict[str, Any]:
     # The server's own defaults are top-k 40, top-p 0.95 and min-p 0.05; of the samplers only those
     # that are asked for are left, in the order of `decoders.Warping`.
     cuts = [name for name in CUTS if name in query.cuts]
-    first, last = ([], ["temperature"]) if query.temperature_last else (["temperature"], [])
+    first, last = ([], ["temperature"]) if query.warping.temperature_last else (["temperature"], [])
     return {
         **neutral(query, model),
-        **{name: getattr(query, name) for name in cuts},
+        **{name: getattr(query.warping, name) for name in cuts},
         "samplers": [*first, *cuts, *last],
         "repeat_penalty": 1.0,
         "return_tokens": True,

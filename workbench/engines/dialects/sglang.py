@@ -20,14 +20,14 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from workbench.engines.dialects.dialect import Dialect
 from workbench.engines.record import (
+    AnswerShape,
     Chunk,
     Count,
+    Dialect,
     Event,
     Ids,
     Query,
-    Shape,
     Speculation,
     completions,
     is_completion,
@@ -36,7 +36,7 @@ from workbench.engines.record import (
 )  # fmt: skip
 
 
-class Details(Shape):
+class Details(AnswerShape):
     steps: Count = Field(0, validation_alias="spec_verify_ct")
     accepted: Count = Field(
         0, validation_alias=AliasChoices("spec_num_correct_drafts", "spec_accept_token_num")
@@ -46,7 +46,7 @@ class Details(Shape):
     )
 
 
-class FinishReason(Shape):
+class FinishReason(AnswerShape):
     type: str
 
 
@@ -55,17 +55,17 @@ class Meta(Details):
     finish_reason: FinishReason | None = None
 
 
-class SglangAnswer(Shape):
+class SglangAnswer(AnswerShape):
     text: str
     output_ids: Ids | None = None
     meta_info: Meta
 
 
-class Extension(Shape):
+class Extension(AnswerShape):
     spec_tokens_details: Details | None = None
 
 
-class Extended(Shape):
+class Extended(AnswerShape):
     sglext: Extension | None = None
 
 
@@ -74,10 +74,10 @@ def body(query: Query, model: str | None) -> dict[str, Any]:
     prompt = {"input_ids": list(query.prompt)} if ids else {"text": query.prompt}
     sampling = {
         "max_new_tokens": query.max_tokens,
-        "temperature": query.temperature,
-        "top_p": query.top_p,
-        "top_k": query.top_k or -1,
-        "min_p": query.min_p,
+        "temperature": query.warping.temperature,
+        "top_p": query.warping.top_p,
+        "top_k": query.warping.top_k or -1,
+        "min_p": query.warping.min_p,
         "repetition_penalty": 1.0,
         "sampling_seed": query.seed,
     }

@@ -8,17 +8,16 @@ Source:
 import json
 from typing import Any
 
-from workbench.engines.dialects.dialect import Dialect, neutral
-from workbench.engines.record import Query
+from workbench.engines.record import Dialect, Query, neutral
 
 
 def body(query: Query, model: str | None) -> dict[str, Any]:
     # Otherwise it draws only if the model's generation config says so, and cuts off at top-k 50.
     config = {
-        "do_sample": query.temperature > 0,
-        "top_k": query.top_k,
+        "do_sample": query.warping.temperature > 0,
+        "top_k": query.warping.top_k,
         "max_new_tokens": query.max_tokens,
-        **({"min_p": query.min_p} if query.min_p else {}),
+        **({"min_p": query.warping.min_p} if query.warping.min_p else {}),
     }
     return {**neutral(query, model), "generation_config": json.dumps(config)}
 

@@ -15,20 +15,21 @@ Source:
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from workbench.engines.dialects.dialect import Dialect, neutral
 from workbench.engines.record import (
+    AnswerShape,
     Chunk,
     Count,
+    Dialect,
     Event,
     Query,
-    Shape,
     Speculation,
     completions,
+    neutral,
     shaped,
 )
 
 
-class Speculating(Shape):
+class Speculating(AnswerShape):
     num_draft_tokens: Count
     num_accepted_draft_tokens: Count
     num_spec_steps: Count
@@ -36,11 +37,11 @@ class Speculating(Shape):
     per_step_drafted: list[Count] | None = None
 
 
-class PerRequest(Shape):
+class PerRequest(AnswerShape):
     speculative_decoding: Speculating | None = None
 
 
-class WithMetrics(Shape):
+class WithMetrics(AnswerShape):
     metrics: PerRequest | None = None
 
 
@@ -48,8 +49,8 @@ def body(query: Query, model: str | None) -> dict[str, Any]:
     # Without these, the server would take top-k, top-p and penalties from the model's
     # generation config.
     own = {
-        "top_k": query.top_k,
-        "min_p": query.min_p,
+        "top_k": query.warping.top_k,
+        "min_p": query.warping.min_p,
         "repetition_penalty": 1.0,
         "return_token_ids": True,
     }

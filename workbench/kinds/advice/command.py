@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from workbench.kinds.advice.findings import sentences, unread
-from workbench.kinds.advice.study import MOST_PROMPTS, Advice
+from workbench.kinds.advice import MOST_PROMPTS, Advice
+from workbench.kinds.advice.view import sentences, unread
 from workbench.runs.record import Run
 from workbench.studies import prompts
 from workbench.terminal import flags, study
@@ -25,7 +25,6 @@ EXAMPLES = f"""examples:
 
 
 def register(commands: Any) -> None:
-    """Add the command to those of `python -m workbench`."""
     command = flags.command(
         commands, "advise", "predict and measure which decoders pay here", DESCRIPTION, EXAMPLES
     )

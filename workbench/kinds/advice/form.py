@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from workbench.kinds.advice.study import MOST_PROMPTS, Advice
+from workbench.kinds.advice import MOST_PROMPTS, Advice
 from workbench.kinds.advice.view import answer
 from workbench.models.presets import PairChoice
 from workbench.page.parts.frame import StudyTab
@@ -23,7 +23,7 @@ START = {**Advice.usual, "max_new_tokens": 48}
 OPENING = {"prompts": {"name": "stories", "count": 5}, "settings": {**START, "temperature": 1.0}}
 
 
-class Answer(Figures):
+class AdviceFigures(Figures):
     def growing(self, run: Run, *looked_at: Any) -> Updates:
         return {**super().growing(run), self.table: answer(run), self.timing: ""}
 
@@ -60,7 +60,7 @@ class AdviceCard(StudyTab):
             self.lay_out_asked()
         self.runner.lay_out_progress()
         self.runner.lay_out_again()
-        self.results = Answer(self.prefix)
+        self.results = AdviceFigures(self.prefix)
 
     @property
     def refreshing(self) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from workbench.kinds.batch.study import SIZES, START, Batch
+from workbench.kinds.batch import SIZES, START, Batch
 from workbench.kinds.batch.view import findings
 from workbench.runs.figures import rows
 from workbench.runs.record import Run

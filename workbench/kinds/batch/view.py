@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from workbench.runs.figures import BatchFigures, Row, label, speed, unsteady
 from workbench.runs.record import Result, Run
 from workbench.show import batch, quantities, tables
-from workbench.show.spread import MISSING, figure, padding_ratio
-from workbench.show.view import Body, Line, View, checked, drawn
+from workbench.show.quantities import MISSING, figure, padding_ratio
+from workbench.show.view import Body, Line, View, checked, figure_html
 from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
 from workbench.studies.text import counted
 
@@ -137,7 +137,7 @@ def body(run: Run) -> Body:
 def _cards(cards: Iterable[batch.Card], figures: BatchFigures, decoder: str) -> str:
     each = (
         f"<section><h3>{html.escape(card.title)}</h3><p>{html.escape(card.says)}</p>"
-        f"{drawn(card.draw(figures, decoder, False))}</section>"
+        f"{figure_html(card.draw(figures, decoder, False))}</section>"
         for card in cards
     )
     return f'<div class="wb-charts">{"".join(each)}</div>'

@@ -1,1 +1,255 @@
-"""Branches: a comparison that continues a text from one of its tokens."""
+"""Branching: the alternatives at a place of a run's text, and the study that continues there."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import decoders
+from decoders import InputError, ModelPair, catalog
+from decoders.distribution import Warping, top
+from decoders.errors import quoted
+from decoders.inputs import is_whole
+from decoders.settings import Law
+from workbench.kinds.comparison import Comparison
+from workbench.measuring.transcript import Pieces, Place
+from workbench.measuring.work import encode_prompt
+from workbench.models.environment import environment
+from workbench.runs.record import Run, Sample
+from workbench.studies.prompts import Chat, Words, checked
+from workbench.studies.settings import Settings
+from workbench.studies.study import BranchStep, Start
+
+LISTED = 20  # alternatives shown
+
+
+@dataclass(frozen=True)
+class TextPlace:
+    """A place in a run.
+
+    Attributes:
+        decoder: the decoder whose text it is
+        at: tokens of the text before it
+        repeat: the repeat whose text it is, from 0
+    """
+
+    decoder: str
+    at: int
+    repeat: int = 0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token that could stand at a place.
+
+    Attributes:
+        id: its id
+        text: its text
+        raw: its probability under the target
+        warped: its probability under the decoder, 0 if it never writes it; None for a decoder that
+            does not sample as the target does, such as beam search
+    """
+
+    id: int
+    text: str
+    raw: float
+    warped: float | None
+
+
+def alternatives(
+    pair: ModelPair, run: Run, where: TextPlace, wanted: Sequence[int] = ()
+) -> list[Candidate]:
+    """The likeliest tokens at a place, from one pass over the tokens before it.
+
+    Args:
+        wanted: ids of further tokens to list
+
+    Raises:
+        InputError: for a place that does not exist, a run of another pair, or a token outside the
+            vocabulary
+    """
+    for token in wanted:
+        in_vocabulary(pair, token)
+    ids, place = prefix(pair, run, where)
+    settings = Settings.from_json({**run.settings, "decoders": [where.decoder]})
+    (method,) = settings.methods
+    read = decoders.read(
+        pair,
+        ids,
+        **asdict(method.warping(Warping.of(settings))),
+        penalties=settings.penalties,
+        draft=False,
+    )
+    _, likeliest = top(read.logits[0], LISTED)
+    tokens = list(dict.fromkeys([*likeliest[:LISTED].tolist(), *wanted]))
+    raw, warped = (p[0, tokens].tolist() for p in (read.log_p.exp(), read.p))
+    label, samples = Pieces(pair.tokenizer).label, method.law == Law.TARGET
+    return [
+        Candidate(t, label(place, t), r, w if samples else None)
+        for t, r, w in zip(tokens, raw, warped, strict=True)
+    ]
+
+
+def listed(
+    pair: ModelPair, run: Run, where: TextPlace, token: int | str | None = None
+) -> tuple[list[Candidate], int | None]:
+    """The likeliest tokens at a place, with the token that a reader typed among them.
+
+    Args:
+        pair: see `alternatives`, as for `run` and `where`
+        token: the token that a reader typed, if any, see `token_of`
+
+    Returns:
+        the alternatives, and the id of the typed token
+
+    Raises:
+        InputError: as in `alternatives`, and for a text that is not a single token
+    """
+    wanted = None if token is None else token_of(pair, token)
+    return alternatives(pair, run, where, [] if wanted is None else [wanted]), wanted
+
+
+def branch(
+    pair: ModelPair,
+    run: Run,
+    where: TextPlace,
+    token: int | str,
+    names: Sequence[str] | None = None,
+) -> Comparison:
+    """The study that continues a run's text from a place, with the settings of the run.
+
+    Args:
+        pair: see `alternatives`, as for `run` and `where`
+        token: the token to continue with, see `token_of`
+        names: decoders of the run; by default the one whose text it is
+
+    Raises:
+        InputError: as in `alternatives`, and for a text that is not a single token
+    """
+    chosen = token_of(pair, token)
+    ids, place = prefix(pair, run, where)
+    text = Pieces(pair.tokenizer).label(place, chosen)
+    before = "".join(token.text for token in sample(run, where).tokens[: where.at])
+    earlier = Start.from_json(run.study["start"]).trail if run.study.get("start") else ()
+    return Comparison(
+        _continued(run, before + text),
+        Settings.from_json(
+            {**run.settings, "decoders": [where.decoder] if names is None else names}
+        ),
+        Start(
+            (*ids, chosen),
+            (*earlier, BranchStep(run.id, where.decoder, where.repeat, where.at, text)),
+        ),
+    )
+
+
+def _continued(run: Run, text: str) -> Words:
+    """The prompt of a run with more text after it; in a chat, the answer begins with that text."""
+    prompt = run.study.get("prompt", "")
+    if isinstance(prompt, list):
+        return Chat.of(prompt).answered(text)
+    if run.settings.get("chat_template") is True:
+        return Chat((("user", str(prompt)),)).answered(text)
+    return str(prompt) + text
+
+
+def prefix(pair: ModelPair, run: Run, where: TextPlace) -> tuple[list[int], Place]:
+    """The token ids before a place, beginning with the prompt, and the place after their text.
+
+    Raises:
+        InputError: if they are not known
+    """
+    text = sample(run, where)
+    of_pair(pair, run)
+    if not 0 <= where.at <= len(text.tokens):
+        raise InputError(
+            f"This text has {len(text.tokens)} tokens; choose a place from 0 to "
+            f"{len(text.tokens)}, not {where.at}."
+        )
+    before, place, pieces = text.tokens[: where.at], Place(), Pieces(pair.tokenizer)
+    for token in before:
+        in_vocabulary(pair, token.id)
+        _, place = pieces.extend(place, token.id)
+    return [*_prompt(pair, run, text), *(token.id for token in before)], place
+
+
+def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
+    """The prompt's token ids as the run used them; runs of earlier versions did not keep them."""
+    templated, system = (run.settings.get(name) for name in ("chat_template", "system"))
+    ids = (
+        sample.prompt_ids
+        or encode_prompt(pair, checked(run.study["prompt"]), bool(templated), str(system or "")).ids
+    )
+    if len(ids) != sample.prompt_length:
+        raise InputError(
+            "The prompt of this run is tokenised differently here; run it again to branch from it."
+        )
+    for token in ids:
+        in_vocabulary(pair, token)
+    return ids
+
+
+def sample(run: Run, where: TextPlace) -> Sample:
+    """The text that a place is in; raises InputError if there is none."""
+    if run.kind != Comparison.kind:
+        raise InputError(f"Only texts of a comparison can be branched; this run is a {run.kind}.")
+    if not (is_whole(where.at) and is_whole(where.repeat) and isinstance(where.decoder, str)):
+        raise InputError("A place is a decoder's name and a number of tokens of its text.")
+    results = [r for r in run.results if (r.decoder, r.repeat) == (where.decoder, where.repeat)]
+    if not results:
+        raise InputError(
+            f"This run has no text of {quoted(where.decoder)}; it has "
+            f"{', '.join(run.decoders) or 'none'}."
+        )
+    return results[0].alone
+
+
+def of_pair(pair: ModelPair, run: Run) -> None:
+    """Refuse a run that was made with another pair.
+
+    Raises:
+        InputError: if it was; the message names the pair to load
+    """
+    here, roles = environment(pair), ["target", "draft"]
+    known = [name for name in run.settings.get("decoders", ()) if name in catalog]
+    if any(catalog[name](**run.settings.get(name, {})).uses_head for name in known):
+        roles.append("head")
+    for role in roles:
+        own, loaded = run.environment.get(role), here.get(role) or {}
+        if own and any(own.get(name) != loaded.get(name) for name in ("name", "parameters")):
+            raise InputError(f"This run was made with {run.models}; load that pair to continue it.")
+
+
+def token_of(pair: ModelPair, token: int | str) -> int:
+    """The id of a token.
+
+    Args:
+        token: its id, as a number or as "#123", or the text of a single token
+
+    Raises:
+        InputError: if it is not a token of the vocabulary
+    """
+    if isinstance(token, str) and re.fullmatch(r"#\d{1,10}", token):
+        token = int(token[1:])
+    if not isinstance(token, str):
+        return in_vocabulary(pair, token)
+    if pair.tokenizer is None:
+        raise InputError("This pair has no tokenizer; give the token's number, as in #123.")
+    ids = pair.tokenizer(token, add_special_tokens=False).input_ids if token else []
+    if len(ids) != 1:
+        parts = " | ".join(pair.tokenizer.decode([i]) for i in ids[:6])
+        why = f"{len(ids)} tokens here ({parts}{' ...' if len(ids) > 6 else ''})"
+        raise InputError(
+            f"“{token[:40]}” is {why if ids else 'no token'}; give the text of one token, or its "
+            "number, as in #123."
+        )
+    return ids[0]
+
+
+def in_vocabulary(pair: ModelPair, token: Any) -> int:
+    """The id of a token; raises InputError if it is not in the vocabulary."""
+    if not is_whole(token) or not 0 <= token < pair.vocabulary:
+        raise InputError(
+            f"There is no token {quoted(token)}; the vocabulary has ids 0 to {pair.vocabulary - 1}."
+        )
+    return int(token)

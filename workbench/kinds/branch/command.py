@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from workbench.kinds.branch import branching as branch
+from workbench.kinds import branch
 from workbench.runs.figures import label
 from workbench.runs.store import RunStore
 from workbench.show.looks import visible

@@ -7,9 +7,9 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
-from workbench.kinds.branch import branching
+from workbench.kinds import branch
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.results import ComparisonResults, samples
-from workbench.kinds.comparison.study import Comparison
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Alternatives, Answer
 from workbench.page.api import answers, offer, told
@@ -18,7 +18,7 @@ from workbench.page.parts.runner import Runner, sentence
 from workbench.page.widgets.handlers import DEVICE, QUIET, Updates
 from workbench.studies.prompts import is_text
 
-Asked = dict[str, Any]
+Question = dict[str, Any]
 
 
 class Branching:
@@ -32,72 +32,73 @@ class Branching:
         results.strip.select(self._look, choice, self.answer, show_progress="hidden", **DEVICE)
         results.strip.submit(self._branch, choice, [self.answer, *runner.starting], **QUIET)
 
-    def _look(self, choice: PairChoice, event: gr.EventData) -> Asked:
-        asked = data(event)
-        answer = {"ask": asked.get("ask")}  # for the strip: no two questions share one
+    def _look(self, choice: PairChoice, event: gr.EventData) -> Question:
+        question = data(event)
+        answer = {"ask": question.get("ask")}  # for the strip: no two questions share one
         try:
-            choices, wanted = likely(self.host, asked, choice)
+            choices, wanted = likely(self.host, question, choice)
         except Exception as error:
             return {**answer, "error": sentence(error)}
         return {**answer, "choices": [asdict(each) for each in choices], "wanted": wanted}
 
     def _branch(self, choice: PairChoice, event: gr.EventData) -> Updates:
-        asked = data(event)
+        question = data(event)
         try:
-            return self.runner.start(continued(self.host, asked, choice, names(asked)), choice)
+            study = continued(self.host, question, choice, names(question))
+            return self.runner.start(study, choice)
         except Exception as error:
-            return {self.answer: {"ask": asked.get("ask"), "error": sentence(error)}}
+            return {self.answer: {"ask": question.get("ask"), "error": sentence(error)}}
 
 
 def likely(
-    host: Host, asked: Asked, choice: PairChoice
-) -> tuple[list[branching.Candidate], int | None]:
+    host: Host, question: Question, choice: PairChoice
+) -> tuple[list[branch.Candidate], int | None]:
     """The tokens that could stand at a place of a kept run's text, and the id of a typed one.
 
     One visitor at a time may call it.
 
     Raises:
-        InputError: as in `branching.listed`, and for data that no strip sends
+        InputError: as in `branch.listed`, and for data that no strip sends
     """
-    where = place(asked)
-    run = host.store.get(asked["run"])
-    return host.device.ask(choice, branching.listed, run, where, asked.get("token"))
+    where = place(question)
+    run = host.store.get(question["run"])
+    return host.device.ask(choice, branch.listed, run, where, question.get("token"))
 
 
 def continued(
-    host: Host, asked: Asked, choice: PairChoice, names: Sequence[str] | None
+    host: Host, question: Question, choice: PairChoice, names: Sequence[str] | None
 ) -> Comparison:
-    """The study that continues a kept run's text from a place; for `names`, see `branching.branch`.
+    """The study that continues a kept run's text from a place; for `names`, see `branch.branch`.
 
     Raises:
-        InputError: as in `branching.branch`, and if the pair is not in memory
+        InputError: as in `branch.branch`, and if the pair is not in memory
     """
-    where = place(asked)
-    run = host.store.get(asked["run"])
-    return branching.branch(host.loaded(choice), run, where, asked["token"], names)
+    where = place(question)
+    run = host.store.get(question["run"])
+    return branch.branch(host.loaded(choice), run, where, question["token"], names)
 
 
-def data(event: gr.EventData) -> Asked:
+def data(event: gr.EventData) -> Question:
     """The data that the strip sent; a client may send anything."""
-    asked = getattr(event, "_data", None)
-    return asked if isinstance(asked, dict) else {}
+    question = getattr(event, "_data", None)
+    return question if isinstance(question, dict) else {}
 
 
-def place(asked: Asked) -> branching.TextPlace:
+def place(question: Question) -> branch.TextPlace:
     """The place that a question is about; raises InputError for data that no strip sends."""
-    parts = [asked.get(name) for name in ("run", "decoder", "at", "token")]
+    parts = [question.get(name) for name in ("run", "decoder", "at", "token")]
     if not all(isinstance(each, str) for each in parts[:2]) or not isinstance(
         parts[3], (int, str, type(None))
     ):
         raise InputError("Name a token by its run, its decoder and its place.")
     if not all(is_text(each) for each in parts if isinstance(each, str)):
         raise InputError("That is half a character (a lone surrogate), not a token; type it again.")
-    return branching.TextPlace(asked["decoder"], asked["at"])
+    return branch.TextPlace(question["decoder"], question["at"])
 
 
-def names(asked: Asked) -> list[str]:
+def names(question: Question) -> list[str]:
     """The decoders that shall continue; raises InputError if there are none."""
-    decoders = asked.get("decoders")
+    decoders = question.get("decoders")
     if not isinstance(decoders, list) or not decoders:
         raise InputError("No decoder is chosen; choose at least one.")
     return decoders
@@ -139,8 +140,8 @@ def endpoints(host: Host) -> None:
         Returns:
             the run as /compare gives it; its `start` names the parent
         """
-        asked = {"run": run, "decoder": decoder, "at": at, "token": token}
-        yield from answers(host, lambda: continued(host, asked, host.first, decoders), samples)
+        question = {"run": run, "decoder": decoder, "at": at, "token": token}
+        yield from answers(host, lambda: continued(host, question, host.first, decoders), samples)
 
     offer(alternatives)
     offer(branch)

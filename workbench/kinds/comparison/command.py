@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from decoders import catalog
-from workbench.kinds.comparison.study import START, Comparison
+from workbench.kinds.comparison import START, Comparison
 from workbench.runs.figures import rows
 from workbench.runs.record import Result, Run
 from workbench.show import laws, looks, panel, tables

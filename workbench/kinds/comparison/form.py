@@ -7,8 +7,8 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds.branch.form import Branching
+from workbench.kinds.comparison import START, Comparison
 from workbench.kinds.comparison.results import ComparisonResults, LiveComparison, samples
-from workbench.kinds.comparison.study import START, Comparison
 from workbench.kinds.judge.form import Judging
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Answer

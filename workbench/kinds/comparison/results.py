@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from decoders import Method
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.view import view
 from workbench.page.parts import words
 from workbench.page.parts.results import Kept, plot
@@ -19,8 +19,7 @@ from workbench.runs.figures import rows, times_greedy
 from workbench.runs.record import PromptPart, Run
 from workbench.runs.recorded import recorded
 from workbench.show import comparison, laws, tables
-from workbench.show.panel import Panel, run_panels
-from workbench.show.picture import BLANK, picture
+from workbench.show.panel import BLANK, Panel, picture, run_panels
 from workbench.studies.schemes import BASELINE
 
 
@@ -179,8 +178,6 @@ def samples(run: Run) -> dict[str, Any]:
 
 
 class LiveComparison:
-    """The panels of a comparison while it runs."""
-
     def __init__(self, study: Comparison, results: ComparisonResults):
         self._panels, self._results = LivePanels(study), results
 

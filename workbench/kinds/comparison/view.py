@@ -13,8 +13,8 @@ from workbench.runs.figures import rows
 from workbench.runs.record import Result, Run
 from workbench.show import comparison, differences, tables
 from workbench.show.headline import verdict
-from workbench.show.picture import picture
-from workbench.show.view import Body, Line, View, drawn
+from workbench.show.panel import picture
+from workbench.show.view import Body, Line, View, figure_html
 
 
 def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:
@@ -40,8 +40,8 @@ if (found) {
 
 def body(run: Run) -> Body:
     """The picture, the verdict, coloured texts with their cards, figures and charts."""
-    says, found = f"<p>{html.escape(verdict(run))}</p>", rows(run.results)
-    figures = [*comparison.charts(found, run.settings), *comparison.details(found)]
+    says, lines = f"<p>{html.escape(verdict(run))}</p>", rows(run.results)
+    figures = [*comparison.charts(lines, run.settings), *comparison.details(lines)]
     texts = "".join(
         f"<h3>{html.escape(r.decoder)}</h3><pre>{html.escape(r.alone.text)}</pre>"
         for r in run.results
@@ -53,7 +53,7 @@ def body(run: Run) -> Body:
 <div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}
-{"".join(map(drawn, figures))}""",
+{"".join(map(figure_html, figures))}""",
         PANELS,
         plotly=True,
     )
@@ -71,9 +71,9 @@ def columns(run: Run) -> Callable[[Result], Line]:
 
 def _of_engine(result: Result) -> Line:
     """What only engines have."""
-    told = dataclasses.asdict(result.server) if result.server else {}
+    server = dataclasses.asdict(result.server) if result.server else {}
     return {
-        **{f"engine_{name}": told.get(name) for name in ("kind", "version", "model")},
+        **{f"engine_{name}": server.get(name) for name in ("kind", "version", "model")},
         "seconds_to_first_token": timing.first(result.laps),
         "verdict": (result.agreement.verdict if result.agreement else None) or None,
     }

@@ -1,1 +1,47 @@
-"""Two greedy texts that differ: a fault or a near-tie."""
+"""Two greedy texts that differ, as a visitor pastes them: a fault or a near-tie."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from decoders import InputError, ModelPair, compare_greedy
+from workbench.studies import prompts
+
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
+
+
+def compared(pair: ModelPair, prompt: str, first: str, second: str, dtype: str) -> dict[str, Any]:
+    """The verdict as plain data, see `decoders.Divergence`, and `facts`, its figures in words.
+
+    Args:
+        prompt: the prompt, as text or as a list of token ids or messages in JSON
+        first: the text after it, as text or as token ids
+        dtype: see `decoders.compare_greedy`
+
+    Raises:
+        InputError: for input that cannot be used
+    """
+    if not all(isinstance(each, str) for each in (prompt, first, second)):
+        raise InputError("The prompt and the texts must be texts; list token ids as in “[5, 9]”.")
+    if not prompt:
+        raise InputError("The prompt is empty; paste what both texts continue.")
+    divergence = compare_greedy(pair, *map(pasted, (prompt, first, second)), dtype=dtype)
+    facts = ""
+    if divergence.place is not None and divergence.tokens[0] != divergence.tokens[1]:
+        facts = (
+            f"First candidate’s logit less the second’s: {divergence.gap_float32:.6g} in float32, "
+            f"{divergence.gap_float64:.6g} in float64. Rounding moves two logits by at most "
+            f"{divergence.bound:.2g} in the passes measured."
+        )
+    return {**asdict(divergence), "facts": facts}
+
+
+def pasted(text: str) -> Any:
+    """A text, the token ids that it lists, as in [5, 9, 3], or the messages."""
+    try:
+        ids = json.loads(text) if text.strip().startswith("[") else None
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(ids, list) and all(type(i) is int for i in ids):
+        return ids
+    return prompts.typed(text)

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from workbench.kinds.divergence.texts import DTYPES, compared
+from workbench.kinds.divergence import DTYPES, compared
 from workbench.terminal import flags, study
 
 DESCRIPTION = """Say where two greedy texts of one model part, and whether rounding explains it.

@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from workbench.kinds.divergence.texts import DTYPES, compared
+from workbench.kinds.divergence import DTYPES, compared
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Verdict
 from workbench.page.api import offer, told
@@ -14,7 +14,7 @@ from workbench.page.parts.runner import sentence
 from workbench.page.widgets.handlers import DEVICE
 
 
-class Divergence:
+class DivergenceFold:
     """The fold.
 
     Args:
@@ -55,10 +55,10 @@ class Divergence:
     def _verdict(self, choice: PairChoice, *texts: str | None) -> str:
         choice = self.host.first if self.host.limits.public else choice
         try:
-            found = self.host.device.ask(choice, compared, *(text or "" for text in texts))
+            answer = self.host.device.ask(choice, compared, *(text or "" for text in texts))
         except Exception as error:
             return words.note(sentence(error), "alert")
-        return words.note(found["says"]) + (words.note(found["facts"]) if found["facts"] else "")
+        return words.note(answer["says"]) + (words.note(answer["facts"]) if answer["facts"] else "")
 
 
 def endpoints(host: Host) -> None:
@@ -77,7 +77,7 @@ def endpoints(host: Host) -> None:
             verdict, says, place, tokens, gap_float32, gap_float64, behind, bound, at_fault
         """
         with told():
-            found: Any = host.device.ask(host.first, compared, prompt, first, second, dtype)
-            return found
+            answer: Any = host.device.ask(host.first, compared, prompt, first, second, dtype)
+            return answer
 
     offer(diverge)

@@ -9,13 +9,13 @@ from rich.text import Text
 from rich.tree import Tree
 
 from decoders import InputError, ModelPair, catalog
-from workbench.kinds.branch import branching as branch
-from workbench.kinds.draw.again import again
-from workbench.kinds.draw.study import START, Draw
+from workbench.kinds import branch
+from workbench.kinds.draw import START, Draw
+from workbench.kinds.draw.view import again
 from workbench.runs.draws import DEPTH, DrawNode, grouped, grown, texts_of
 from workbench.runs.record import Result, Run
 from workbench.runs.store import RunStore
-from workbench.show import draws, looks, verdicts
+from workbench.show import draws, looks
 from workbench.studies import settings
 from workbench.studies.text import counted
 from workbench.terminal import flags, study
@@ -92,7 +92,7 @@ def summary(run: Run) -> Group:
         grid(draws.table(run)),
         *remarks(run),
         "",
-        *(Text(plain(sentence)) for sentence in verdicts.sentences(run)),
+        *(Text(plain(sentence)) for sentence in draws.sentences(run)),
     )
 
 

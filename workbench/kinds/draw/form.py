@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from workbench.kinds.branch.branching import of_pair
-from workbench.kinds.draw.again import again
-from workbench.kinds.draw.study import START, Draw
+from workbench.kinds.branch import of_pair
+from workbench.kinds.draw import START, Draw
+from workbench.kinds.draw.view import again
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Drawn
 from workbench.page.api import answers, asked, offer
@@ -21,7 +21,7 @@ from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.draws import findings
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
-from workbench.show import draws, tables, verdicts
+from workbench.show import draws, tables
 from workbench.studies import settings as presets
 
 INTRODUCTION = (
@@ -72,7 +72,7 @@ class DrawResults(Figures):
         return {
             self.box: gr.update(visible=True),
             self.first: draws.first_words(run),
-            self.headline: verdicts.headline(run) + words.source(run),
+            self.headline: draws.headline(run) + words.source(run),
             self.trees: draws.trees(run),
             self.table: tables.markup(draws.table(run)),
             self.proof: draws.proof(run),

@@ -33,7 +33,6 @@ from workbench.terminal import flags, show, study
 
 
 def described(plan: Plan) -> str:
-    """A plan, with a line for each of its parts."""
     lines = [plan.title, "", plan.about.strip(), ""]
     lines += map(_part, plan.parts)
     return "\n".join([*lines, *(f"note: {note}" for note in plan.notes)])

@@ -1,24 +1,308 @@
-"""The tab for experiments: choose or upload a plan, run, watch, stop and resume it, make files."""
+"""The tab for experiments: choose or upload a plan, run, watch, stop and resume it, make files.
 
+A prompt of an experiment opens as a run: the decoders that took turns on it, side by side.
+"""
+
+import hashlib
+import html
 import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from decoders import InputError
+from decoders import InputError, catalog
+from workbench.experiments import plan as plans
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
 from workbench.experiments.files import WRITERS, orderings_html, shipped
-from workbench.experiments.journal import ExperimentProgress, Journal
-from workbench.experiments.plan import ExperimentRequest
-from workbench.experiments.report import report
+from workbench.experiments.journal import CellRows, ExperimentProgress, ItemRow, Journal
+from workbench.experiments.plan import GRID, ExperimentRequest, pair_name
+from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.advice.form import AdviceCard
-from workbench.kinds.experiment.parts import ExperimentView, Opener, PlanFields
+from workbench.kinds.comparison import Comparison
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
-from workbench.page.widgets.components import Given
+from workbench.page.widgets.components import Given, GivenFile
 from workbench.page.widgets.handlers import QUIET
+from workbench.runs.record import Run
+from workbench.studies.schemes import BASELINE
+from workbench.studies.settings import Settings
+
+SHARED = ("max_new_tokens", *GRID, "temperature_last", "chat_template", "system")
+
+
+def prompts(cell: CellRows) -> list[int]:
+    """Numbers of a cell's prompts that can be opened."""
+    return sorted(_traced(cell))
+
+
+def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
+    """One prompt of a cell, beside the other decoders that took turns on it, as a comparison.
+
+    If several cells have the same decoder with other settings, the chosen one is shown.
+
+    Args:
+        id: the experiment's id
+        cell: the cell's id
+        prompt: the prompt's number in its set
+
+    Returns:
+        the run, whose id is always the same, so that it is kept once
+
+    Raises:
+        InputError: if there is no such experiment, cell or prompt, if its set of prompts cannot be
+            read here, or if the prompt's rounds were not kept
+    """
+    entry, cells = journal.experiment(id), journal.cells(id)
+    chosen = next((c for c in cells if (c.part, c.cell) == (part, cell)), None)
+    if chosen is None:
+        raise InputError(f"Experiment {id} has no such cell; choose one of its decoders.")
+    if prompt not in (known := prompts(chosen)):
+        numbers = ", ".join(str(n + 1) for n in known) or "none yet"
+        raise InputError(
+            f"The prompts of this cell that can be opened are {numbers}: all rounds are kept only "
+            "for the first prompts."
+        )
+    plan, sets = entry.request.read()
+    names = dict.fromkeys(pair_name(choice) for each in plan.parts for choice in each.pairs)
+    places = dict(zip(names, entry.environment.get("pairs", []), strict=False))
+    beside = _beside(chosen, cells, prompt)
+    rows = [_traced(c)[prompt] for c in beside]
+    study = Comparison(
+        sets[chosen.spec["prompts"]].text(prompt),
+        Settings(
+            tuple(catalog[c.spec["decoder"]](**c.spec["settings"]) for c in beside),
+            **{name: chosen.spec[name] for name in SHARED if name in chosen.spec},
+            seed=rows[0].result.seed,  # the cell's is that of the set's first prompt
+            timings=1,  # of those of a prompt, one is shown
+        ),
+    )
+    return Run(
+        hashlib.sha256("/".join((id, part, cell, str(prompt))).encode()).hexdigest()[:12],
+        entry.created, study.kind, study.title, study.to_json(),
+        places.get(chosen.spec["pair"], {}),
+        [replace(row.result, samples=[replace(row.outputs[0], prompt=0)]) for row in rows],
+    )  # fmt: skip
+
+
+def _traced(cell: CellRows) -> dict[int, ItemRow]:
+    """The rows of a cell that can be opened, by the number of their prompt."""
+    return {
+        row.outputs[0].prompt: row
+        for row in reversed(cell.rows.values())
+        if len(row.outputs) == 1 and row.outputs[0].tokens and not row.errors
+    }
+
+
+def _beside(chosen: CellRows, cells: Sequence[CellRows], prompt: int) -> list[CellRows]:
+    """The cells of its block that have the prompt, one for each decoder, greedy first."""
+    fellows = [c for c in cells if c.block == chosen.block and c.part == chosen.part]
+    one = {c.spec["decoder"]: c for c in [*reversed(fellows), chosen] if prompt in _traced(c)}
+    return sorted(one.values(), key=lambda c: c.spec["decoder"] != BASELINE)
+
+
+OWN = "own"
+# Between two drawings of a running experiment; drawing takes time from the timed decoders.
+REDRAW_SECONDS = 10.0
+
+
+class PlanFields:
+    """A list of plans, an upload for a visitor's own plan, and the plan's description.
+
+    Args:
+        public: whether the machine is shared; it then offers only the project's plans
+    """
+
+    def __init__(self, public: bool):
+        self.public = public
+        shipped = [(f"{name}: {plans.find(name).title}", name) for name in plans.shipped()]
+        own = [] if public else [("A plan of yours", OWN)]
+        with gr.Column(min_width=320):
+            self.plan = gr.Dropdown(
+                [*shipped, *own], value="stories", label="Plan", elem_id="experiment-plan"
+            )
+            self.file = GivenFile(
+                label="A plan (.toml)", file_types=[".toml"], visible=False, height=120,
+                elem_id="experiment-file",
+            )  # fmt: skip
+            self.own = gr.State(None)  # the file that was uploaded
+            self.about = gr.HTML(
+                self._about("stories", None), elem_id="experiment-about", elem_classes="wb-note"
+            )
+        self.chosen = [self.plan, self.own]  # `read` takes their values
+
+    def wire(self) -> None:
+        self.plan.change(lambda name: gr.update(visible=name == OWN), self.plan, self.file, **QUIET)
+        self.plan.change(self._about, self.chosen, self.about, **QUIET)
+        gr.on(
+            [self.file.upload, self.file.clear],
+            lambda plan, file: (file, self._about(plan, file)),
+            [self.plan, self.file],
+            [self.own, self.about],
+            **QUIET,
+        )
+
+    def read(self, plan: str | None, file: Given | None) -> plans.Plan:
+        """The plan that is chosen.
+
+        Args:
+            file: the visitor's own plan
+
+        Raises:
+            InputError: if none is chosen, or if the file is not a plan
+        """
+        if plan and plan != OWN:
+            return plans.find(plan)
+        if not plan or not file or self.public:
+            raise InputError("No plan is chosen; choose a plan of the project, or a .toml file.")
+        return plans.decoded(file.name, file.content)
+
+    def _about(self, plan: str | None, file: Given | None) -> str:
+        try:
+            chosen = self.read(plan, file) if plan and (plan != OWN or file) else None
+        except InputError as error:
+            return words.note(str(error), "alert")
+        return words.note(" ".join(chosen.about.split())) if chosen else ""
+
+
+class ExperimentView:
+    """An experiment's progress and report.
+
+    `draw` updates `outputs`. `shown` holds the state drawn last, so that nothing is drawn twice.
+    """
+
+    def __init__(self, journal: Journal, background: Background):
+        self.journal, self.background = journal, background
+        self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
+        self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
+        self.shown = gr.State(None)  # (experiment, items done, time) of the last drawing
+        self.outputs = [self.progress, self.report, self.shown]
+
+    def draw(
+        self, id: str | None, shown: tuple[str, int, float] | None
+    ) -> tuple[ExperimentProgress | None, list[Any]]:
+        """The experiment's progress, and the values of `outputs`.
+
+        Args:
+            id: the experiment's id
+            shown: the state drawn last, None if there is none
+        """
+        try:
+            now = self.journal.progress(id) if id else None
+        except InputError:  # it is still loading, and so not in the journal
+            now = None
+        if now is None:
+            return None, [self._says(None), "", None]
+        if shown is not None and shown[0] == now.id:
+            waits = now.running and time.monotonic() - shown[2] < REDRAW_SECONDS
+            if waits or shown[1] == now.done:
+                return now, [self._says(now), gr.skip(), gr.skip()]
+        try:
+            whole = report(self.journal, now.id)
+        except InputError as error:  # the plan names a decoder that is gone
+            return now, [words.note(str(error), "alert"), "", None]
+        now = whole.progress
+        return now, [
+            self._says(now),
+            "".join(
+                [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content)}" for s in sections(whole)]
+            ),
+            (now.id, now.done, time.monotonic()),
+        ]
+
+    def _says(self, now: ExperimentProgress | None) -> str:
+        work = self.background.work
+        fault, left = "", ""
+        # The fault of an experiment that never began is shown with any other.
+        if work and work.fault and work.id in (None, now and now.id):
+            fault = words.note(f"{work.title}: {work.fault}", "alert")
+        if now is None:
+            says = words.note(self.background.says(None)) if self.background.running else ""
+            return says + fault
+        if now.running and now.eta is not None:
+            left = f" · about {words.seconds_left(now.eta)} left"
+        says = words.note(self.background.says(now) + left)
+        return says + words.bar(now.done / max(1, now.total)) + fault
+
+
+class Opener:
+    """Opens a prompt of a decoder's cell as a run, with its texts, trees and charts.
+
+    Args:
+        host: the page's host
+    """
+
+    def __init__(self, host: Host, journal: Journal):
+        self.host, self.journal = host, journal
+        with gr.Accordion(
+            "Open a text of this experiment", open=False, elem_id="experiment-texts"
+        ) as self.fold:
+            with gr.Row():
+                self.cell = gr.Dropdown(
+                    [], label="Decoder", elem_id="experiment-cell", scale=3, min_width=280
+                )
+                self.prompt = gr.Dropdown(
+                    [], label="Prompt", elem_id="experiment-prompt", min_width=140
+                )
+                self.open = gr.Button("Open as a run", elem_id="experiment-open", min_width=140)
+            self.note = gr.HTML(elem_id="experiment-opened", elem_classes="wb-note")
+
+    def wire(self, past: gr.Dropdown) -> None:
+        """Connect the fields; `past` holds the experiment's id.
+
+        The cells are listed as the fold opens: reading them takes time from what is timed.
+        """
+        chosen, fields = [past, self.cell], [self.cell, self.prompt, self.note]
+        gr.on([self.fold.expand, past.input], self._offered, chosen, fields, **QUIET)
+        self.cell.input(self._chosen, chosen, self.prompt, **QUIET)
+        self.open.click(self._opened, [*chosen, self.prompt], self.note, **QUIET)
+
+    def _cells(self, id: str | None) -> dict[str, CellRows]:
+        whole = report(self.journal, id or "")
+        return {
+            f"{cell.part}: {whole.names(cell.part)[cell.cell]}": cell
+            for cell in whole.cells
+            if prompts(cell)
+        }
+
+    def _offered(self, id: str | None, name: str | None) -> list[Any]:
+        try:
+            cells = self._cells(id) if id else {}
+        except InputError:  # the note above says what is wrong with the experiment
+            cells = {}
+        name = name if name in cells else next(iter(cells), None)
+        return [
+            gr.update(choices=[*cells], value=name),
+            _numbers(cells.get(name or "")),
+            "" if cells else words.note("No text of this experiment can be opened yet."),
+        ]
+
+    def _chosen(self, id: str | None, name: str | None) -> Any:
+        try:
+            return _numbers(self._cells(id).get(name or ""))
+        except InputError:
+            return gr.skip()
+
+    def _opened(self, id: str | None, name: str | None, number: str | None) -> str:
+        try:
+            cell = self._cells(id).get(name or "")
+            if cell is None or not (number or "").isdecimal():
+                raise InputError("Choose a decoder and a prompt.")
+            run = as_run(self.journal, id or "", cell.part, cell.cell, int(number or 0) - 1)
+            self.host.store.save(run)
+        except InputError as error:
+            return words.note(str(error), "alert")
+        return f'<div role="status">Kept as <a href="?run={run.id}">run {run.id}</a></div>'
+
+
+def _numbers(cell: CellRows | None) -> Any:
+    numbers = [str(number + 1) for number in prompts(cell)] if cell else []
+    return gr.update(choices=numbers, value=next(iter(numbers), None))
+
 
 NONE_YET = "None yet: run a plan."
 MOST_PAST = 50  # experiments to choose from
@@ -105,22 +389,22 @@ class ExperimentsTab:
     def _wire(self) -> None:
         self.plan.wire()
         state = [self.past, self.view.shown]
-        drawn = [self.past, self.stop, self.resume, self.make, self.timer, *self.view.outputs]
+        outputs = [self.past, self.stop, self.resume, self.make, self.timer, *self.view.outputs]
         gr.on(
             [self.tab.select, self.timer.tick, self.past.input],
             self._refresh,
             state,
-            drawn,
+            outputs,
             **QUIET,
         )
-        asked = [*self.plan.chosen, self.limit, self.here, self.pair]
+        inputs = [*self.plan.chosen, self.limit, self.here, self.pair]
         # After Run: the experiment that runs here, once its id is known.
-        self.run.click(self._run, asked, self.note, **QUIET).then(
-            lambda: self._refresh(None, None), None, drawn, **QUIET
+        self.run.click(self._run, inputs, self.note, **QUIET).then(
+            lambda: self._refresh(None, None), None, outputs, **QUIET
         )
         for button, handler in ((self.resume, self._resume), (self.stop, self._stop)):
             button.click(handler, self.past, self.note, **QUIET).then(
-                self._refresh, state, drawn, **QUIET
+                self._refresh, state, outputs, **QUIET
             )
         self.make.click(self._make, self.past, [self.files, self.note], **QUIET)
         self.opener.wire(self.past)
@@ -139,10 +423,10 @@ class ExperimentsTab:
         try:
             if limit is not None and limit < 1:
                 raise InputError("The number of prompts must be at least 1.")
-            found = self.plan.read(plan, file)
+            chosen = self.plan.read(plan, file)
             most, choice = None if limit is None else int(limit), pair if here else None
             self.background.start(
-                ExperimentRequest(found.source, f"{found.name}.toml", choice, most, paths=False),
+                ExperimentRequest(chosen.source, f"{chosen.name}.toml", choice, most, paths=False),
                 visit.session_hash,
             )
         except InputError as error:
@@ -171,14 +455,14 @@ class ExperimentsTab:
         Gradio deletes them after an hour.
         """
         try:
-            found = report(self.journal, id or "")
+            whole = report(self.journal, id or "")
         except InputError as error:
             return gr.update(visible=False), words.note(str(error), "alert")
         cache, paths = Path(self.files.GRADIO_CACHE), list[str]()
         cache.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="experiment-", dir=cache))
         for kind in ("html", "md", "csv"):
-            for name, text in WRITERS[kind](found).items():
+            for name, text in WRITERS[kind](whole).items():
                 paths.append(str(folder / name))
                 (folder / name).write_bytes(text.encode(errors="backslashreplace"))
         return gr.update(value=paths, visible=True), ""
@@ -212,7 +496,7 @@ class ExperimentsTab:
                 value=now and now.id,
                 info="" if past else NONE_YET,
             ),
-            *(gr.update(visible=seen) for seen in (running, left, bool(now and now.done))),
+            *(gr.update(visible=visible) for visible in (running, left, bool(now and now.done))),
             gr.Timer(active=running),
             *view,
         ]

@@ -1,1 +1,175 @@
-"""One draft judged by many rules: that of a round, or one that a reader types."""
+"""A round's draft, or one that a reader types, judged by every rule that fits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from typing import Any
+
+import decoders
+from decoders import InputError, Judgement, ModelPair, Warping
+from decoders.errors import quoted
+from decoders.inputs import text
+from decoders.settings import nearest
+from decoders.trace import DRAFTED
+from workbench.kinds import branch
+from workbench.kinds.divergence import pasted
+from workbench.measuring.transcript import Pieces
+from workbench.runs.record import RoundRecord, Run, TrialRecord
+from workbench.show.laws import grouped
+from workbench.show.looks import visible
+from workbench.studies.settings import Settings
+
+SAMPLING = tuple(field.name for field in fields(Warping))
+CHOSEN = (
+    "This draft was chosen, not drawn: here the rules that compare p with q keep no law, while "
+    "Match does."
+)
+
+
+@dataclass(frozen=True)
+class RoundPlace:
+    """A round of a run.
+
+    Attributes:
+        decoder: the decoder
+        round: the round's number, from 0
+        repeat: the repeat, from 0
+    """
+
+    decoder: str
+    round: int
+    repeat: int = 0
+
+
+def of_text(
+    pair: ModelPair,
+    prompt: str,
+    draft: str,
+    rules: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Judge a draft that a reader types.
+
+    Args:
+        pair: the pair; its draft model's q is what the draft counts as drawn from
+        prompt: the text before it, or a list of token ids or messages in JSON
+        draft: the draft, as text or as token ids
+        rules: names of rules with settings; by default all that fit
+        settings: values of `Warping` by name, and `seed`
+
+    Returns:
+        tokens: the draft's tokens as texts
+        rows: see `workbench.show.laws`
+        note: "" or a sentence about the draft
+
+    Raises:
+        InputError: for input that cannot be used
+    """
+    values = checked(settings)
+    if not (isinstance(prompt, str) and prompt and isinstance(draft, str) and draft):
+        raise InputError("Give the text before the draft and the draft, or their token ids.")
+    if pair.draft is None:
+        raise InputError("This pair has no draft model, so the draft has no q; load another pair.")
+    ids, seed = pasted(draft), values.pop("seed", 0)
+    if isinstance(ids, str):
+        if pair.tokenizer is None:
+            raise InputError("This pair has no tokenizer; give token ids, as in [5, 9].")
+        ids = pair.tokenizer(text("The draft", ids), add_special_tokens=False).input_ids
+    places = decoders.read(pair, pasted(prompt), ids, drafted=True, **values)
+    judgements = decoders.judge(
+        places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed
+    )
+    names, headed = Pieces(pair.tokenizer).labels(places.tokens), bool(pair.packed["draft"].reads)
+    return plain(judgements, names, "", headed=headed)
+
+
+def checked(settings: Any) -> dict[str, Any]:
+    """The sampling settings of a caller; raises InputError for others."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise InputError(f"`settings` must be one JSON object, not {quoted(settings)}.")
+    known = (*SAMPLING, "seed")
+    for name in settings or {}:
+        if name not in known:
+            raise InputError(f"There is no setting {quoted(name)}: {nearest(str(name), known)}")
+    return dict(settings or {})
+
+
+def of_round(pair: ModelPair, run: Run, where: RoundPlace) -> dict[str, Any]:
+    """Judge the draft of a round, each place with the random number that the round drew there.
+
+    Returns:
+        as `of_text`; the decoder's own rule comes first
+
+    Raises:
+        InputError: for a round whose draft cannot be judged again
+    """
+    entry, drafted = _draft(run, where)
+    settings = Settings.from_json({**run.settings, "decoders": [where.decoder]})
+    (method,) = settings.methods
+    own, certain, note = _source(method)
+    before = next(r for r in run.results if (r.decoder, r.repeat) == (where.decoder, where.repeat))
+    at = sum(len(each.nodes) for each in before.alone.rounds[: entry.index])
+    ids, _ = branch.prefix(pair, run, branch.TextPlace(where.decoder, at, where.repeat))
+    places = decoders.read(
+        pair, ids, [t.token for t in drafted], penalties=settings.penalties, drafted=True,
+        draft="head" if method.uses_head else True, **asdict(method.warping(Warping.of(settings))),
+    )  # fmt: skip
+    raw, q = places.log_p.exp(), None if certain else places.q
+    uniforms = [t.u for t in drafted]
+
+    def judged(rules: Sequence[Any]) -> list[Judgement]:
+        return decoders.judge(
+            places.p, q, places.tokens, rules, raw=raw, seed=settings.seed, uniforms=uniforms
+        )
+
+    others = judged(())
+    mine = judged([own]) if own is not None else []
+    names = {each.rule.name for each in mine}
+    rest = [each for each in others if each.rule.name not in names]
+    # Match draws instead of testing, and here would draw other tokens than it did.
+    mine = [each for each in mine if each.rule.name != "match"]
+    headed = method.uses_head or (method.uses_draft and bool(pair.packed["draft"].reads))
+    return plain([*mine, *rest], [t.text for t in drafted], note, len(mine), headed)
+
+
+def _draft(run: Run, where: RoundPlace) -> tuple[RoundRecord, list[TrialRecord]]:
+    """A round and its draft, which must be one chain."""
+    rounds = branch.sample(run, branch.TextPlace(where.decoder, 0, where.repeat)).rounds
+    if type(where.round) is not int or not 0 <= where.round < len(rounds):
+        raise InputError(f"This text has rounds 0 to {len(rounds) - 1}, not {quoted(where.round)}.")
+    entry = rounds[where.round]
+    drafted = [t for t in entry.trials if t.fate in DRAFTED]
+    chain = all(t.parent == before.node for before, t in pairwise(drafted))
+    if not drafted or not chain or entry.provisional:
+        raise InputError("Only a round whose draft is one chain of tokens can be judged again.")
+    return entry, drafted
+
+
+def _source(method: Any) -> tuple[Any, bool, str]:
+    """A decoder's own rule, if it is known; whether its drafts are certain; a note about them."""
+    if method.name == "mtad":
+        own = f"mtad(threshold={method.threshold})"
+        copied = method.draft == "lookup"
+        return own if method.ratio == "warped" else None, copied, "" if copied else CHOSEN
+    if not hasattr(method, "parts"):
+        raise InputError(f"{method.title} has no rule that judges a chain of draft tokens.")
+    source, rule = method.parts
+    if source.kind.name == "COUNTED":
+        raise InputError(
+            f"The drafts of {method.title} come from counts, which a run does not keep; run a "
+            "decoder with a draft model, or with copies."
+        )
+    random = source.uses_draft or source.uses_head
+    return rule, not random, CHOSEN if source.kind.name == "CHOSEN" else ""
+
+
+def plain(
+    judgements: Sequence[Judgement],
+    names: Sequence[str],
+    note: str,
+    own: int = 0,
+    headed: bool = False,
+) -> dict[str, Any]:
+    """Judgements as plain data; the first `own` of them are of the decoder itself."""
+    words = [visible(name.strip(" ") or "␣") for name in names]
+    return {"tokens": list(names), "rows": grouped(judgements, words, own, headed), "note": note}

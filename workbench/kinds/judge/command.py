@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from workbench.kinds.judge.judging import SAMPLING, of_text
+from workbench.kinds.judge import SAMPLING, of_text
 from workbench.show.looks import visible
 from workbench.show.tables import Table
 from workbench.studies.settings import shared

@@ -7,7 +7,7 @@ import gradio as gr
 from decoders import InputError
 from workbench.kinds.branch.form import data
 from workbench.kinds.comparison.results import ComparisonResults
-from workbench.kinds.judge.judging import RoundPlace, of_round, of_text
+from workbench.kinds.judge import RoundPlace, of_round, of_text
 from workbench.models.presets import PairChoice
 from workbench.page.api import offer, told
 from workbench.page.host import Host
@@ -25,13 +25,13 @@ class Judging:
         )
 
     def _judge(self, choice: PairChoice, event: gr.EventData) -> dict[str, Any]:
-        asked = data(event)
-        answer = {"ask": asked.get("ask")}
+        question = data(event)
+        answer = {"ask": question.get("ask")}
         try:
-            if not isinstance(asked.get("run"), str) or not isinstance(asked.get("decoder"), str):
+            if not all(isinstance(question.get(name), str) for name in ("run", "decoder")):
                 raise InputError("Name a round by its run, its decoder and its number.")
-            where = RoundPlace(asked["decoder"], asked.get("round", 0))
-            run = self.host.store.get(asked["run"])
+            where = RoundPlace(question["decoder"], question.get("round", 0))
+            run = self.host.store.get(question["run"])
             return {**answer, **self.host.device.ask(choice, of_round, run, where)}
         except Exception as error:
             return {**answer, "error": sentence(error)}

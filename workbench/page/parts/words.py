@@ -14,9 +14,9 @@ from workbench.runs.figures import label, number
 from workbench.runs.record import Run
 from workbench.runs.recorded import Recording, recorded, recordings
 from workbench.show import looks, tables
-from workbench.show.files import WRITERS
 from workbench.show.headline import verdict
-from workbench.show.terms import explained
+from workbench.show.view import WRITERS
+from workbench.show.web import explained
 from workbench.studies import schemes
 from workbench.studies import settings as presets
 from workbench.studies.settings import Settings

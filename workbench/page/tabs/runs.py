@@ -9,7 +9,7 @@ import gradio as gr
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.kinds import imports, registry
-from workbench.kinds.divergence.form import Divergence
+from workbench.kinds.divergence.form import DivergenceFold
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
@@ -18,7 +18,7 @@ from workbench.page.widgets.components import Given, GivenButton, RunTable
 from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
-from workbench.show import differences, quantities, spread, view
+from workbench.show import differences, quantities, view
 from workbench.show.headline import PLAIN, verdict
 from workbench.studies import schemes, text
 
@@ -52,7 +52,7 @@ class RunsTab:
         self._outcomes = lru_cache(10 * LOOKED_AT)(self._outcome)
         with gr.Tab("Runs", id="runs") as self.tab:
             self._lay_out()
-            Divergence(host, choice)
+            DivergenceFold(host, choice)
         self._wire()
 
     def _lay_out(self) -> None:
@@ -228,8 +228,8 @@ def best(found: Fastest | None) -> str:
     )
     parts = [
         f"{label(found.decoder)}: "
-        f"{spread.marked(quantities.significant(found.speed), found.sure)} tokens/s",
-        ratio and f"{spread.marked(quantities.times(ratio), found.sure)} greedy",
+        f"{quantities.marked(quantities.significant(found.speed), found.sure)} tokens/s",
+        ratio and f"{quantities.marked(quantities.times(ratio), found.sure)} greedy",
         found.batch_size > 1 and f"in a batch of {found.batch_size}",
         found.stopped and "stopped",
     ]

@@ -15,9 +15,9 @@ from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
 from workbench.runs import recorded
 from workbench.runs.figures import label
+from workbench.theory import PAGES
 from workbench.theory.estimates import Measurements, measured
-from workbench.theory.pages import PAGES
-from workbench.theory.pages.page import Choice, FigureCard, Page, Slider
+from workbench.theory.page import Choice, FigureCard, Page, Slider
 
 INTRODUCTION = (
     "How much faster does guessing make a model? Two things decide: how often a guess is kept, and "

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from decoders import InputError
+from decoders import InputError, Warping
 from tests.workbench.engines.served import MODEL, a_stream, chunk, served, vllm
 from workbench.engines.client import Client, Wire
 from workbench.engines.dialects import DIALECTS
@@ -12,7 +12,7 @@ from workbench.engines.record import Query
 
 
 def asked(kind: str, temperature: float = 0.7, **cuts) -> Query:
-    return Query((1,) if DIALECTS[kind].takes_ids else "a", 4, temperature, **cuts)
+    return Query((1,) if DIALECTS[kind].takes_ids else "a", 4, Warping(temperature, **cuts))
 
 
 def body(kind: str, **sampling) -> dict:
@@ -93,9 +93,9 @@ def test_nothing_is_cut_from_the_likeliest_token():
     """At temperature 0 a cut-off that the engine lacks is no reason to leave it out."""
     with served(vllm(lambda call: a_stream([chunk(" a", [5], finish_reason="length")]))) as server:
         client = Client(Wire(server.engine()), DIALECTS["vllm"], MODEL)
-        client.ask(Query((1,), 4, 0.0, top_n_sigma=1.0, top_p=0.9, min_p=0.1))
+        client.ask(Query((1,), 4, Warping(0.0, top_n_sigma=1.0, top_p=0.9, min_p=0.1)))
         with pytest.raises(InputError, match=r"^Engine fake cannot be asked for `top_n_sigma`"):
-            client.ask(Query((1,), 4, 1.0, top_n_sigma=1.0))
+            client.ask(Query((1,), 4, Warping(top_n_sigma=1.0)))
         client.wire.close()
     (call,) = server.calls
     assert (call.body["top_p"], call.body["min_p"]) == (1.0, 0.0)

@@ -6,7 +6,7 @@ The fields are those of `python/sglang/srt/managers/tokenizer_manager.py` (older
 
 import pytest
 
-from decoders import InputError
+from decoders import InputError, Warping
 from workbench.engines.dialects.sglang import SGLANG
 from workbench.engines.record import Query, Speculation
 
@@ -76,7 +76,7 @@ def test_nothing_is_told_without_speculation():
 
 
 def test_a_prompt_is_ids_or_text_and_nothing_is_cut_off():
-    body = SGLANG.body(Query((1, 2), 3, temperature=0.5, seed=9), "m")
+    body = SGLANG.body(Query((1, 2), 3, Warping(0.5), seed=9), "m")
     assert body["input_ids"] == [1, 2]
     assert SGLANG.body(Query("x", 3), None)["text"] == "x"
     sampling = body["sampling_params"]

@@ -15,10 +15,12 @@ from decoders import InputError, ModelPair, catalog
 from decoders.theory import expected_tokens
 from tests.layouts import pair_of
 from workbench.kinds import imports
-from workbench.kinds.advice.findings import (
-    Costs,
+from workbench.kinds.advice import Advice
+from workbench.kinds.advice.view import (
     Findings,
     Timed,
+    answer,
+    between,
     doubts,
     findings,
     ranked,
@@ -27,8 +29,6 @@ from workbench.kinds.advice.findings import (
     tokens_per_round,
     verdict,
 )
-from workbench.kinds.advice.study import Advice
-from workbench.kinds.advice.view import answer
 from workbench.kinds.links import from_query, to_query
 from workbench.measuring import session
 from workbench.measuring.transcript import acceptances
@@ -111,9 +111,8 @@ def test_above_it_the_mean_rounds_are_those_of_decoding(each_pair):
 
 
 def test_costs_between_the_measured_lengths_are_interpolated():
-    costs = Costs(1.0, {1: 1.2, 4: 1.8, 8: 3.0}, 0.2)
-    assert [round(costs.round(n), 6) for n in (1, 2, 4, 6, 8)] == [1.2, 1.4, 1.8, 2.4, 3.0]
-    assert costs.c == 0.2
+    rounds = {1: 1.2, 4: 1.8, 8: 3.0}
+    assert [round(between(rounds, n), 6) for n in (1, 2, 4, 6, 8)] == [1.2, 1.4, 1.8, 2.4, 3.0]
 
 
 def advice(temperature: float = 1.0, tokens: int = 24, others: str = "mtad") -> Advice:

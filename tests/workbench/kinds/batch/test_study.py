@@ -3,7 +3,7 @@
 import pytest
 
 from decoders import InputError, catalog
-from workbench.kinds.batch.study import Batch
+from workbench.kinds.batch import Batch
 from workbench.studies.prompts import Prompt, PromptSet, built_in
 from workbench.studies.schemes import SCHEMES, least_budget
 from workbench.studies.settings import Settings

@@ -13,8 +13,8 @@ from decoders.distribution import Warping, warp
 from decoders.engine.passes import PackedPasses
 from tests.models import build_pair, build_tokenizer, plain_logits
 from tests.workbench.measuring.conftest import comparison
-from workbench.kinds.branch.branching import TextPlace, alternatives, branch, listed, token_of
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.branch import TextPlace, alternatives, branch, listed, token_of
+from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.measuring.work import admit
 from workbench.runs.record import Run

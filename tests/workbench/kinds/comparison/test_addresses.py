@@ -13,8 +13,8 @@ from decoders import InputError
 from tests.workbench.engines.served import Served, a_json, served
 from workbench.engines.addresses import LISTED
 from workbench.kinds import imports, links
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.form import endpoints
-from workbench.kinds.comparison.study import Comparison
 from workbench.page.parts.form import SettingsForm
 from workbench.studies.settings import ADDRESS, NAME, SERVED
 

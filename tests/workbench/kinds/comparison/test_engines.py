@@ -12,10 +12,10 @@ from workbench.runs.figures import rows
 from workbench.runs.record import UNTOLD, Agreement, Lap, Result, Run, Sample, Server, TokenRecord
 from workbench.runs.timing import round_seconds
 from workbench.show import comparison, tables
-from workbench.show.files import WRITERS
 from workbench.show.headline import verdict
 from workbench.show.looks import look_of
 from workbench.show.panel import run_panels
+from workbench.show.view import WRITERS
 
 NAME = "engine:fast"
 MODEL = "<b>stories</b>"

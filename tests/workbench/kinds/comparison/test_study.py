@@ -3,7 +3,7 @@
 import pytest
 
 from decoders import InputError
-from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison import Comparison
 from workbench.studies.settings import Settings
 
 

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.results import LivePanels
-from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.runs.events import Ended, Finished, Progress
-from workbench.runs.figures import rows
-from workbench.show.panel import row_panels, run_panels
+from workbench.show.panel import run_panels
 
 
 def panels_of(run):
@@ -56,11 +55,6 @@ def test_a_failure_is_shown_in_its_panel_alone(run):
     assert panels[0]["error"] == "<b>it broke</b>"
     assert panels[0]["numbers"] == []
     assert all(p["status"] == "done" for p in panels[1:])
-
-
-def test_rows_of_two_runs_have_their_own_titles(run):
-    found = [row.named("A") for row in rows(run.results)]
-    assert json.loads(row_panels(found, run)[0])["title"] == "Greedy A"
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from urllib.parse import parse_qsl
 import pytest
 
 from decoders import InputError
-from workbench.kinds.draw.study import MOST_AT_ONCE, Draw
+from workbench.kinds.draw import MOST_AT_ONCE, Draw
 from workbench.kinds.links import from_query, to_query
-from workbench.studies.limits import PUBLIC_DRAWS, Limits
 from workbench.studies.settings import Settings
+from workbench.studies.study import PUBLIC_DRAWS, Limits
 
 
 def draw(draws: int = 100, **shared) -> Draw:

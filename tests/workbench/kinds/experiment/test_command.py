@@ -14,7 +14,7 @@ PLAN = '[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-    monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("workbench.experiments.workers.IDLE_SECONDS", 0.01)
     (tmp_path / "mine.toml").write_text(f'title = "Mine [bold]"\n{PLAN}')
     return str(tmp_path / "mine.toml")
 

@@ -31,7 +31,7 @@ def served(host: Host) -> gr.Blocks:
 
 @pytest.fixture
 def page(host, monkeypatch) -> gr.Blocks:
-    monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("workbench.experiments.workers.IDLE_SECONDS", 0.01)
     return served(host)
 
 
@@ -245,7 +245,8 @@ def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
         visitor.press("experiment-open")
         assert visitor.breakdowns == []
         (listed,) = host.store.list(kind="comparison")
-        assert f"?run={listed.id}" in visitor.value(visitor.find("experiment-opened"))
+        said = visitor.value(visitor.find("experiment-opened"))
+        assert f'Kept as <a href="?run={listed.id}">' in said  # it was "CellRows as" for a while
     run = host.store.get(listed.id)
     assert [r.decoder for r in run.results] == ["greedy", "speculative"]
     assert all(r.alone.tokens and r.alone.rounds and r.laps for r in run.results)

@@ -2,8 +2,8 @@
 
 from tests.workbench.conftest import finished
 from workbench.experiments import driver
-from workbench.kinds.comparison.study import Comparison
-from workbench.kinds.experiment.opened import as_run, prompts
+from workbench.kinds.comparison import Comparison
+from workbench.kinds.experiment.form import as_run, prompts
 
 PLAN = """
 [[part]]

@@ -7,8 +7,8 @@ import pytest
 from decoders import InputError, ModelPair, load_pair
 from tests.models import folder_of_three
 from tests.workbench.conftest import finished
-from workbench.kinds.comparison.study import Comparison
-from workbench.kinds.judge.judging import RoundPlace, checked, of_round, of_text
+from workbench.kinds.comparison import Comparison
+from workbench.kinds.judge import RoundPlace, checked, of_round, of_text
 from workbench.runs.record import Run
 from workbench.studies.settings import Settings
 

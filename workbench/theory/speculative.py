@@ -12,12 +12,10 @@ import plotly.graph_objects as go
 
 from decoders import theory
 from workbench.show.figure import GREY, canvas, level
-from workbench.show.quantities import times, two_decimals
-from workbench.show.spread import marked
-from workbench.show.sums import enough, gives
+from workbench.show.quantities import enough, gives, marked, times, two_decimals
 from workbench.show.tables import Table, markdown
 from workbench.theory.estimates import MeasuredSpeculative, Measurements
-from workbench.theory.pages.page import (
+from workbench.theory.page import (
     FAMILY,
     UNIT,
     FigureCard,

@@ -10,16 +10,15 @@ import plotly.graph_objects as go
 
 from decoders import Judgement, judge
 from workbench.show.figure import canvas
-from workbench.show.judged import Row, grouped
+from workbench.show.laws import Row, grouped
 from workbench.theory.estimates import Measurements
-from workbench.theory.pages.page import FAMILY, Choice, FigureCard, Page, Slider, Values
+from workbench.theory.page import FAMILY, Choice, FigureCard, Page, Slider, Values
 
 TOKENS = "ABC"
 LONGEST = 3
 
 
 def drafts() -> dict[str, str]:
-    """Every draft of up to three tokens."""
     texts = (
         "".join(text)
         for length in range(1, LONGEST + 1)

@@ -10,7 +10,7 @@ from decoders import theory
 from workbench.show.figure import canvas
 from workbench.show.quantities import significant
 from workbench.theory.estimates import MeasuredMTAD, Measurements
-from workbench.theory.pages.page import FigureCard, Page, Slider, Values, diamond, family
+from workbench.theory.page import FigureCard, Page, Slider, Values, diamond, family
 
 LOOSE = 100  # a bound on a ratio of perplexities that is higher than this says nothing
 HIGHEST = 1e6  # and above this it would leave the curves no room

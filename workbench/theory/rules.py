@@ -23,7 +23,7 @@ from decoders.testing.situations import Path
 from workbench.show.figure import canvas
 from workbench.show.looks import COLOURS
 from workbench.theory.estimates import Measurements
-from workbench.theory.pages.page import NOW, Choice, FigureCard, Page, Slider, Values
+from workbench.theory.page import NOW, Choice, FigureCard, Page, Slider, Values
 
 
 @dataclass(frozen=True)

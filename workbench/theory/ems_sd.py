@@ -14,7 +14,7 @@ from decoders import theory
 from workbench.show.figure import canvas
 from workbench.show.tables import Table, markdown
 from workbench.theory.estimates import NOTHING, MeasuredBatch, Measurements
-from workbench.theory.pages.page import (
+from workbench.theory.page import (
     HERE,
     NOW,
     UNIT,

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from decoders import theory
 from workbench.show.figure import canvas, level
 from workbench.theory.estimates import MeasuredDSBD, Measurements
-from workbench.theory.pages.page import (
+from workbench.theory.page import (
     FAMILY,
     HERE,
     UNIT,
