@@ -12,7 +12,7 @@ from workbench.kinds.comparison.results import ComparisonResults, samples
 from workbench.kinds.comparison.study import Comparison
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Alternatives, Answer
-from workbench.page.api import answers, offer, told
+from workbench.page.api import Jobs, answers, told
 from workbench.page.host import Host
 from workbench.page.parts.runner import Runner, sentence
 from workbench.page.widgets.handlers import DEVICE, QUIET, Updates
@@ -103,7 +103,7 @@ def names(asked: Asked) -> list[str]:
     return decoders
 
 
-def endpoints(host: Host) -> None:
+def endpoints(host: Host) -> Jobs:
     def alternatives(run: str, decoder: str, at: int) -> Alternatives:
         """List the tokens that could stand at a place of a comparison's text.
 
@@ -142,5 +142,4 @@ def endpoints(host: Host) -> None:
         asked = {"run": run, "decoder": decoder, "at": at, "token": token}
         yield from answers(host, lambda: continued(host, asked, host.first, decoders), samples)
 
-    offer(alternatives)
-    offer(branch)
+    return (alternatives, branch)

@@ -14,7 +14,7 @@ from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.experiment.opened import as_run, prompts
 from workbench.page.host import Host
 from workbench.page.parts import words
-from workbench.page.widgets.components import Given, GivenFile
+from workbench.page.widgets.components import READ_ONCE, Given, given
 from workbench.page.widgets.handlers import QUIET
 
 OWN = "own"
@@ -37,7 +37,7 @@ class PlanFields:
             self.plan = gr.Dropdown(
                 [*shipped, *own], value="stories", label="Plan", elem_id="experiment-plan"
             )
-            self.file = GivenFile(
+            self.file = gr.File(
                 label="A plan (.toml)", file_types=[".toml"], visible=False, height=120,
                 elem_id="experiment-file",
             )  # fmt: skip
@@ -53,11 +53,19 @@ class PlanFields:
         self.plan.change(self._about, self.chosen, self.about, **QUIET)
         gr.on(
             [self.file.upload, self.file.clear],
-            lambda plan, file: (file, self._about(plan, file)),
+            self._uploaded,
             [self.plan, self.file],
             [self.own, self.about],
             **QUIET,
+            **READ_ONCE,
         )
+
+    def _uploaded(self, plan: str | None, data: Any) -> tuple[Given | None, str]:
+        try:
+            file = given(data)
+        except InputError as error:
+            return None, words.note(str(error), "alert")
+        return file, self._about(plan, file)
 
     def read(self, plan: str | None, file: Given | None) -> plans.Plan:
         """The plan that is chosen.
