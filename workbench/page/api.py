@@ -65,7 +65,9 @@ def told() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise gr.Error(sentence(error), print_exception=False) from error
+        # It may repeat half a character, which cannot be sent back.
+        says = sentence(error).encode("utf-8", "replace").decode()
+        raise gr.Error(says, print_exception=False) from error
 
 
 def asked(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -79,8 +79,8 @@ def build(host: Host) -> gr.Blocks:
         ).then(None, None, None, js="WorkbenchAddress.ready", api_visibility="private")
         address.submit(visits.travelled, address, shown, trigger_mode="always_last", **filling)
         for button, recording in zip(visits.first.gallery, visits.first.examples, strict=True):
-            show = partial(visits.picked, recording)
-            button.click(show, None, shown, **filling)
+            visit = f"() => WorkbenchAddress.visit('run={recording.run.id}')"
+            button.click(None, None, None, js=visit, api_visibility="private")
         for recording in recordings()[:1]:
             visits.beforehand(recording)  # now, and not while the first visitor waits
     page.queue(max_size=host.limits.queue_size)
@@ -132,16 +132,6 @@ class _Visits:
             for part, update in self.drawn(recording.run.id).items()
         }
 
-    def picked(self, recording: Recording) -> Updates:
-        """Updates for an entry of the gallery.
-
-        The gallery's own tab is not selected: a visitor may have gone to another one since.
-        """
-        updates = self.beforehand(recording)
-        if self.runs.shown_in[recording.run.kind] is self.first:
-            del updates[self.rooms.tabs]
-        return {**updates, self.notice: gr.update(visible=False)}
-
     def opened(self, left: str | None, request: gr.Request) -> dict[Any, Any]:
         """Updates for an address, which asks for a past run, a study or nothing, and for a tab.
 
@@ -162,7 +152,7 @@ class _Visits:
         return {**updates, **self._told(notes)}
 
     def travelled(self, told: Mapping[str, Any] | None) -> Updates:
-        """Updates for a step back or forward to what an address asked for."""
+        """Updates for a step back or forward to what an address asked for, or for an example."""
         faults: list[str] = []
         query = dict(parse_qsl(str((told or {}).get("query", ""))))
         updates = self._asked(query, faults, False)

@@ -142,7 +142,6 @@ def test_sizes_that_have_no_box_get_one(house):
     assert measured(house[0], again).study["settings"]["sizes"] == [1]
 
 
-
 def test_what_is_missing_is_said_at_its_field(visitor):
     visitor.put("batch-sizes", [])
     visitor.put("batch-schemes", [])
