@@ -91,3 +91,13 @@ def test_a_file_that_is_too_large_is_refused_and_does_not_stay(served, uploads):
     files = {"files": ("run.json", b"x" * (LARGEST_FILE + 1))}
     assert httpx.post(f"{served[0]}gradio_api/upload", files=files, timeout=120).status_code == 413
     assert left(uploads) == []
+
+
+@pytest.mark.parametrize("meta", [{"meta": {"_type": "gradio.FileData"}}, {}])
+def test_a_file_that_was_not_uploaded_is_neither_read_nor_deleted(fire, tmp_path, run, meta):
+    """A handler that deletes what it reads must not be led to a file of the machine."""
+    file = tmp_path / "run.json"
+    file.write_text(run.dumps())
+    answer = fire("import-run", "upload", {"path": str(file), **meta})
+    assert "?run=" not in answer.text
+    assert file.exists()

@@ -11,8 +11,7 @@ from workbench.kinds.batch.study import START, Batch
 from workbench.models.presets import PairChoice
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
-from workbench.page.widgets.components import READ_ONCE, given
-from workbench.page.widgets.handlers import QUIET, Faults, Updates, Values
+from workbench.page.widgets.handlers import QUIET, READ_ONCE, Faults, Updates, Values, given
 from workbench.runs.recorded import shipped
 from workbench.studies import prompts
 from workbench.studies.schemes import SCHEMES

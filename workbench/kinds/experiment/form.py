@@ -17,8 +17,7 @@ from workbench.kinds.experiment.parts import ExperimentView, Opener, PlanFields
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
-from workbench.page.widgets.components import Given
-from workbench.page.widgets.handlers import QUIET
+from workbench.page.widgets.handlers import QUIET, Given
 
 NONE_YET = "None yet: run a plan."
 MOST_PAST = 50  # experiments to choose from

@@ -14,8 +14,7 @@ from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.experiment.opened import as_run, prompts
 from workbench.page.host import Host
 from workbench.page.parts import words
-from workbench.page.widgets.components import READ_ONCE, Given, given
-from workbench.page.widgets.handlers import QUIET
+from workbench.page.widgets.handlers import QUIET, READ_ONCE, Given, given
 
 OWN = "own"
 # Between two drawings of a running experiment; drawing takes time from the timed decoders.

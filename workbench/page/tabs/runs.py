@@ -14,8 +14,8 @@ from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
 from workbench.page.tabs.rooms import Rooms
-from workbench.page.widgets.components import READ_ONCE, RunTable, given
-from workbench.page.widgets.handlers import QUIET, Updates
+from workbench.page.widgets.components import RunTable
+from workbench.page.widgets.handlers import QUIET, READ_ONCE, Updates, given
 from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
 from workbench.show import differences, quantities, spread, view

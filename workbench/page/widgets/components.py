@@ -1,14 +1,8 @@
 """Components that Gradio lacks; workbench/web has the scripts that draw them."""
 
-import contextlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
-
-from decoders import InputError
 
 
 class Drawn(gr.HTML):
@@ -92,36 +86,3 @@ const go = () => props.value?.go !== undefined && WorkbenchPage.go(props.value.g
 watch('value', go);
 go();
 """
-
-
-@dataclass(frozen=True)
-class Given:
-    """The name and the content of a visitor's file."""
-
-    name: str
-    content: bytes
-
-
-READ_ONCE: dict[str, Any] = {"preprocess": False}  # option of a handler that calls `given`
-
-
-def given(data: Mapping[str, Any] | None) -> Given | None:
-    """The content of a file that was uploaded, which goes from the disk.
-
-    Args:
-        data: the value as it was sent; to make a path of it, Gradio leaves an empty file behind
-
-    Raises:
-        InputError: if it is gone: of two visitors who upload the same file at once, one comes late
-    """
-    if data is None:
-        return None
-    file = Path(data["path"])
-    try:
-        return Given(file.name, file.read_bytes())
-    except OSError:
-        raise InputError("The file did not arrive; upload it again.") from None
-    finally:
-        file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            file.parent.rmdir()  # it is named after the content

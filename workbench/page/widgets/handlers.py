@@ -1,9 +1,14 @@
-"""Handlers of the page: their options, and forms with messages at their fields."""
+"""Handlers of the page: their options, forms with messages at their fields, and files."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
+
+from decoders import InputError
 
 # Options of handlers, which run outside the queue or on the one device.
 QUIET: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -12,6 +17,7 @@ DEVICE: dict[str, Any] = {
     "concurrency_limit": 1,
     "api_visibility": "private",
 }
+READ_ONCE: dict[str, Any] = {"preprocess": False}  # for a handler that calls `given`
 Values = Mapping[Any, Any]  # component -> the visitor's input
 Updates = dict[Any, Any]  # component -> its new value
 
@@ -85,3 +91,33 @@ class NotedForm:
             None, self.faults, None, js=f"WorkbenchPage.tell('{self.name}')",
             api_visibility="private",
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Given:
+    """The name and the content of a visitor's file."""
+
+    name: str
+    content: bytes
+
+
+def given(data: Mapping[str, Any] | None) -> Given | None:
+    """The content of a file that was uploaded, which goes from the disk.
+
+    Args:
+        data: the value as it was sent; to make a path of it, Gradio leaves an empty file behind
+
+    Raises:
+        InputError: if it is gone: of two visitors who upload the same file at once, one comes late
+    """
+    if data is None:
+        return None
+    file = Path(data["path"])
+    try:
+        return Given(file.name, file.read_bytes())
+    except OSError:
+        raise InputError("The file did not arrive; upload it again.") from None
+    finally:
+        file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            file.parent.rmdir()  # it is named after the content
