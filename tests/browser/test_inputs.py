@@ -38,7 +38,7 @@ def test_faults_are_told_at_their_fields(visit, address):
     threshold = page.locator(".fold").filter(has_text="MTAD ·").get_by_label("threshold")
     threshold.fill("2")
     press_run(page)
-    expect(page.locator("#decoders")).to_contain_text("threshold must be")
+    expect(page.locator("#settings")).to_contain_text("threshold must be")
     threshold.fill("0.5")
 
     for name in ("greedy", "mtad"):

@@ -1,7 +1,5 @@
 """What a visit costs: little to read before the page can be used, and nothing while it is idle."""
 
-import urllib.request
-
 from playwright.sync_api import expect
 
 from tests.browser.actions import link, open_lab
@@ -11,11 +9,6 @@ window.asked = 0;
 const real = window.requestAnimationFrame.bind(window);
 window.requestAnimationFrame = (draw) => { window.asked += 1; return real(draw); };
 """
-
-
-def test_the_html_is_small(address):
-    """It had 1,158 kB: all tabs, and the panels of the recorded run."""
-    assert len(urllib.request.urlopen(address).read()) < 400_000
 
 
 def test_a_load_asks_only_for_what_the_address_says(chromium, address):

@@ -8,6 +8,7 @@ import gradio as gr
 
 from decoders import InputError
 from decoders.errors import quoted
+from workbench.kinds import registry
 from workbench.models.presets import PairChoice, tuned
 from workbench.page.host import Host
 from workbench.page.parts.runner import sentence
@@ -15,14 +16,18 @@ from workbench.runs.events import Ended
 from workbench.runs.record import Run
 from workbench.studies.study import Study
 
+Jobs = tuple[Callable[..., Any], ...]
 
-def offer(job: Callable[..., Any]) -> None:
-    """Offer a job as an endpoint of its name.
 
-    Gradio shows its docstring in the documentation of the API and to agents (MCP). Each parameter
-    must stand on one line there; the lines of `Returns` are joined with commas.
+def jobs(host: Host) -> Iterator[Callable[..., Any]]:
+    """All jobs: functions with one JSON result, whose last item counts if they yield several.
+
+    Their docstrings are their documentation, for programs and agents. Each parameter must stand on
+    one line there; the lines of `Returns` are joined with commas.
     """
-    gr.api(job, api_name=job.__name__, concurrency_id="device", concurrency_limit=1)
+    for kind in registry.KINDS.values():
+        if hasattr(part := kind.part("form"), "endpoints"):
+            yield from part.endpoints(host)
 
 
 def answers(
@@ -60,7 +65,9 @@ def told() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise gr.Error(sentence(error), print_exception=False) from error
+        # It may repeat half a character, which cannot be sent back.
+        says = sentence(error).encode("utf-8", "replace").decode()
+        raise gr.Error(says, print_exception=False) from error
 
 
 def asked(

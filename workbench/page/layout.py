@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -13,6 +13,7 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds import links, registry
+from workbench.page.api import jobs
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
@@ -20,10 +21,8 @@ from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.rooms import Rooms
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
-from workbench.page.widgets.agents import AgentBlocks
 from workbench.page.widgets.components import Address
-from workbench.page.widgets.handlers import CheckedBlocks, Updates
-from workbench.page.widgets.later import LightBlocks
+from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.recorded import Recording, recorded, recordings
 
 # The licence of the models that wrote the embedded pair's stories asks for it.
@@ -37,13 +36,9 @@ IN_A_DATASET = "runs, with what you type, are kept in the dataset {}, where link
 UNREAD_SECONDS = (300, 3600)
 
 
-class _Page(LightBlocks, CheckedBlocks, AgentBlocks):
-    """What a browser lacks is put in before what it sends is checked."""
-
-
 def build(host: Host) -> gr.Blocks:
     """The whole page. Launch it with `workbench.page.opening.launch_options(host)`."""
-    with _Page(title=words.TITLE, analytics_enabled=False, delete_cache=UNREAD_SECONDS) as page:
+    with gr.Blocks(title=words.TITLE, analytics_enabled=False, delete_cache=UNREAD_SECONDS) as page:
         gr.HTML(words.NAME, elem_id="header")
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         # The run during which the page before this one was left, see page.js.
@@ -56,7 +51,7 @@ def build(host: Host) -> gr.Blocks:
             made = [form(host, pair) for form in forms if not getattr(form, "in_lab", False)]
             with _lab() as (lab, inner):
                 made += [form(host, pair) for form in forms if getattr(form, "in_lab", False)]
-                theory = TheoryTab(host)
+                TheoryTab(host)
             rooms = Rooms(tabs, lab, inner)
             cards = [card for tab in made for card in getattr(tab, "cards", ())]
             studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
@@ -68,9 +63,8 @@ def build(host: Host) -> gr.Blocks:
             elem_id="footer",
             elem_classes="wb-note",
         )
-        for part in parts:
-            if hasattr(part, "endpoints"):
-                part.endpoints(host)
+        for job in jobs(host):
+            gr.api(job, api_name=job.__name__, concurrency_id="device", concurrency_limit=1)
         shown = [
             notice,
             address,
@@ -78,17 +72,17 @@ def build(host: Host) -> gr.Blocks:
             *(part for tab in studies.values() for part in tab.outputs),
         ]
         filling = visits.first.noted.filling
-        # `then`, whatever happened in `opened`.
-        page.load(visits.opened, left, shown, js="WorkbenchPage.left", **filling).then(
-            None, None, visits.first.runner.run, js="WorkbenchPage.ready", api_visibility="private"
-        )
+        # `then`, whatever happened in `opened`: what was filled is noted before it can be run.
+        opened = page.load(visits.opened, left, shown, js="WorkbenchPage.left", **filling)
+        opened.then(**visits.first.noted.noting).then(
+            lambda: gr.update(interactive=True), None, visits.first.runner.run, **QUIET
+        ).then(None, None, None, js="WorkbenchAddress.ready", api_visibility="private")
         address.submit(visits.travelled, address, shown, trigger_mode="always_last", **filling)
         for button, recording in zip(visits.first.gallery, visits.first.examples, strict=True):
-            show = partial(visits.picked, recording)
-            button.click(show, None, shown, **filling)
+            visit = f"() => WorkbenchAddress.visit('run={recording.run.id}')"
+            button.click(None, None, None, js=visit, api_visibility="private")
         for recording in recordings()[:1]:
             visits.beforehand(recording)  # now, and not while the first visitor waits
-        page.send_later([*tabs.children[1:], *inner.children, *theory.pages])
     page.queue(max_size=host.limits.queue_size)
     return page
 
@@ -138,16 +132,6 @@ class _Visits:
             for part, update in self.drawn(recording.run.id).items()
         }
 
-    def picked(self, recording: Recording) -> Updates:
-        """Updates for an entry of the gallery.
-
-        The gallery's own tab is not selected: a visitor may have gone to another one since.
-        """
-        updates = self.beforehand(recording)
-        if self.runs.shown_in[recording.run.kind] is self.first:
-            del updates[self.rooms.tabs]
-        return {**updates, self.notice: gr.update(visible=False)}
-
     def opened(self, left: str | None, request: gr.Request) -> dict[Any, Any]:
         """Updates for an address, which asks for a past run, a study or nothing, and for a tab.
 
@@ -168,7 +152,7 @@ class _Visits:
         return {**updates, **self._told(notes)}
 
     def travelled(self, told: Mapping[str, Any] | None) -> Updates:
-        """Updates for a step back or forward to what an address asked for."""
+        """Updates for a step back or forward to what an address asked for, or for an example."""
         faults: list[str] = []
         query = dict(parse_qsl(str((told or {}).get("query", ""))))
         updates = self._asked(query, faults, False)

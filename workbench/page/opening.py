@@ -1,20 +1,19 @@
 """Opening and serving the page: from app.py, which a Space runs, or from `decoding-workbench`."""
 
 import sys
-from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
-from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from decoders import InputError
 from decoders.errors import quoted
+from workbench.page.api import jobs
 from workbench.page.host import Host
 from workbench.page.layout import build
-from workbench.page.widgets.repairs import unread
+from workbench.page.widgets import agents
 from workbench.runs.dataset import Dataset
 from workbench.runs.record import LARGEST_FILE
 from workbench.runs.store import RunStore
@@ -86,6 +85,7 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
 
 def launch_options(host: Host) -> dict[str, Any]:
     """The options of `page.launch`."""
+    tools = agents.tools(jobs(host))
     return {
         "theme": THEME,
         "css_paths": web.WEB / "page.css",
@@ -96,12 +96,7 @@ def launch_options(host: Host) -> dict[str, Any]:
         "show_error": True,
         # Of the files that the page reads, a run is the largest.
         "max_file_size": LARGEST_FILE,
-        # The endpoints are tools of agents, too; an older environment may lack the package.
-        "mcp_server": find_spec("mcp") is not None,
-        "app_kwargs": {
-            "routes": [export_route(host.store)],
-            "exception_handlers": {RequestValidationError: unread},
-        },
+        "app_kwargs": {**tools, "routes": [*tools["routes"], export_route(host.store)]},
     }
 
 

@@ -66,5 +66,5 @@ const WorkbenchAddress = (() => {
     });
   }
 
-  return { show, ready, open, travels: (go) => { travel = go; } };
+  return { show, ready, open, visit: (query) => travel(query), travels: (go) => { travel = go; } };
 })();

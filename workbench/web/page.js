@@ -4,38 +4,44 @@
 const WorkbenchPage = (() => {
   const { make } = Workbench;
 
-  /** Fields of a form changed: note it as it stands and take their messages away. */
-  const latest = {}; // by the id of the component that notes a form
-  const note = (id) => (noted, ...values) => {
-    latest[id] = values;
-    const same = (value, i) => JSON.stringify(value) === JSON.stringify(noted[i]);
-    const asBefore = { __type__: "update" }, unmarked = { ...asBefore, loading_status: { validation_error: null } };
-    return [values, ...values.map((value, i) => (same(value, i) ? asBefore : unmarked))];
+  /** Fields of a form changed: note it as it stands and take the messages at those that differ away. */
+  const latest = {}, messages = {}; // by the name of a form: its values; what it says at a field, by that one's id
+  const note = (form, ids) => (...values) => {
+    const before = latest[form] || [], same = (i) => JSON.stringify(values[i]) === JSON.stringify(before[i]);
+    latest[form] = values;
+    ids.forEach((id, i) => same(i) || delete messages[form]?.[id]);
+    say();
+    return [values];
   };
+
+  /** Put each message at its field. A field in a sheet or a fold comes later than its message. */
+  const tell = (form) => (faults) => {
+    messages[form] = { ...faults };
+    say();
+    setTimeout(() => (document.querySelector("#form .wb-fault") ?? document.querySelector(".wb-fault"))?.scrollIntoView({ block: "nearest" }), 300);
+  };
+  function say() {
+    const all = Object.assign({}, ...Object.values(messages));
+    for (const old of document.querySelectorAll(".wb-fault")) if (all[old.parentElement.id] !== old.textContent) old.remove();
+    for (const [id, text] of Object.entries(all)) {
+      const field = document.getElementById(id);
+      if (field && !field.querySelector(":scope > .wb-fault")) field.prepend(make("p.wb-fault", { role: "alert" }, text));
+    }
+  }
+  addEventListener("DOMContentLoaded", () => new MutationObserver(say).observe(document.body, { childList: true, subtree: true }));
 
   /** Run is pressed: a field that changed just before it, such as by the last keystroke, tells so some moments later. Gradio would take
    *  a second press in these moments for another study. */
   let asking = 0;
-  const asked = (id) => (noted, ...more) => new Promise((resolve) => setTimeout(() => {
+  const asked = (form) => (noted, ...more) => new Promise((resolve) => setTimeout(() => {
     asking = 0;
-    resolve([latest[id] ?? noted, ...more]);
+    resolve([latest[form] ?? noted, ...more]);
   }, 30));
   document.addEventListener("click", (event) => {
     if (!event.target.closest?.("gradio-app .wb-run")) return;
     if (performance.now() < asking) event.stopImmediatePropagation();
     else asking = performance.now() + 1000;
   }, true);
-
-  /** Put each message at its field; null takes one away. */
-  const tell = (messages) => {
-    const sheet = document.querySelector("#open-sheet");
-    if (messages.slice(1).some(Boolean) && sheet?.offsetParent && !document.querySelector("#form")) sheet.click();
-    setTimeout(unfoldMessages, 300); // once they are drawn
-    return messages.map((message) => ({ __type__: "update", loading_status: { validation_error: message, show_validation_error: true } }));
-  };
-
-  /** Show the folds of the chosen decoders. */
-  const unfold = (names) => (chosen) => names.map((name) => ({ __type__: "update", visible: chosen.includes(name) }));
 
   /** While a line says that it waits for the device: how many visitors are ahead. Gradio tells the place in the queue, in a text of its
    *  own that the style sheet hides; one more has the device. */
@@ -65,12 +71,6 @@ const WorkbenchPage = (() => {
     return inputs.length === 1 ? inputs[0] : inputs;
   };
 
-  /** The page shows what its address asks for: it can be run. Fields that were just filled are noted first. */
-  const ready = () => new Promise((resolve) => setTimeout(() => {
-    WorkbenchAddress.ready();
-    resolve({ __type__: "update", interactive: true });
-  }, 50));
-
   /** Run what a link asks for, once its tab has come. */
   function go(prefix) {
     const timer = setInterval(() => {
@@ -81,11 +81,8 @@ const WorkbenchPage = (() => {
     }, 100);
   }
 
-  /** Open the side sheet, or close it; the keyboard goes with it. */
-  const sheet = (open) => () => {
-    setTimeout(() => document.querySelector(open ? "#close-sheet" : "#open-sheet")?.focus(), 100);
-    return { __type__: "update", visible: open };
-  };
+  /** The side sheet was opened, or closed; the keyboard goes with it. */
+  const sheet = (open) => () => setTimeout(() => document.querySelector(open ? "#close-sheet" : "#open-sheet")?.focus(), 100);
   document.addEventListener("keydown", (event) => event.key === "Escape" && document.querySelector("#form #close-sheet")?.click());
 
   /** A run ends when its page is left or reloaded, or with its server: the page that opens next in this tab says so, once the server has
@@ -141,16 +138,6 @@ const WorkbenchPage = (() => {
       label.style.display = fits ? "" : "none";
     }
   };
-
-  /** A message in a fold that is shut is not seen: open the folds around it. */
-  function unfoldMessages() {
-    for (const message of document.querySelectorAll(".validation-error")) {
-      for (let fold = message.closest(".gr-accordion"); fold; fold = fold.parentElement.closest(".gr-accordion")) {
-        const button = fold.querySelector(":scope > button.label-wrap");
-        if (button && !button.classList.contains("open")) button.click();
-      }
-    }
-  }
 
   /** The address names the run on screen, so that a reload or a copied address brings it back. */
   const address = (id, prefix) => id && WorkbenchAddress.show(`run=${id}`, prefix);
@@ -260,5 +247,5 @@ const WorkbenchPage = (() => {
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
 
-  return { ready, go, sheet, search, left, note, asked, tell, unfold, began, queued, address, confirmed, runs, reveal };
+  return { go, sheet, search, left, note, asked, tell, began, queued, address, confirmed, runs, reveal };
 })();

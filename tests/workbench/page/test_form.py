@@ -87,7 +87,7 @@ def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
     assert form.faults(values) == {}
     values |= form.decoders.filled(["mtad"])
     faults = form.faults(values)
-    assert set(faults) == {threshold, form.decoders.first}
+    assert set(faults) == {threshold}
     assert all("threshold must be" in message for message in faults.values())
 
 
@@ -99,7 +99,7 @@ def test_a_rule_that_does_not_fit_its_drafts_is_told_beside_the_box(form):
     assert settings(form, values).methods[0].rule == "cascade(alpha=0.5)"
     values |= {boxes["rule"]: "block", boxes["draft"]: "tree"}
     faults = form.faults(values)
-    assert set(faults) == {boxes["rule"], form.decoders.first}
+    assert set(faults) == {boxes["rule"]}
     assert all("cannot judge the draft tree" in message for message in faults.values())
 
 
@@ -109,7 +109,7 @@ def test_fewer_drafted_beams_than_kept_ones_are_told_beside_the_box(form):
     boxes = {c.field.name: c.component for c in form.controls if c.owner == name}
     values |= {boxes["beams"]: 6, boxes["draft_beams"]: 2}
     faults = form.faults(values)
-    assert set(faults) == {boxes["draft_beams"], form.decoders.first}
+    assert set(faults) == {boxes["draft_beams"]}
     assert all("at least the 6 beams kept per step" in message for message in faults.values())
 
 
@@ -126,7 +126,7 @@ def test_a_cut_off_that_leaves_nothing_is_refused_at_its_field(form):
     values = filled(form, {"decoders": ["greedy"]})
     field = next(c.component for c in form.controls if c.field.name == "top_p")
     values[field] = 0
-    assert "top_p must be" in form.faults(values)[field]
+    assert "top p must be" in form.faults(values)[field]
 
 
 def test_no_decoder_is_one_sentence(form):
@@ -174,17 +174,17 @@ def test_the_form_promises_no_more_than_this_place_allows():
     assert help["timings"].endswith("(1 to 3)")
 
 
-@pytest.mark.parametrize("sent", [None, 5, "x", {}, [], [None] * 3, [{"a": 1}] * 200])
+@pytest.mark.parametrize("sent", [None, 5, "x", {}, [], [None] * 3])
 def test_what_no_form_sends_is_one_sentence(form, sent):
     with gr.Blocks():
-        noted = NotedForm(form.components)
+        noted = NotedForm(form.components, "form")
     with pytest.raises(gr.Error, match="reload the page"):
         noted.read(sent)
 
 
 def test_what_the_form_sends_is_read(form):
     with gr.Blocks():
-        noted = NotedForm(form.components)
+        noted = NotedForm(form.components, "form")
     values = list(filled(form, {"decoders": ["mtad"]}).values())
     assert form.decoders.chosen(noted.read(values)) == ["mtad"]
 

@@ -1,8 +1,10 @@
 """A visitor without a browser: fires events at a page and passes answers on as Gradio would."""
 
+import tempfile
 from collections import deque
 from collections.abc import Iterator
 from inspect import isgenerator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
@@ -10,7 +12,6 @@ from urllib.parse import parse_qsl
 import gradio as gr
 from gradio.helpers import special_args
 
-from workbench.page.widgets.components import Given
 from workbench.show.families import FAMILIES
 
 ELSEWHERE = "203.0.113.1"  # a visitor whose browser does not share the machine's cores
@@ -35,6 +36,7 @@ class Visitor:
         )
         self.event: gr.EventData | None = None
         self.breakdowns: list[Exception] = []
+        self._messages: dict[str, str] = {}
         self._shown: dict[Any, dict[str, Any]] = {}
         self.fire(page, "load")
 
@@ -54,7 +56,7 @@ class Visitor:
 
     def message(self, name: str) -> str | None:
         """The message at a field."""
-        return self._shown.get(self.find(name), {}).get("message")
+        return self._messages.get(name)
 
     def put(self, name: str, value: Any) -> None:
         """Type a value into a field, or choose it."""
@@ -81,7 +83,9 @@ class Visitor:
     def give(self, name: str, path: Any) -> None:
         """Upload a file."""
         component = self.find(name)
-        self._shown.setdefault(component, {})["value"] = Given(path.name, path.read_bytes())
+        file = Path(tempfile.mkdtemp()) / path.name  # whoever reads it deletes it
+        file.write_bytes(path.read_bytes())
+        self._shown.setdefault(component, {})["value"] = {"path": str(file)}
         self.fire(component, "upload")
 
     def open(self, tab: str) -> None:
@@ -109,10 +113,9 @@ class Visitor:
         changed: list[Any] = []
         inputs = [self.value(component) for component in function.inputs]
         if function.js and "WorkbenchPage.note" in function.js:
-            changed += self._apply(function.outputs[:1], inputs[1:])
+            changed += self._apply(function.outputs, inputs)
         elif function.js and "WorkbenchPage.tell" in function.js:
-            for field, message in zip(function.outputs, inputs[0] or [], strict=False):
-                self._shown.setdefault(field, {})["message"] = message
+            self._messages = inputs[0] or {}
         elif function.fn is not None:
             try:
                 answers = function.fn(

@@ -18,8 +18,7 @@ from workbench.models.presets import PairChoice
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
 from workbench.page.parts.results import Figures, plot
-from workbench.page.widgets.components import Given, GivenFile, OpenBoxes
-from workbench.page.widgets.handlers import QUIET, Faults, Updates, Values
+from workbench.page.widgets.handlers import QUIET, READ_ONCE, Faults, Updates, Values, given
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.figures import BatchFigures, label
 from workbench.runs.record import Run
@@ -209,7 +208,7 @@ class BatchTab(StudyTab):
                 self.set = gr.Radio(
                     SETS, value=SETS[0][1], label="Prompts", elem_id="batch-prompts"
                 )
-                self.file = GivenFile(
+                self.file = gr.File(
                     label="A text file with one prompt per line, or .jsonl with a "
                     '"prompt" in each line', elem_id="batch-file",
                     visible=False, file_types=[".txt", ".jsonl"], height=120,
@@ -228,7 +227,7 @@ class BatchTab(StudyTab):
                         True, label="ignore end of text", info="gives every output the same length",
                         min_width=180, elem_id="batch-eos",
                     )  # fmt: skip
-                self.sizes = OpenBoxes(
+                self.sizes = gr.CheckboxGroup(
                     list(SIZES),
                     value=list(CHOSEN_SIZES),
                     label="Batch sizes",
@@ -258,7 +257,7 @@ class BatchTab(StudyTab):
         self.set.change(lambda name: gr.update(visible=name == OWN), self.set, self.file, **QUIET)
         # Not `change`: if a run is opened, that follows its emptied box, too, and would take its
         # prompts away.
-        self.file.upload(self._read, self.file, [self.own, self.read], **QUIET)
+        self.file.upload(self._read, self.file, [self.own, self.read], **QUIET, **READ_ONCE)
         self.file.clear(lambda: (NO_FILE, ""), None, [self.own, self.read], **QUIET)
 
     def fill(self, data: Mapping[str, Any]) -> Updates:
@@ -328,11 +327,14 @@ class BatchTab(StudyTab):
     def _chosen(self, values: Values, own: prompts.PromptSet | str) -> prompts.PromptSet | str:
         return own if values[self.set] == OWN else prompts.built_in(values[self.set])
 
-    def _read(self, file: Given | None) -> tuple[prompts.PromptSet | str, str]:
+    def _read(self, data: Any) -> tuple[prompts.PromptSet | str, str]:
         """The prompts of an uploaded file, and a note about them."""
-        return (
-            (NO_FILE, "") if file is None else _held(lambda: prompts.parse(file.name, file.content))
-        )
+
+        def read() -> prompts.PromptSet:
+            file: Any = given(data)
+            return prompts.parse(file.name, file.content)
+
+        return (NO_FILE, "") if data is None else _held(read)
 
 
 def _held(find: Callable[[], prompts.PromptSet]) -> tuple[prompts.PromptSet | str, str]:

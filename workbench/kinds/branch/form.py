@@ -12,7 +12,7 @@ from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.results import ComparisonResults, samples
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Alternatives, Answer
-from workbench.page.api import answers, offer, told
+from workbench.page.api import Jobs, answers, told
 from workbench.page.host import Host
 from workbench.page.parts.runner import Runner, sentence
 from workbench.page.widgets.handlers import DEVICE, QUIET, Updates
@@ -104,7 +104,7 @@ def names(question: Question) -> list[str]:
     return decoders
 
 
-def endpoints(host: Host) -> None:
+def endpoints(host: Host) -> Jobs:
     def alternatives(run: str, decoder: str, at: int) -> Alternatives:
         """List the tokens that could stand at a place of a comparison's text.
 
@@ -143,5 +143,4 @@ def endpoints(host: Host) -> None:
         question = {"run": run, "decoder": decoder, "at": at, "token": token}
         yield from answers(host, lambda: continued(host, question, host.first, decoders), samples)
 
-    offer(alternatives)
-    offer(branch)
+    return (alternatives, branch)

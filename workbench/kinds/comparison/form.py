@@ -12,7 +12,7 @@ from workbench.kinds.comparison.results import ComparisonResults, LiveComparison
 from workbench.kinds.judge.form import Judging
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Answer
-from workbench.page.api import answers, asked, offer
+from workbench.page.api import Jobs, answers, asked
 from workbench.page.host import Host
 from workbench.page.parts import form, words
 from workbench.page.parts.choices import PairPicker
@@ -73,6 +73,10 @@ class CompareTab(StudyTab):
                 PairPicker(self.host, self.pair)
             gr.HTML(words.more_examples(self.others), elem_classes="wb-note")
 
+    @property
+    def doors(self) -> Updates:
+        return {self.sheet: gr.update(visible=True)}
+
     def lay_out_sheet(self, button: gr.Button) -> None:
         """Lay out the side sheet with decoders and settings, which the button opens."""
         with gr.Column(visible=False, elem_id="form") as self.sheet:
@@ -99,9 +103,9 @@ class CompareTab(StudyTab):
             with gr.Column(elem_id="settings"):
                 self.form.lay_out_settings()
         for each, shown in ((button, True), (close, False)):
-            each.click(
-                None, None, self.sheet, api_visibility="private",
-                js=f"WorkbenchPage.sheet({str(shown).lower()})",
+            each.click(lambda seen=shown: gr.update(visible=seen), None, self.sheet, **QUIET).then(
+                None, None, None, js=f"WorkbenchPage.sheet({str(shown).lower()})",
+                api_visibility="private",
             )  # fmt: skip
         self.told: list[Any] = [self.share, self.asked, self.preset]
 
@@ -235,7 +239,7 @@ def _preset_of(settings: Mapping[str, Any]) -> str:
 TAB = CompareTab
 
 
-def endpoints(host: Host) -> None:
+def endpoints(host: Host) -> Jobs:
     def compare(
         prompt: str | list[dict[str, Any]],
         decoders: list[str] | None = None,
@@ -265,4 +269,4 @@ def endpoints(host: Host) -> None:
             samples,
         )
 
-    offer(compare)
+    return (compare,)

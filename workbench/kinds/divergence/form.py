@@ -7,7 +7,7 @@ import gradio as gr
 from workbench.kinds.divergence import DTYPES, compared
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Verdict
-from workbench.page.api import offer, told
+from workbench.page.api import Jobs, told
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.runner import sentence
@@ -61,7 +61,7 @@ class DivergenceFold:
         return words.note(answer["says"]) + (words.note(answer["facts"]) if answer["facts"] else "")
 
 
-def endpoints(host: Host) -> None:
+def endpoints(host: Host) -> Jobs:
     def diverge(prompt: str, first: str, second: str, dtype: str = "auto") -> Verdict:
         """Say where two greedy texts of the large model part: at a near-tie or at a fault.
 
@@ -80,4 +80,4 @@ def endpoints(host: Host) -> None:
             answer: Any = host.device.ask(host.first, compared, prompt, first, second, dtype)
             return answer
 
-    offer(diverge)
+    return (diverge,)

@@ -12,7 +12,7 @@ from workbench.kinds.draw import START, Draw
 from workbench.kinds.draw.view import again
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Drawn
-from workbench.page.api import answers, asked, offer
+from workbench.page.api import Jobs, answers, asked
 from workbench.page.host import Host
 from workbench.page.parts import runner, words
 from workbench.page.parts.frame import StudyTab
@@ -131,7 +131,7 @@ class DrawTab(StudyTab):
 TAB = DrawTab
 
 
-def endpoints(host: Host) -> None:
+def endpoints(host: Host) -> Jobs:
     def draw(
         prompt: str | list[dict[str, Any]],
         decoders: list[str] | None = None,
@@ -161,4 +161,4 @@ def endpoints(host: Host) -> None:
             lambda run: {"findings": [asdict(f) | {"unlike": f.unlike} for f in findings(run)]},
         )
 
-    offer(draw)
+    return (draw,)

@@ -26,8 +26,7 @@ from workbench.kinds.comparison import Comparison
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
-from workbench.page.widgets.components import Given, GivenFile
-from workbench.page.widgets.handlers import QUIET
+from workbench.page.widgets.handlers import QUIET, READ_ONCE, Given, given
 from workbench.runs.record import Run
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
@@ -125,7 +124,7 @@ class PlanFields:
             self.plan = gr.Dropdown(
                 [*shipped, *own], value="stories", label="Plan", elem_id="experiment-plan"
             )
-            self.file = GivenFile(
+            self.file = gr.File(
                 label="A plan (.toml)", file_types=[".toml"], visible=False, height=120,
                 elem_id="experiment-file",
             )  # fmt: skip
@@ -140,11 +139,19 @@ class PlanFields:
         self.plan.change(self._about, self.chosen, self.about, **QUIET)
         gr.on(
             [self.file.upload, self.file.clear],
-            lambda plan, file: (file, self._about(plan, file)),
+            self._uploaded,
             [self.plan, self.file],
             [self.own, self.about],
             **QUIET,
+            **READ_ONCE,
         )
+
+    def _uploaded(self, plan: str | None, data: Any) -> tuple[Given | None, str]:
+        try:
+            file = given(data)
+        except InputError as error:
+            return None, words.note(str(error), "alert")
+        return file, self._about(plan, file)
 
     def read(self, plan: str | None, file: Given | None) -> plans.Plan:
         """The plan that is chosen.

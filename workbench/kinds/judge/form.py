@@ -9,7 +9,7 @@ from workbench.kinds.branch.form import data
 from workbench.kinds.comparison.results import ComparisonResults
 from workbench.kinds.judge import RoundPlace, of_round, of_text
 from workbench.models.presets import PairChoice
-from workbench.page.api import offer, told
+from workbench.page.api import Jobs, told
 from workbench.page.host import Host
 from workbench.page.parts.runner import sentence
 from workbench.page.widgets.handlers import DEVICE
@@ -37,7 +37,7 @@ class Judging:
             return {**answer, "error": sentence(error)}
 
 
-def endpoints(host: Host) -> None:
+def endpoints(host: Host) -> Jobs:
     def judge(
         prompt: str,
         draft: str,
@@ -61,4 +61,4 @@ def endpoints(host: Host) -> None:
         with told():
             return host.device.ask(host.first, of_text, prompt, draft, rules or (), settings)
 
-    offer(judge)
+    return (judge,)

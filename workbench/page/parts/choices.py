@@ -11,7 +11,7 @@ from workbench.models.keeper import offered
 from workbench.models.presets import PAIRS, PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
-from workbench.page.widgets.handlers import DEVICE, Updates, Values
+from workbench.page.widgets.handlers import DEVICE, QUIET, Updates, Values
 from workbench.runs.figures import label
 from workbench.show import families
 from workbench.show.families import FAMILIES
@@ -93,11 +93,15 @@ class DecoderChoice:
 
     def follow(self, folds: dict[str, Any]) -> None:
         """Show the folds of the ticked decoders, and no others."""
-        for group in self.groups:
-            group.change(
-                None, self.groups, list(folds.values()), api_visibility="private",
-                js=f"(...chosen) => WorkbenchPage.unfold({list(folds)})(chosen.flat())",
-            )  # fmt: skip
+
+        def seen(*chosen: list[str]) -> Updates:
+            ticked = {name for names in chosen for name in names}
+            return {fold: gr.update(visible=name in ticked) for name, fold in folds.items()}
+
+        gr.on(
+            [group.change for group in self.groups], seen, self.groups, [*folds.values()],
+            trigger_mode="always_last", **QUIET,
+        )  # fmt: skip
 
 
 class PairPicker:

@@ -44,25 +44,32 @@ class Control:
         if raw is None and None not in self.field.metadata["choices"]:
             raise InputError(f"{str(self.component.label).capitalize()} is empty.")
         value = self.typed(raw)
-        check(self.owner, self.field, value)
+        try:
+            check(self.owner, self.field, value)
+        except InputError as error:
+            words, name = str(error).removeprefix(f"{self.owner}: "), self.field.name
+            raise InputError(words.replace(name, str(self.component.label), 1)) from None
         return value
 
 
-def control(owner: str, field: dataclasses.Field, value: Any, most: float | None = None) -> Control:
+def control(
+    owner: str, field: dataclasses.Field, value: Any, prefix: str, most: float | None = None
+) -> Control:
     """The control of a setting.
 
     Args:
         owner: the decoder that has it, or SHARED
         field: the dataclass field of the setting
         value: the value to show at first
+        prefix: the beginning of its `elem_id`
         most: the largest value that this place allows, if that is lower than the field's
     """
     label, help = field.name.replace("_", " "), field.metadata["help"]
-    text = written(field, value)
+    text, id = written(field, value), f"{prefix}-{owner}-{field.name}"
     if is_switch(field):
-        component: Any = gr.Checkbox(bool(value), label=label, info=help)
+        component: Any = gr.Checkbox(bool(value), label=label, info=help, elem_id=id)
     elif is_text(field) or is_list(field):
-        component = gr.Textbox(text, label=label, info=help, min_width=180)
+        component = gr.Textbox(text, label=label, info=help, min_width=180, elem_id=id)
     elif field.metadata["choices"] and field.metadata["low"] is None:
         component = gr.Dropdown(
             [written(field, choice) for choice in field.metadata["choices"]],
@@ -70,15 +77,21 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
             label=label,
             info=help,
             min_width=180,
+            elem_id=id,
             allow_custom_value=field.metadata["read"] is not None,
         )
     elif field.metadata["choices"]:
         component = gr.Textbox(
-            text, label=label, info=f"{help} ({allowed(field)})", max_lines=1, min_width=180
+            text,
+            label=label,
+            info=f"{help} ({allowed(field)})",
+            max_lines=1,
+            min_width=180,
+            elem_id=id,
         )
     else:
         component = gr.Number(
-            value, label=label, info=f"{help} ({allowed(field, most)})", min_width=180
+            value, label=label, info=f"{help} ({allowed(field, most)})", min_width=180, elem_id=id
         )
     if owner != SHARED and value != field.default:
         component.info += f"; the library's default is {written(field, field.default) or 'empty'}"
@@ -127,6 +140,7 @@ class SettingsForm:
                     SHARED,
                     field,
                     self.start.get(field.name, field.default),
+                    self.decoders.elem_id,
                     self.limits.get(field.name),
                 )
                 for field in (*self.more, *settings.shared())
@@ -140,7 +154,10 @@ class SettingsForm:
                 ) as self.folds[name]:  # fmt: skip
                     own = self.start.get(name, {})
                     self.controls += [
-                        control(name, field, own.get(field.name, field.default)) for field in fields
+                        control(
+                            name, field, own.get(field.name, field.default), self.decoders.elem_id
+                        )
+                        for field in fields
                     ]
         self.decoders.follow(self.folds)
 
@@ -184,10 +201,7 @@ class SettingsForm:
         return data
 
     def faults(self, values: Values) -> dict[Any, str]:
-        """A message for each input that cannot be used, without folds of decoders not chosen.
-
-        A message in a fold is repeated at the decoders, as the fold may be shut.
-        """
+        """A message for each input that cannot be used, without folds of decoders not chosen."""
         faults: dict[Any, str] = {}
         chosen = self.decoders.chosen(values)
         for each in self.controls:
@@ -196,7 +210,6 @@ class SettingsForm:
                     each.read(values[each.component])
                 except InputError as error:
                     faults[each.component] = str(error)
-                    faults.setdefault(self.decoders.first, str(error))
         for name in chosen:
             own = [each for each in self.controls if each.owner == name]
             if not any(each.component in faults for each in own):
@@ -205,7 +218,6 @@ class SettingsForm:
                 except InputError as error:  # settings that do not fit each other
                     box = next((c for c in own if c.field.name in PARTS), own[0])
                     faults[box.component] = str(error)
-                    faults.setdefault(self.decoders.first, str(error))
         if not chosen:
             faults[self.decoders.first] = "No decoder is chosen; choose at least one."
         return faults

@@ -44,6 +44,7 @@ class StudyTab:
         results: the parts that show a run
         prompt: the input of the prompt, if the kind has one prompt
         inputs: the inputs besides decoders and settings; the first shows why a study is refused
+        folds: those around decoders and settings
         more: states that `faults` and `made` take besides the form's values
         looked_at: components that `follow` takes besides the study
         told: the components that change with the form
@@ -68,6 +69,7 @@ class StudyTab:
     results: Any  # a `Figures`
     prompt: gr.Textbox
     inputs: Any  # a list
+    folds: Sequence[Any] = ()
     more: Sequence[Any] = ()
     looked_at: Sequence[Any] = ()
     asked: gr.HTML
@@ -82,7 +84,8 @@ class StudyTab:
         self.runner = Runner(host, self.study.kind, self.prefix)
         with self.frame() as self.tab:
             self.lay_out()
-            self.noted = NotedForm([*self.inputs, *self.form.components], self.refreshing)
+            fields = [*self.inputs, *self.form.components]
+            self.noted = NotedForm(fields, self.study.kind, self.refreshing)
             self.opened = gr.State(False)  # whether the visitor has been here
             self.filled = gr.State(False)  # whether a link has filled the form
         self._wire()
@@ -188,13 +191,26 @@ class StudyTab:
         )  # fmt: skip
 
     def lay_out_folds(self) -> None:
-        with gr.Accordion(self.folded, open=False, elem_id=f"{self.prefix}form"):
+        with gr.Accordion(self.folded, open=False, elem_id=f"{self.prefix}form") as outer:
             self.form.lay_out_decoders()
-            with gr.Accordion("Settings", open=False, elem_id=f"{self.prefix}settings"):
+            with gr.Accordion("Settings", open=False, elem_id=f"{self.prefix}settings") as inner:
                 self.form.lay_out_settings()
             self.lay_out_more_folds()
+        self.folds = [outer, inner]
         self.runner.lay_out_progress()
         self.runner.lay_out_again()
+
+    @property
+    def doors(self) -> Updates:
+        """Updates that show decoders and settings, where a message would not be seen."""
+        return {fold: gr.update(open=True) for fold in self.folds}
+
+    def unfolded(self, faults: Mapping[Any, str]) -> Updates:
+        """Updates that show the fields at which there are messages."""
+        owners = {each.owner for each in self.form.controls if each.component in faults}
+        folds = [fold for owner, fold in self.form.folds.items() if owner in owners]
+        doors = self.doors if faults.keys() & {*self.form.components} else {}
+        return {**doors, **{fold: gr.update(open=True) for fold in folds}}
 
     @property
     def refreshing(self) -> list[Any]:

@@ -6,7 +6,6 @@ import gradio as gr
 
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import Updates
-from workbench.page.widgets.later import arrival
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.show import tables
@@ -50,8 +49,8 @@ class Kept:
             if not apart:
                 self.lay_out_environment()
         self.run_id = gr.Textbox(visible="hidden")
-        gr.on(
-            [arrival(), self.run_id.change], None, self.run_id, None, api_visibility="private",
+        self.run_id.change(
+            None, self.run_id, None, api_visibility="private",
             js=f"(id) => WorkbenchPage.address(id, '{prefix}')",
         )  # fmt: skip
 

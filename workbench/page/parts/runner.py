@@ -28,7 +28,7 @@ from workbench.studies.study import Study
 
 HERE = ("127.0.0.1", "::1")
 # While the clock stands still, a browser on these cores may draw an update, a finished panel.
-DRAWING_SECONDS, PANEL_SECONDS = 0.02, 0.05
+DRAWING_SECONDS, PANEL_SECONDS = 0.01, 0.02
 log = logging.getLogger(__name__)
 Renew = Callable[[], tuple[Study, Run]]
 
@@ -98,7 +98,7 @@ class Runner:
             self.run.click(
                 self._ask,
                 [tab.noted.values, tab.pair, *tab.more],
-                [*self.starting, tab.noted.faults],
+                [*self.starting, tab.noted.faults, *tab.doors, *tab.form.folds.values()],
                 js=tab.noted.asked,
                 **QUIET,
             )
@@ -125,7 +125,7 @@ class Runner:
         try:
             started = self.start(self.tab.asked_for(form.read(noted), *more), choice)
         except Faults as faults:
-            return form.told(faults.messages)
+            return {**form.told(faults.messages), **self.tab.unfolded(faults.messages)}
         except Exception as error:
             return form.told({self.tab.inputs[0]: sentence(error)})
         return {**form.told({}), **started}

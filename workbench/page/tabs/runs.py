@@ -14,8 +14,8 @@ from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
 from workbench.page.tabs.rooms import Rooms
-from workbench.page.widgets.components import Given, GivenButton, RunTable
-from workbench.page.widgets.handlers import QUIET, Updates
+from workbench.page.widgets.components import RunTable
+from workbench.page.widgets.handlers import QUIET, READ_ONCE, Updates, given
 from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
 from workbench.show import differences, quantities, view
@@ -79,7 +79,7 @@ class RunsTab:
             self.delete = gr.Button(
                 "Delete", variant="stop", elem_id="delete-run", visible=not public
             )
-            self.upload = GivenButton(
+            self.upload = gr.UploadButton(
                 "Import a JSON file", file_types=[".json"], elem_id="import-run"
             )
         self.note = gr.HTML(elem_id="runs-note", elem_classes="wb-note")
@@ -104,7 +104,7 @@ class RunsTab:
         up, reveal = "() => window.scrollTo({top: 0})", "() => WorkbenchPage.reveal('compared')"
         for handler, js in (
             (self.open.click(self._open, self.chosen, outputs, **filling), up),
-            (self.upload.upload(self._import, self.upload, outputs, **filling), up),
+            (self.upload.upload(self._import, self.upload, outputs, **filling, **READ_ONCE), up),
             (self.both.click(self._both, self.chosen, [self.note, self.compared], **QUIET), reveal),
         ):
             handler.then(None, None, None, js=js, api_visibility="private")
@@ -165,10 +165,13 @@ class RunsTab:
             return {self.note: words.note("Tick one run to open it.", "alert")}
         return self._shown(lambda: self.host.store.get(ids[0]))
 
-    def _import(self, file: Given | None) -> Updates:
-        if file is None:
-            return {self.note: words.note("No file was chosen.", "alert")}
-        return self._shown(lambda: self.host.store.add(imports.read(file.content)))
+    def _import(self, data: dict[str, Any] | None) -> Updates:
+        def found() -> Run:
+            if (file := given(data)) is None:
+                raise InputError("No file was chosen.")
+            return self.host.store.add(imports.read(file.content))
+
+        return self._shown(found)
 
     def _shown(self, find: Callable[[], Run]) -> Updates:
         try:

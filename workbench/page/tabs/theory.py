@@ -11,7 +11,6 @@ from decoders import InputError
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.results import plot
-from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
 from workbench.runs import recorded
 from workbench.runs.figures import label
@@ -85,14 +84,16 @@ class TheoryTab:
             return draw(page, found, values)
 
         inputs = [self.measured, *fields]
-        self.picked.then(redraw, inputs, outputs, **QUIET)
+        # As it was typed: Gradio's own answer to an emptied box is the text of a TypeError.
+        plain = {**QUIET, "preprocess": False}
+        self.picked.then(redraw, inputs, outputs, **plain)
         gr.on(
             [tab.select, *(field.change for field in fields)],
             redraw,
             inputs,
             outputs,
             trigger_mode="always_last",
-            **QUIET,
+            **plain,
         )
 
     def _list(self) -> Any:
@@ -135,7 +136,7 @@ def control(field: Choice | Slider) -> Any:
         return gr.Dropdown(
             options, value=field.value, label=field.label, info=field.help, min_width=260
         )
-    return OpenSlider(
+    return gr.Slider(
         field.low, field.high, field.value,
         step=field.step, label=field.label, info=field.help, min_width=260,
     )  # fmt: skip

@@ -1,58 +1,72 @@
 """Endpoints as tools of agents (MCP): what they return is JSON that follows a schema.
 
-Gradio hands a result over as the text of a Python dictionary and does not say what it will be.
+Gradio's own tools give a result as the text of a Python dictionary, and do not say what it will be.
 """
 
-import json
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, closing
 from typing import Any, get_args, get_origin, get_type_hints
 
 import gradio as gr
+from anyio import to_thread
+from mcp import types
+from mcp.server.fastmcp.tools import Tool
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic import TypeAdapter
+from starlette.routing import Mount
+
+ADDRESS = "/gradio_api/mcp"
+END = object()
 
 
-class AgentBlocks(gr.Blocks):
-    """A page whose endpoints answer agents with typed JSON.
+def tools(jobs: Iterable[Callable[..., Any]]) -> dict[str, Any]:
+    """A server of these jobs as options of FastAPI: its route and its lifespan."""
+    named, server = {job.__name__: job for job in jobs}, Server("decoding-workbench")
 
-    Gradio puts its server of tools into `mcp_server_obj` when the page is launched.
-    """
+    async def listed() -> list[types.Tool]:
+        return [
+            types.Tool(
+                name=name,
+                description=inspect.getdoc(job),
+                inputSchema=Tool.from_function(job, structured_output=False).parameters,
+                outputSchema=schema(job),
+            )
+            for name, job in named.items()
+        ]
 
-    @property
-    def mcp_server_obj(self) -> Any:
-        return self._tools
+    async def called(name: str, given: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await outcome(named[name], given)
+        except gr.Error as error:
+            raise ValueError(error.message) from None  # the protocol's way to say a sentence
 
-    @mcp_server_obj.setter
-    def mcp_server_obj(self, server: Any) -> None:
-        self._tools = server and typed(server)
+    server.list_tools()(listed)
+    server.call_tool()(called)
+    manager = StreamableHTTPSessionManager(server, stateless=True)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> Any:
+        async with manager.run():
+            yield
+
+    return {"routes": [Mount(ADDRESS, manager.handle_request)], "lifespan": lifespan}
 
 
-def typed(tools: Any) -> Any:
-    """Gradio's server of tools, with JSON results and the type of each endpoint's result."""
-    types, handlers = tools.types, tools.mcp_server.request_handlers
-    call, listed = handlers[types.CallToolRequest], handlers[types.ListToolsRequest]
-
-    async def typed_call(request: Any) -> Any:
-        answer: Any = await call(request)
-        if not answer.root.isError:
-            answer.root.structuredContent = json.loads(answer.root.content[0].text)
+async def outcome(job: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """What a job returns, or yields last; it ends if the agent leaves."""
+    answer = await to_thread.run_sync(lambda: job(**given))
+    if not isinstance(answer, Iterator):
         return answer
-
-    async def typed_list(request: Any) -> Any:
-        answer: Any = await listed(request)
-        for tool in answer.root.tools:
-            endpoint = tools.get_block_fn_from_endpoint_name(tools.tool_to_endpoint[tool.name])
-            tool.outputSchema = schema(endpoint.fn) if endpoint is not None else None
-        return answer
-
-    tools.postprocess_output_data = lambda data, root_url: [
-        types.TextContent(type="text", text=json.dumps(each)) for each in data
-    ]
-    handlers[types.CallToolRequest] = typed_call
-    handlers[types.ListToolsRequest] = typed_list
-    return tools
+    last = None
+    with closing(answer) as answers:  # type: ignore[type-var]  # jobs that yield are generators
+        while (item := await to_thread.run_sync(next, answers, END)) is not END:
+            last = item
+    return last
 
 
-def schema(job: Any) -> dict[str, Any]:
+def schema(job: Callable[..., Any]) -> dict[str, Any]:
     """The JSON schema of what a job returns, or of what it yields last."""
     returned = get_type_hints(job)["return"]
     if get_origin(returned) is Iterator:

@@ -1,8 +1,5 @@
 """Components that Gradio lacks; workbench/web has the scripts that draw them."""
 
-import contextlib
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -89,62 +86,3 @@ const go = () => props.value?.go !== undefined && WorkbenchPage.go(props.value.g
 watch('value', go);
 go();
 """
-
-
-class OpenSlider(gr.Slider):
-    """A slider whose number box may be empty or beyond its ends, for its handler to answer.
-
-    Gradio's own answer to an emptied box is the text of a TypeError.
-    """
-
-    is_template = True  # to the browser it is Gradio's slider
-
-    def preprocess(self, payload: float | None) -> float | None:  # type: ignore[override]  # None is meant
-        return payload if isinstance(payload, (int, float)) else None
-
-
-class OpenBoxes(gr.CheckboxGroup):
-    """Boxes for whole numbers; a handler may show others than the page came with."""
-
-    is_template = True
-
-
-@dataclass(frozen=True)
-class Given:
-    """The name and the content of a visitor's file."""
-
-    name: str
-    content: bytes
-
-
-class ReadOnce:
-    """A component whose handlers get the content of a file; nothing stays on the disk."""
-
-    is_template = True
-
-    def get_block_name(self) -> str:
-        """The name of Gradio's component, which it is to the browser."""
-        return type(self).__bases__[-1].__name__.lower()
-
-    def preprocess(self, payload: Any) -> Given | None:
-        if payload is None:
-            return None
-        path = Path(payload.path)
-        try:
-            return Given(path.name, path.read_bytes())
-        except OSError:  # of two visitors who upload the same file at once, one comes late
-            raise gr.Error(
-                "The file did not arrive; upload it again.", print_exception=False
-            ) from None
-        finally:
-            path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                path.parent.rmdir()  # it is named after the content
-
-
-class GivenFile(ReadOnce, gr.File):  # type: ignore[misc]  # what was in the file, not its name
-    """Gradio's box for a file."""
-
-
-class GivenButton(ReadOnce, gr.UploadButton):  # type: ignore[misc]  # likewise
-    """The same as a button."""

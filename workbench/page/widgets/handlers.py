@@ -1,14 +1,14 @@
-"""Handlers of the page: their options, checks of what clients send, and forms with messages."""
+"""Handlers of the page: their options, forms with messages at their fields, and files."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio_client import utils as client_utils
 
-from decoders.errors import is_whole
-from workbench.page.widgets.components import Drawn, OpenBoxes
-from workbench.page.widgets.later import arrival
+from decoders import InputError
 
 # Options of handlers, which run outside the queue or on the one device.
 QUIET: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -17,48 +17,9 @@ DEVICE: dict[str, Any] = {
     "concurrency_limit": 1,
     "api_visibility": "private",
 }
+READ_ONCE: dict[str, Any] = {"preprocess": False}  # for a handler that calls `given`
 Values = Mapping[Any, Any]  # component -> the visitor's input
 Updates = dict[Any, Any]  # component -> its new value
-LARGEST = 1e300  # number; JSON has larger ones, and infinities
-
-
-class CheckedBlocks(gr.Blocks):
-    """A page that refuses, in a sentence, data that it could not have sent itself."""
-
-    async def preprocess_data(
-        self, block_fn: Any, inputs: list[Any], *more: Any, **options: Any
-    ) -> list[Any]:
-        client_utils.traverse(inputs, _refuse_address, client_utils.is_file_obj_with_meta)
-        if not all(map(fits, block_fn.inputs, inputs)):
-            raise gr.Error("The page cannot send this; reload it.", print_exception=False)
-        return await super().preprocess_data(block_fn, inputs, *more, **options)
-
-
-def _refuse_address(file: dict[str, Any]) -> None:
-    """Refuse an address, which Gradio would download, however large the file is."""
-    if client_utils.is_http_url_like(str(file["path"])):
-        raise gr.Error("An address is not a file; upload one.", print_exception=False)
-
-
-def fits(component: Any, value: Any) -> bool:
-    """Whether the page could have this value in this component."""
-    if isinstance(component, OpenBoxes):
-        return isinstance(value, list) and all(map(is_whole, value))
-    if isinstance(component, gr.CheckboxGroup):
-        known = [choice for _, choice in component.choices]
-        return isinstance(value, list) and all(each in known for each in value)
-    if isinstance(component, gr.Checkbox):
-        return isinstance(value, bool)
-    if value is None:
-        return True
-    if isinstance(component, (gr.Number, gr.Slider, gr.Timer)):
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return number and -LARGEST < value < LARGEST
-    if isinstance(component, (Drawn, gr.File, gr.UploadButton)):
-        return isinstance(value, dict)
-    if isinstance(component, (gr.Textbox, gr.Dropdown, gr.Radio, gr.HTML)):
-        return isinstance(value, str)
-    return True
 
 
 class Faults(Exception):
@@ -72,35 +33,38 @@ class Faults(Exception):
 class NotedForm:
     """The fields' values as one value, `values`, and a message or none for each field, `faults`.
 
-    Gradio wipes the messages at a handler's inputs when the handler starts; whenever any handler
-    answers, it wipes those at its inputs and at the component that shows its progress. So a field
-    change answered after Run erased the message. Therefore no handler on the server takes a field
-    as its input, and those that fill fields are attached with `filling`. Only the browser sets and
-    removes messages: they stay until their field changes or the visitor asks again.
+    The browser puts a message at a field, and takes it away when the field changes or the visitor
+    asks again. Gradio's own messages go as soon as any handler with that input answers, and cannot
+    be seen at fields in a sheet that is shut.
 
     Args:
-        fields: the inputs of the form
+        fields: the inputs of the form; each has an `elem_id`
+        name: tells forms apart
         refreshing: further events after which `values` are noted again. That changes them even if
             they are as before, so who sums the form up listens to nothing else, and older values
             never come after newer ones.
     """
 
-    def __init__(self, fields: Sequence[Any], refreshing: Sequence[Any] = ()):
-        self.fields = fields
+    def __init__(self, fields: Sequence[Any], name: str, refreshing: Sequence[Any] = ()):
+        self.fields, self.name = fields, name
         self.values = gr.JSON([field.value for field in fields], visible="hidden")
         self.faults = gr.JSON(visible="hidden")
         self.filling: dict[str, Any] = {**QUIET, "show_progress_on": self.values}
         # One handler for all: before the browser shows the page, it goes through every handler for
         # every component.
-        noted = [self.values, *fields]
-        gr.on(
-            [arrival(), *refreshing, *(field.change for field in fields)],
-            None,
-            noted,
-            noted,
-            js=f"WorkbenchPage.note({self.values._id})",
-            api_visibility="private",
-        )
+        gr.on([*refreshing, *(field.change for field in fields)], **self.noting)
+
+    @property
+    def noting(self) -> dict[str, Any]:
+        """A handler that notes the fields, as options of an event."""
+        ids = [field.elem_id for field in self.fields]
+        return {
+            "fn": None,
+            "inputs": self.fields,
+            "outputs": self.values,
+            "js": f"WorkbenchPage.note('{self.name}', {ids})",
+            "api_visibility": "private",
+        }
 
     @property
     def asked(self) -> str:
@@ -108,12 +72,11 @@ class NotedForm:
 
         Gradio gathers the inputs of a click before it has carried out the change just before it.
         """
-        return f"WorkbenchPage.asked({self.values._id})"
+        return f"WorkbenchPage.asked('{self.name}')"
 
     def read(self, values: Any) -> Values:
         """The values by field; raises `gr.Error` for values that no form sends."""
-        known = isinstance(values, list) and len(values) == len(self.fields)
-        if not known or not all(map(_filled, self.fields, values)):
+        if not isinstance(values, list) or len(values) != len(self.fields):
             raise gr.Error(
                 "These are not the values of this form; reload the page.", print_exception=False
             )
@@ -121,18 +84,40 @@ class NotedForm:
 
     def told(self, faults: Mapping[Any, str]) -> Updates:
         """A handler's updates about faults, which `tell` shows once the handler has answered."""
-        return {self.faults: [faults.get(field) for field in self.fields]}
+        return {self.faults: {field.elem_id: says for field, says in faults.items()}}
 
     def tell(self, handler: Any) -> None:
         handler.then(
-            None,
-            self.faults,
-            self.fields,
-            js="(messages) => WorkbenchPage.tell(messages)",
+            None, self.faults, None, js=f"WorkbenchPage.tell('{self.name}')",
             api_visibility="private",
-        )
+        )  # fmt: skip
 
 
-def _filled(field: Any, value: Any) -> bool:
-    """Whether a form could have this value in this field; only a number's may be missing."""
-    return fits(field, value) and (value is not None or isinstance(field, gr.Number))
+@dataclass(frozen=True)
+class Given:
+    """The name and the content of a visitor's file."""
+
+    name: str
+    content: bytes
+
+
+def given(data: Mapping[str, Any] | None) -> Given | None:
+    """The content of a file that was uploaded, which goes from the disk.
+
+    Args:
+        data: the value as it was sent; to make a path of it, Gradio leaves an empty file behind
+
+    Raises:
+        InputError: if it is gone: of two visitors who upload the same file at once, one comes late
+    """
+    if data is None:
+        return None
+    file = Path(data["path"])
+    try:
+        return Given(file.name, file.read_bytes())
+    except OSError:
+        raise InputError("The file did not arrive; upload it again.") from None
+    finally:
+        file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            file.parent.rmdir()  # it is named after the content

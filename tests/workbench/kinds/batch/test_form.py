@@ -142,12 +142,6 @@ def test_sizes_that_have_no_box_get_one(house):
     assert measured(house[0], again).study["settings"]["sizes"] == [1]
 
 
-@pytest.mark.parametrize("sent", ["3", 3, ["3"], [1.5], [True], [{}], None])
-def test_a_size_that_no_box_can_have_is_refused(visitor, sent):
-    visitor.put("batch-sizes", sent)
-    assert "These are not the values of this form" in refused(visitor)
-
-
 def test_what_is_missing_is_said_at_its_field(visitor):
     visitor.put("batch-sizes", [])
     visitor.put("batch-schemes", [])

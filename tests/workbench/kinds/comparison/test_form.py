@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 import gradio as gr
 import pytest
 
-from workbench.kinds.comparison.form import CompareTab
-from workbench.kinds.comparison.form import endpoints as register
+from workbench.kinds.comparison.form import CompareTab, endpoints
 from workbench.models.presets import tuned
 from workbench.page.host import Host
 from workbench.studies.settings import Settings
@@ -17,9 +16,8 @@ SETTINGS = {"max_new_tokens": 4, "temperature": 0}
 
 def compare(host: Host) -> Callable[..., Iterator[dict]]:
     """The function behind /compare."""
-    with gr.Blocks() as page:
-        register(host)
-    return next(function.fn for function in page.fns.values() if function.api_name == "compare")
+    (job,) = endpoints(host)
+    return job
 
 
 @pytest.fixture
