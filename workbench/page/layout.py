@@ -13,6 +13,7 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds import links, registry
+from workbench.models.presets import HEADED
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
@@ -28,6 +29,7 @@ from workbench.runs.recorded import Recording, recorded, recordings
 
 # The licence of the models that wrote the embedded pair's stories asks for it.
 BUILT = "Built with Llama"
+DRAFTERS = "draft", "by"  # settings that name what drafts
 
 HERE = "nothing you type leaves this machine"
 UNTIL_RESTART = "runs are kept until this Space restarts; download what you want to keep"
@@ -133,10 +135,17 @@ class _Visits:
     def beforehand(self, recording: Recording) -> Updates:
         """Updates for a recorded run, which is drawn once, because it never changes."""
         # Copies, because Gradio takes values out of updates.
-        return {
+        updates = {
             part: copy(update) if isinstance(update, dict) else update
             for part, update in self.drawn(recording.run.id).items()
         }
+        if self.host.first.preset not in HEADED:
+            # Run is pressed on another pair than the recorded one: what only a head can draft, its
+            # draft model does.
+            for each in self.studies[recording.run.kind].form.controls:
+                if each.field.name in DRAFTERS and "head" in str(updates.get(each.component)):
+                    updates[each.component] = each.field.default
+        return updates
 
     def picked(self, recording: Recording) -> Updates:
         """Updates for an entry of the gallery.

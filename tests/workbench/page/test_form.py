@@ -247,7 +247,7 @@ def test_a_system_message_that_counts_is_in_view(house, byte_tokenizer, monkeypa
         system = setting(visitor, "system")
         visitor.put("prompt", "Twice")
         visitor.type(system, "Rhyme.")
-        assert "13 of " in visitor.value(visitor.find("token-count"))
+        assert "15 of " in visitor.value(visitor.find("token-count"))
         assert "system=Rhyme." in visitor.value(visitor.find("settings-link"))
     loads(visitor)
     assert visitor.visible(system)
@@ -291,8 +291,8 @@ def test_messages_in_the_box_are_a_prompt(house, byte_tokenizer, monkeypatch):
     assert json.loads(other.value(other.find("prompt"))) == messages
     visitor.put("prompt", '[{"role": "robot", "content": "Hi"}]')
     assert "has the role &#x27;robot&#x27;" in visitor.value(visitor.find("token-count"))
-    visitor.put("prompt", '[{"rule": 1}]')  # a text like any other
-    assert "13 of " in visitor.value(visitor.find("token-count"))
+    visitor.put("prompt", '[{"rule": 1}]')  # a text like any other, asked in a chat
+    assert "15 of " in visitor.value(visitor.find("token-count"))
     assert visitor.breakdowns == other.breakdowns == []
 
 

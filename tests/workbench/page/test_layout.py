@@ -11,6 +11,7 @@ import pytest
 
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
+from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.page.parts import frame
@@ -194,6 +195,22 @@ def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(
     assert sorted(visitor.ticked("decoders")) == sorted(first.settings["decoders"])
     assert visitor.value(visitor.find("preset")) == presets.OPENING
     assert 'id="picture"' in visitor.value(visitor.find("band-picture"))
+
+
+def test_an_example_of_a_head_fills_the_form_with_what_another_pair_can_run(pair, tmp_path):
+    """Run, pressed below the recorded run of SmolLM2, was refused by a pair without a head."""
+    for first, draft in ((PairChoice(), "suffix, else head"), (PairChoice("a", "b"), "model")):
+        host = dataclasses.replace(a_host(pair, tmp_path), first=first)
+        page = build(host)
+        visitor = Visitor(page)
+        (control,) = [
+            part for part in page.blocks.values()
+            if getattr(part, "label", None) == "draft"
+            and "suffix, else head" in str(getattr(part, "choices", ""))
+            and visitor.value(part) == draft
+        ]  # fmt: skip
+        assert visitor.value(visitor.find("prompt")) == recordings()[0].run.title
+        assert control is not None
 
 
 def test_the_second_visitor_sees_what_the_first_one_saw(visit):

@@ -5,11 +5,11 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 from decoders import catalog
-from workbench.runs.recorded import recordings
+from workbench.runs.recorded import id_of, recorded
 from workbench.show.panel import run_panels, source
 from workbench.show.picture import BLANK, picture
 
-RUN = recordings()[1].run
+RUN = recorded(id_of("story")).run
 HOSTILE = """'"><img src=x onerror=alert(1)></wb-picture><script>&amp;&#39;"""
 
 
