@@ -139,13 +139,19 @@ class _Visits:
             part: copy(update) if isinstance(update, dict) else update
             for part, update in self.drawn(recording.run.id).items()
         }
-        if self.host.first.preset not in HEADED:
+        if not self.headed:
             # Run is pressed on another pair than the recorded one: what only a head can draft, its
             # draft model does.
             for each in self.studies[recording.run.kind].form.controls:
                 if each.field.name in DRAFTERS and "head" in str(updates.get(each.component)):
                     updates[each.component] = each.field.default
         return updates
+
+    @property
+    def headed(self) -> bool:
+        """Whether the pair that the page begins with has a head."""
+        pair = self.host.device.keeper.peek(self.host.first)
+        return self.host.first.preset in HEADED if pair is None else pair.head is not None
 
     def picked(self, recording: Recording) -> Updates:
         """Updates for an entry of the gallery.

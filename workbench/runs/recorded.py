@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders import smollm2
-from decoders.engine.loading.load import EMBEDDED
+from decoders.process import assets as assets_of_decoders
 from workbench.assets import assets
 from workbench.runs.record import Run
 
@@ -72,7 +72,8 @@ def checksum(run: Run) -> str:
         digest, folders = hashlib.sha256(smollm2.SHA256.encode()), [smollm2.HEAD]
     else:
         roles = [role for role in ("draft", "head") if run.environment.get(role)]
-        digest, folders = hashlib.sha256(), [EMBEDDED / role for role in (*roles, "target")]
+        digest, pair = hashlib.sha256(), assets_of_decoders() / "stories"
+        folders = [pair / role for role in (*roles, "target")]
     for folder in folders:
         for file in sorted(folder.glob("*.safetensors")):
             digest.update(file.read_bytes())

@@ -247,7 +247,7 @@ def test_a_system_message_that_counts_is_in_view(house, byte_tokenizer, monkeypa
         system = setting(visitor, "system")
         visitor.put("prompt", "Twice")
         visitor.type(system, "Rhyme.")
-        assert "15 of " in visitor.value(visitor.find("token-count"))
+        assert "13 of " in visitor.value(visitor.find("token-count"))
         assert "system=Rhyme." in visitor.value(visitor.find("settings-link"))
     loads(visitor)
     assert visitor.visible(system)
