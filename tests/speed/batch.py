@@ -18,7 +18,7 @@ import decoders
 from decoders.engine.attention import interface
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.weights import PassLinear
-from tools.batch import METHODS, Bench, options
+from tools.batch import METHODS, Bench, asked, options
 from workbench.runs.figures import BatchFigures
 from workbench.runs.record import Run
 from workbench.show.quantities import MISSING
@@ -133,7 +133,7 @@ def print_parts(bench: Bench, pair: decoders.ModelPair) -> None:
             bench.args.tokens,
             {"temperature": 0.0},
         )
-        for method, prompts in METHODS.values()
+        for method, prompts in (asked(name, bench.choice) for name in METHODS)
         for size in (1, 8, 16)
         for scheme in (("unpadded",) if size == 1 else padded)
     ]

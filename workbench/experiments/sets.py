@@ -16,7 +16,6 @@ from typing import Any
 from decoders import InputError
 from decoders.errors import quoted
 from decoders.settings import nearest
-from workbench import assets
 from workbench.studies import prompts
 from workbench.studies.prompts import (
     LARGEST_FILE,
@@ -438,6 +437,7 @@ FORMATS = {
 TEMPLATES = Path(__file__).with_name("templates")
 # Our own prompts of six kinds; Spec-Bench's take their place where its file is.
 KINDS, THEIRS = "kinds", "spec-bench"
+CHATS = "chats"  # questions of eight kinds
 OWN = (".jsonl", ".txt")
 
 
@@ -452,6 +452,8 @@ def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
     Raises:
         InputError: if there is no such set, or if it is malformed; the message says what to do
     """
+    if name == CHATS:
+        return ScoredSet(name, tuple(FORMATS["own"].read(prompts.file_of(name))))
     if name in prompts.BUILT_IN:
         openings = prompts.built_in(name).prompts
         return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in openings))
@@ -472,7 +474,7 @@ def _kinds(data: Path | None) -> ScoredSet:
     theirs = FORMATS[THEIRS]
     if data is not None and any((data / each / theirs.files[0]).is_file() for each in (THEIRS, "")):
         return replace(_local(THEIRS, theirs, data), name=KINDS)
-    return ScoredSet(KINDS, FORMATS["own"].read(assets() / "batch" / "kinds.jsonl"))
+    return ScoredSet(KINDS, FORMATS["own"].read(prompts.file_of(KINDS)))
 
 
 def _local(name: str, format: Format, data: Path | None) -> ScoredSet:

@@ -187,6 +187,7 @@ class PairPreset:
 EMBEDDED = PairPreset("Llama-Stories (embedded)")
 HEAD = PairPreset("Llama-Stories + head", draft=HubModel("head", 3_082_752))
 SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", HubModel(smollm2.NAME, smollm2.PARAMETERS))
+HEADED = EMBEDDED, HEAD, SMOLLM2  # pairs that have a head
 SMOL = HubModel("HuggingFaceTB/SmolLM2-135M", 134_515_008)
 QWEN = HubModel("Qwen/Qwen3-0.6B", 596_049_920)
 LLAMA = HubModel("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)

@@ -13,6 +13,7 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds import links, registry
+from workbench.models.presets import HEADED
 from workbench.page.api import jobs
 from workbench.page.host import Host
 from workbench.page.parts import words
@@ -27,6 +28,7 @@ from workbench.runs.recorded import Recording, recorded, recordings
 
 # The licence of the models that wrote the embedded pair's stories asks for it.
 BUILT = "Built with Llama"
+DRAFTERS = "draft", "by"  # settings that name what drafts
 
 HERE = "nothing you type leaves this machine"
 UNTIL_RESTART = "runs are kept until this Space restarts; download what you want to keep"
@@ -127,10 +129,23 @@ class _Visits:
     def beforehand(self, recording: Recording) -> Updates:
         """Updates for a recorded run, which is drawn once, because it never changes."""
         # Copies, because Gradio takes values out of updates.
-        return {
+        updates = {
             part: copy(update) if isinstance(update, dict) else update
             for part, update in self.drawn(recording.run.id).items()
         }
+        if not self.headed:
+            # Run is pressed on another pair than the recorded one: what only a head can draft, its
+            # draft model does.
+            for each in self.studies[recording.run.kind].form.controls:
+                if each.field.name in DRAFTERS and "head" in str(updates.get(each.component)):
+                    updates[each.component] = each.field.default
+        return updates
+
+    @property
+    def headed(self) -> bool:
+        """Whether the pair that the page begins with has a head."""
+        pair = self.host.device.keeper.peek(self.host.first)
+        return self.host.first.preset in HEADED if pair is None else pair.head is not None
 
     def opened(self, left: str | None, request: gr.Request) -> dict[Any, Any]:
         """Updates for an address, which asks for a past run, a study or nothing, and for a tab.

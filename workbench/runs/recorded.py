@@ -5,12 +5,13 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from decoders import smollm2
+from decoders.process import assets as assets_of_decoders
 from workbench import assets
 from workbench.runs.record import Run
 
@@ -62,20 +63,19 @@ def id_of(name: str) -> str:
     return hashlib.sha256(f"recorded {name}".encode()).hexdigest()[:12]
 
 
-def drafters(run: Run) -> tuple[str, ...]:
-    """What drafts in a run, by the names of their folders beside the target's."""
-    return tuple(role for role in ("draft", "head") if run.environment.get(role))
+def checksum(run: Run) -> str:
+    """The checksum of the weights that a recorded run was made with.
 
-
-def checksum(folder: Path, drafters: Sequence[str] = ("draft",)) -> str:
-    """The checksum of all weights of a pair in a folder.
-
-    Args:
-        drafters: the folders in it of what drafts
+    Those of the embedded pair, of whatever drafted; or SmolLM2's head with the file of the package.
     """
-    digest = hashlib.sha256()
-    for role in (*drafters, "target"):
-        for file in sorted((folder / role).glob("*.safetensors")):
+    if run.environment["target"]["name"].startswith(smollm2.PACKAGE):
+        digest, folders = hashlib.sha256(smollm2.SHA256.encode()), [smollm2.HEAD]
+    else:
+        roles = [role for role in ("draft", "head") if run.environment.get(role)]
+        digest, pair = hashlib.sha256(), assets_of_decoders() / "stories"
+        folders = [pair / role for role in (*roles, "target")]
+    for folder in folders:
+        for file in sorted(folder.glob("*.safetensors")):
             digest.update(file.read_bytes())
     return digest.hexdigest()
 

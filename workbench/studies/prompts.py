@@ -96,7 +96,7 @@ def is_messages(value: Any) -> bool:
     )
 
 
-BUILT_IN = ("stories", "refrains")
+BUILT_IN = ("stories", "refrains", "chats")
 LONGEST_PROMPT = 20_000  # characters of a prompt in a file of many
 LONGEST_TYPED = 1_000_000  # of a single one: more than the models here have room for
 LARGEST_FILE = 16 * 2**20  # bytes
@@ -213,7 +213,10 @@ class PromptSet:
 
 
 def built_in(name: str) -> PromptSet:
-    """The set `stories`, held-out openings, or `refrains`, prompts that suit drafts that copy.
+    """A set by its name.
+
+    `stories` are held-out openings, `refrains` prompts that suit drafts that copy, and `chats`
+    questions of eight kinds in turns, for models that answer.
 
     Raises:
         InputError: for any other name
@@ -225,12 +228,17 @@ def built_in(name: str) -> PromptSet:
         return PromptSet(
             name, tuple(Prompt(text, f"stories, opening {i}") for i, text in enumerate(openings, 1))
         )
-    if name == "refrains":
-        return PromptSet(name, read(assets() / "batch" / "refrains.jsonl").prompts)
+    if name in BUILT_IN:
+        return PromptSet(name, read(file_of(name)).prompts)
     raise InputError(
         f"There are no built-in prompts {quoted(name)}; take {' or '.join(BUILT_IN)}, "
         "or a file or folder."
     )
+
+
+def file_of(name: str) -> Path:
+    """The file of a set that ships with the workbench."""
+    return assets() / "batch" / f"{name}.jsonl"
 
 
 def find(name: str) -> PromptSet:

@@ -18,7 +18,6 @@ from transformers import (
     SmolLM3Config,
 )
 
-import decoders
 from decoders import InputError, catalog, generate, load_pair, smollm2
 from decoders.engine.weights import COPIED_BYTES
 from tests.models import build_tokenizer
@@ -233,16 +232,25 @@ OLMO = (
     "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
 )
-TEMPLATES = {"llama": LLAMA, "gemma3_text": GEMMA, "olmo2": OLMO}
+HARMONY = (
+    "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
+)
+# By owner; others have ChatML's.
+TEMPLATES = {"meta-llama": LLAMA, "google": GEMMA, "allenai": OLMO, "openai": HARMONY}
 CHAT = [
     {"role": "user", "content": "ab ba"},
     {"role": "assistant", "content": "aab"},
     {"role": "user", "content": "bb"},
 ]
 PRESETS = {
-    (CONFIGS[pair.target.id].model_type, CONFIGS[pair.draft.id].model_type): name
+    (
+        CONFIGS[pair.target.id].model_type,
+        CONFIGS[pair.draft.id].model_type if pair.draft else None,
+        TEMPLATES.get(pair.target.id.partition("/")[0], CHATML),
+    ): name
     for name, pair in PAIRS.items()
-    if pair.target and pair.draft and pair.target.id in CONFIGS
+    if pair.target
 }
 
 
@@ -262,24 +270,30 @@ def tiny(model_type, layers, seed):
     return AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **own)).float().eval()
 
 
-@pytest.mark.parametrize("kinds", PRESETS, ids=lambda kinds: PRESETS[kinds])
-def test_a_preset_loads_and_answers_chats(kinds, tmp_path):
-    for role, model_type, layers in (("target", kinds[0], 2), ("draft", kinds[1], 1)):
-        tokenizer = build_tokenizer()
-        tokenizer.chat_template = TEMPLATES.get(kinds[0], CHATML)
-        tiny(model_type, layers, layers).save_pretrained(tmp_path / role)
-        tokenizer.save_pretrained(tmp_path / role)
+@pytest.mark.parametrize(
+    ("target", "draft", "template"),
+    PRESETS,
+    ids=[name.replace(" ", "") for name in PRESETS.values()],
+)
+def test_a_preset_loads_and_answers_chats(target, draft, template, tmp_path):
+    """Each pair of architectures with each template once, with a draft model or without."""
+    for role, model_type, layers in (("target", target, 2), ("draft", draft, 1)):
+        if model_type is not None:
+            tokenizer = build_tokenizer()
+            tokenizer.chat_template = template
+            tiny(model_type, layers, layers).save_pretrained(tmp_path / role)
+            tokenizer.save_pretrained(tmp_path / role)
     pair = load_pair(tmp_path, dtype="float32", device="cpu")
     options = {"max_new_tokens": 12, "temperature": 0.0, "ignore_eos": True}
     slow = generate(pair, CHAT, "greedy", **options)
     assert len(slow.tokens) == 12
-    for name in ("speculative", "block", "suffix", "best_first"):
+    for name in ("suffix", "lookup", *(("speculative", "block", "best_first") if draft else ())):
         assert generate(pair, CHAT, name, **options).tokens == slow.tokens, name
     rendered = pair.tokenizer.apply_chat_template(
         CHAT, add_generation_prompt=True, return_dict=True
     )["input_ids"]
     assert generate(pair, rendered, "greedy", **options).tokens == slow.tokens
-    sampled = decoders.catalog["mtad"]()
+    sampled = "mtad" if draft else "multinomial"
     assert generate(pair, CHAT, sampled, max_new_tokens=12, ignore_eos=True, seed=1).tokens
 
 

@@ -291,8 +291,8 @@ def test_messages_in_the_box_are_a_prompt(house, byte_tokenizer, monkeypatch):
     assert json.loads(other.value(other.find("prompt"))) == messages
     visitor.put("prompt", '[{"role": "robot", "content": "Hi"}]')
     assert "has the role &#x27;robot&#x27;" in visitor.value(visitor.find("token-count"))
-    visitor.put("prompt", '[{"rule": 1}]')  # a text like any other
-    assert "13 of " in visitor.value(visitor.find("token-count"))
+    visitor.put("prompt", '[{"rule": 1}]')  # a text like any other, asked in a chat
+    assert "15 of " in visitor.value(visitor.find("token-count"))
     assert visitor.breakdowns == other.breakdowns == []
 
 

@@ -9,8 +9,9 @@ from urllib.parse import parse_qsl, urlencode
 import gradio as gr
 import pytest
 
-from tests.workbench.page.conftest import a_host
+from tests.workbench.page.conftest import OnePair, a_host
 from tests.workbench.page.visitor import Visitor
+from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.page.parts import frame
@@ -194,6 +195,25 @@ def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(
     assert sorted(visitor.ticked("decoders")) == sorted(first.settings["decoders"])
     assert visitor.value(visitor.find("preset")) == presets.OPENING
     assert 'id="picture"' in visitor.value(visitor.find("band-picture"))
+
+
+def test_an_example_of_a_head_fills_the_form_with_what_another_pair_can_run(
+    pair, tmp_path, monkeypatch
+):
+    """Run, pressed below the recorded run of SmolLM2, was refused by a pair without a head."""
+
+    def drafts(first):
+        page = build(dataclasses.replace(a_host(pair, tmp_path), first=first))
+        visitor = Visitor(page)
+        assert visitor.value(visitor.find("prompt")) == recordings()[0].run.title
+        parts = [part for part in page.blocks.values() if getattr(part, "label", None) == "draft"]
+        return [visitor.value(part) for part in parts]
+
+    assert pair.head is None
+    assert "suffix, else head" not in drafts(PairChoice())
+    monkeypatch.setattr(OnePair, "peek", lambda *_: None)  # not loaded yet
+    assert "suffix, else head" not in drafts(PairChoice("a", "b"))
+    assert "suffix, else head" in drafts(PairChoice())
 
 
 def test_the_second_visitor_sees_what_the_first_one_saw(visit):

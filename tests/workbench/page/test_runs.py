@@ -15,7 +15,7 @@ from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.runs.figures import label
 from workbench.runs.record import Run
-from workbench.runs.recorded import recordings
+from workbench.runs.recorded import id_of, recorded
 from workbench.show.view import WRITERS
 
 VERSION_1 = sorted((Path(__file__).parents[1] / "runs" / "version1").glob("*.json"))
@@ -113,7 +113,7 @@ def test_the_list_says_how_tokens_were_drawn(host, visitor, run, batch_run):
 
 
 def test_the_list_has_the_verdict_of_a_comparison_and_a_fate_for_each_token(host, visitor):
-    story = recordings()[0].run
+    story = recorded(id_of("story")).run
     keep(host, story)
     (row,) = [row for row in listed(visitor) if row["id"] == story.id]
     assert row["verdict"] == "Speculative: the same kind of text, 22 passes instead of 64."

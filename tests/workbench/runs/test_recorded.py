@@ -16,8 +16,9 @@ def test_what_was_written_comes_back(run):
 
 
 def test_ids_stay_when_runs_are_recorded_again():
-    assert id_of("story") == id_of("story") != id_of("refrain")
-    assert recordings()[0].run.id == id_of("story")
+    assert id_of("fox") == id_of("fox") != id_of("story")
+    assert recordings()[0].run.id == id_of("fox")
+    assert recorded(id_of("story")) == recordings()[-1]
 
 
 def test_a_recorded_run_is_found_like_a_kept_one_but_is_not_among_them(tmp_path):

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from decoders import catalog
 from workbench.runs.events import At, Progress
 from workbench.runs.record import Agreement
-from workbench.runs.recorded import recordings
+from workbench.runs.recorded import id_of, recorded
 from workbench.show.panel import BLANK, PROMPT_SHOWN, Panel, badge, picture, run_panels, source
 from workbench.studies.schemes import ALONE
 
@@ -50,7 +50,7 @@ def test_a_decoder_at_work_says_how_fast_it_is_so_far():
     assert json.loads(unknown.to_json())["pace"] == ""
 
 
-RUN = recordings()[1].run
+RUN = recorded(id_of("story")).run
 HOSTILE = """'"><img src=x onerror=alert(1)></wb-picture><script>&amp;&#39;"""
 
 

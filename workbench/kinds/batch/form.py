@@ -176,6 +176,7 @@ OWN = "own"
 SETS = [
     ("Prompts that repeat themselves", "refrains"),
     ("Openings of stories", "stories"),
+    ("Questions of eight kinds, asked in a chat", "chats"),
     ("Your own file", OWN),
 ]
 SHOWN = {**START, "max_new_tokens": 32}
