@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from decoders import InputError
+from decoders import InputError, Warping
 from tests.workbench.engines.served import (
     MODEL,
     Reply,
@@ -428,4 +428,4 @@ def test_an_engine_of_ones_own_is_one_dialect(monkeypatch):
         assert (client.dialect, client.ask(Query("x", 1)).text) == (mine, " a b")
         assert server.calls[-1].body["length"] == 1
         with pytest.raises(InputError, match="cannot be asked for `min_p`"):
-            client.ask(Query("x", 1, min_p=0.1))
+            client.ask(Query("x", 1, Warping(min_p=0.1)))
