@@ -114,9 +114,9 @@ def _at_one_node(rule, p, q, target: Reading, k: int, sample: Sampler, distinct:
         source = Branches(untried.pop())
         tokens = sample(source, q, k)
         pick = rule.pick(Node(p, q, tokens, target, distinct=distinct), source)
-        token = tokens[len(pick.tests) - 1] if pick.kept else source.draw(pick.rest)[0]
+        token = tokens[len(pick.tests) - 1] if pick.accepted else source.draw(pick.rest)[0]
         law[token] += source.probability
-        accepted += source.probability * pick.kept
+        accepted += source.probability * pick.accepted
         untried += source.untried
     return law, accepted
 

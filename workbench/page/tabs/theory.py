@@ -148,7 +148,7 @@ def fault(page: Page, values: Sequence[Any]) -> str | None:
         if isinstance(field, Choice):
             if x not in field.options():
                 return f"{field.label} must be picked from its list."
-        elif x is None or not field.low <= x <= field.high:
+        elif not isinstance(x, (int, float)) or not field.low <= x <= field.high:
             return (
                 f"{field.label} must be a number from {field.low:g} to {field.high:g}; type one, "
                 "or move the slider."

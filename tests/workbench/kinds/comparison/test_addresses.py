@@ -78,15 +78,13 @@ def test_an_import_takes_none(server, run):
             imports.read(json.dumps(asked))
 
 
-def test_the_api_takes_none(server, host, monkeypatch):
-    jobs = []
-    monkeypatch.setattr("workbench.kinds.comparison.form.offer", jobs.append)
-    endpoints(host)
+def test_the_api_takes_none(server, host):
+    compare, *_ = endpoints(host)
     for name in forms(server):
         with pytest.raises(gr.Error, match=SAYS):
-            list(jobs[0]("a", ["greedy", name]))
+            list(compare("a", ["greedy", name]))
     with pytest.raises(gr.Error, match=f"There is no engine 'fast' here: .* sets {LISTED}"):
-        list(jobs[0]("a", ["greedy", f"{SERVED}fast"]))
+        list(compare("a", ["greedy", f"{SERVED}fast"]))
 
 
 def test_the_form_takes_only_names_that_it_shows(server):
