@@ -3,7 +3,7 @@
 If anything else runs on the machine, and a visitor's browser is enough, as many OpenMP threads as
 cores are slow: each waits for the others at every product, and one that has lost its core keeps all
 of them waiting. One number serves all decoders of a run. It is measured on the loaded pair, under
-the present load, and again after an unsteady run.
+the present load, and again after an unsteady run if that is some time ago.
 """
 
 import math
@@ -37,6 +37,8 @@ VARIABLE = "WORKBENCH_THREADS"
 DRAFT_LENGTH = 4
 PROMPT, TOKENS = 8, 16  # of a trial
 TRIALS = 5  # of each number of threads, in turn
+PATIENCE = 2.0  # seconds of trials: each number has one, others follow while time is left
+AGAIN = 600.0  # seconds for which a choice holds, whatever else runs on the machine
 HOPELESS = 2.0  # a number of threads this many times as slow as the best is not tried again
 # More threads must save at least this share of a round: they are the first to suffer from other
 # programs.
@@ -80,17 +82,23 @@ def candidates(cores: int) -> list[int]:
     return sorted({2**i for i in range(cores.bit_length()) if 2**i <= cores} | {cores})
 
 
-def quickest(counts: Sequence[int], seconds: Callable[[int, float], float]) -> Threads:
-    """The count with the least median of TRIALS timings, taken in turn.
+def quickest(
+    counts: Sequence[int], seconds: Callable[[int, float], float], patience: float = PATIENCE
+) -> Threads:
+    """The count with the least median of TRIALS timings, taken in turn, or of fewer long ones.
 
     A larger count must be clearly quicker than a smaller one.
 
     Args:
         seconds: times one trial of a count; it may give up after the seconds that are its second
             argument. A count that took HOPELESS times as long as the best is not tried again
+        patience: seconds after which no other turn begins
     """
     timings: dict[int, list[float]] = {count: [] for count in counts}
+    began = time.monotonic()
     for trial in range(TRIALS):
+        if trial and time.monotonic() - began > patience:
+            break
         for count in in_turn(counts, trial):
             best = min((median(each) for each in timings.values() if each), default=math.inf)
             if not timings[count] or median(timings[count]) < HOPELESS * best:
@@ -163,6 +171,7 @@ class Device:
         self._study = on_device(self._here)
         self._question = on_device(self._answered, lambda *_: LOADING_SECONDS)
         self._threads: tuple[ModelPair, Threads] | None = None
+        self._chosen = -math.inf  # when they were
 
     def run(
         self, study: Study, choice: PairChoice, stopped: threading.Event | None = None
@@ -239,7 +248,12 @@ class Device:
         # In Python 3.12.0 to 3.12.3 a generator that is closed keeps its locals (gh-118272).
         with closing(running) as events:
             for event in events:
-                if isinstance(event, Ended) and any(unsteady(r, None) for r in event.run.results):
+                old = time.monotonic() - self._chosen > AGAIN
+                if (
+                    old
+                    and isinstance(event, Ended)
+                    and any(unsteady(r, None) for r in event.run.results)
+                ):
                     self._threads = None  # something else is on the machine now
                 yield event
 
@@ -251,14 +265,15 @@ class Device:
     def ready(self, choice: PairChoice) -> tuple[ModelPair, Threads]:
         """The pair and its threads, which hold for the calling thread: the one that decodes.
 
-        Threads are chosen anew after another pair or an unsteady run.
+        Threads are chosen anew for another pair, and after an unsteady run, but not for each of
+        many: choosing keeps the next visitor waiting.
 
         Raises:
             InputError: with the reason, if the pair cannot be used
         """
         pair = self.keeper.get(choice)
         if self._threads is None or self._threads[0] is not pair:
-            self._threads = pair, chosen(pair)
+            self._threads, self._chosen = (pair, chosen(pair)), time.monotonic()
         torch.set_num_threads(self._threads[1].count)
         return self._threads
 

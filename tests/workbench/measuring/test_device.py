@@ -11,8 +11,10 @@ import torch
 import decoders
 from decoders import InputError
 from tests.workbench.measuring.conftest import batch, comparison, results
+from workbench.measuring import device as device_module
 from workbench.measuring import session
 from workbench.measuring.device import MOST_SECONDS, Device, candidates, chosen, quickest
+from workbench.models.environment import Threads
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.events import Ended, Progress, Started
@@ -268,6 +270,26 @@ def test_a_hopeless_number_is_tried_once():
     assert [count for count, _ in tried].count(2) == 1
     assert tried[1] == (2, 2.0)  # it may give up after twice the best
     assert "40000.0 ms with 2" in found.reason
+
+
+def test_trials_that_take_long_are_few():
+    """Those of SmolLM2 kept a visitor waiting for seven seconds."""
+    tried = []
+    quickest([1, 2], lambda count, _: tried.append(count) or 1.0, patience=-1)
+    assert tried == [1, 2]
+
+
+def test_threads_are_not_chosen_anew_after_each_of_many_unsteady_runs(keeper, monkeypatch):
+    """On a machine where no run is steady, each began with trials of several seconds."""
+    choices = []
+    monkeypatch.setattr(device_module, "unsteady", lambda *_: ["it varies"])
+    monkeypatch.setattr(
+        device_module, "chosen", lambda pair: choices.append(pair) or Threads(1, "tried")
+    )
+    device = Device(keeper)
+    for _ in range(3):
+        list(device.run(comparison("greedy", max_new_tokens=4), CHOICE))
+    assert len(choices) == 1
 
 
 def test_one_odd_timing_does_not_decide():
