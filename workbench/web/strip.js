@@ -109,7 +109,8 @@ const Workbench = (() => {
     if (pieces.map(([text]) => text).join("").length <= last.length + 12) return span.replaceChildren(...whole), span;
     const more = make("button.whole", { type: "button", title: "show the whole prompt" }, `… ${last}`);
     more.addEventListener("click", () => span.replaceChildren(...whole));
-    if (span.firstChild?.textContent !== more.textContent) span.replaceChildren(more);
+    const turn = pieces.some(([, template]) => template) ? [make("span.template", { title: "written by the chat template" }, " → ")] : [];
+    if (span.firstChild?.textContent !== more.textContent) span.replaceChildren(more, ...turn);
     return span;
   }
 
