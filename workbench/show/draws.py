@@ -295,7 +295,7 @@ def _first_words(
         for text, count, p in lines
     )
     return (
-        f"<table><caption>{html.escape(name)}</caption><thead><tr><th>first word</th><td></td>"
+        f"<table><caption>{html.escape(name)}</caption><thead><tr><th>begins with</th><td></td>"
         f"<th>drawn</th><th>expected</th></tr></thead><tbody>{rows}</tbody></table>"
     )
 
