@@ -21,6 +21,7 @@ def test_dead_rows():
     tree.keep([children[4]])
     assert cache.sync(tree) == [6]
     assert cache.nodes == [0, 1, children[4]] == tree.trunk
+    assert cache.row == {0: 0, 1: 1, children[4]: 2}
     assert cache.trunk == 3
 
 
@@ -57,6 +58,7 @@ def test_stretches():
     assert arena.keys[0][8:12, 0, 0].tolist() == [0, 1, 2, 3]
     assert arena.take(4).base == 0
     arena.give_back(b)
+    assert arena.take(5).base == 20  # four rows are free before it
     assert arena.take(3).base == 4
 
 
