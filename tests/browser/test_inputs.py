@@ -90,6 +90,7 @@ def test_a_message_stays_until_its_field_changes(visit, address):
 def test_a_refused_pair_leaves_the_one_in_use(visit, server):
     address, host = server
     page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
+    run(page)  # whose results push the list down
     unfold_models(page)
     choose_pair(page, "own models")
     target = page.locator("#own-target").get_by_role("textbox")

@@ -123,7 +123,7 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         )
         report.goto(files["HTML"].as_uri())
         expect(report.locator(".wb-panel")).to_have_count(2)
-        expect(report.locator(".wb-bars").first).to_be_visible()
+        expect(report.locator(".js-plotly-plot").first).to_be_visible()
         assert sins == []
         page.context.close()
 
