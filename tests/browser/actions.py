@@ -21,6 +21,8 @@ def fill_prompt(page: Page, text: str) -> None:
 
 
 def press_run(page: Page) -> None:
+    """Press Run, which the open side sheet lies over."""
+    close_form(page)
     page.get_by_role("button", name="Run", exact=True).click()
 
 
@@ -33,7 +35,8 @@ def run(page: Page) -> str:
         link = page.locator("#run-link a")
         before = (link.first.text_content() or "") if link.count() else ""
         press_run(page)
-        if before:  # of the run that was shown, which stays until this one has its texts
+        # of the run that was shown, which stays until this one has its texts
+        if before.startswith("run "):
             expect(page.locator("#run-link")).not_to_contain_text(before.removeprefix("run "))
     page.evaluate("window.ran = true")
     return finished(page)
@@ -94,11 +97,22 @@ def text_of(page: Page, decoder: str) -> str:
     )
 
 
+def open_share(page: Page) -> None:
+    """Open the menu with the links to the run on screen and its files."""
+    page.locator("#run-link summary").click()
+
+
 def unfold_form(page: Page) -> None:
     """Open the side sheet with decoders and settings."""
     if not page.locator("#form").is_visible():
         page.locator("#open-sheet").click()
     expect(page.locator("#form")).to_be_visible()
+
+
+def close_form(page: Page) -> None:
+    if page.locator("#form").is_visible():
+        page.keyboard.press("Escape")
+    expect(page.locator("#form")).to_be_hidden()
 
 
 def unfold_models(page: Page) -> None:
@@ -107,6 +121,12 @@ def unfold_models(page: Page) -> None:
         button = page.locator(f"{fold} > button")
         if "open" not in (button.get_attribute("class") or ""):
             button.click()
+
+
+def choose_pair(page: Page, name: str) -> None:
+    """Choose a pair from the long list under Models by typing its name."""
+    page.get_by_label("Pair", exact=True).fill(name)
+    page.get_by_role("option", name=name).click()
 
 
 def setting(page: Page, label: str) -> Locator:

@@ -3,7 +3,7 @@
 from playwright.sync_api import expect
 
 import decoders
-from tests.browser.actions import link, panel, run, text_of
+from tests.browser.actions import link, panel, run, text_of, unfold_form
 from tests.browser.conftest import serving
 from tests.workbench.engines.served import a_json, a_stream, chunk, served, usage
 from workbench.engines.addresses import LISTED
@@ -32,7 +32,7 @@ def test_an_engine_is_a_panel_like_a_decoder(visit, pair, tmp_path, monkeypatch)
             asked = {"decoders": "greedy,engine:other", "temperature": 0, "max_new_tokens": 8}
             page = visit(link(address, PROMPT, **asked))
             expect(page.locator("#notice")).to_contain_text("Engine other is not known here")
-            page.get_by_role("button", name="Decoders, settings, models").click()
+            unfold_form(page)
             box = page.locator("#decoders-engines").get_by_role("checkbox")
             expect(box).not_to_be_checked()
             box.check()

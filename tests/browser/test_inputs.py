@@ -3,6 +3,7 @@
 from playwright.sync_api import Route, expect
 
 from tests.browser.actions import (
+    choose_pair,
     fill_prompt,
     link,
     press_run,
@@ -22,12 +23,14 @@ def test_faults_are_told_at_their_fields(visit, address):
     press_run(page)
     expect(page.locator("#prompt")).to_contain_text("The prompt is empty")
 
+    unfold_form(page)
     fill_prompt(page, "long " * 200)
     expect(page.locator("#token-count")).to_contain_text("too long")
     press_run(page)
     expect(page.locator("#prompt")).to_contain_text("positions")
     expect(page.locator("#prompt textarea")).to_have_value("long " * 200)
 
+    unfold_form(page)
     fill_prompt(page, "Once")
     setting(page, "temperature").fill("101")
     press_run(page)
@@ -87,12 +90,12 @@ def test_a_message_stays_until_its_field_changes(visit, address):
 def test_a_refused_pair_leaves_the_one_in_use(visit, server):
     address, host = server
     page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
+    run(page)  # whose results push the list down
     unfold_models(page)
-    page.get_by_label("Pair", exact=True).click()
-    page.get_by_role("option", name="own models").click()
+    choose_pair(page, "own models")
     target = page.locator("#own-target").get_by_role("textbox")
     target.fill("/no/such/folder")
-    page.get_by_role("button", name="Load").click()
+    page.get_by_role("button", name="Load", exact=True).click()
     expect(page.locator("#pair-note [role=alert]")).to_contain_text("In use: embedded pair")
     assert host.pairs.peek(PairChoice("/no/such/folder")) is None
     expect(target).to_have_value("/no/such/folder")
@@ -108,26 +111,23 @@ def test_the_first_screen_names_the_pair_in_use(visit, address, pair, tmp_path):
     header = page.locator("#says .models")
     expect(header).to_contain_text("tiny story models")
     unfold_models(page)
-    page.get_by_label("Pair", exact=True).click()
-    page.get_by_role("option", name="own models").click()
+    choose_pair(page, "own models")
     page.locator("#own-target").get_by_role("textbox").fill(str(tmp_path / "target"))
-    page.get_by_role("button", name="Load").click()
+    page.get_by_role("button", name="Load", exact=True).click()
     size = sum(p.numel() for p in pair.target.parameters())
     expect(header).to_contain_text(
         f"In use: {tmp_path / 'target'} ({size:,} parameters), without a draft model."
     )
     page.locator("#own-draft").get_by_role("textbox").fill(str(tmp_path / "draft"))
-    page.get_by_role("button", name="Load").click()
+    page.get_by_role("button", name="Load", exact=True).click()
     expect(header).to_contain_text(f"In use: {tmp_path / 'target'} + {tmp_path / 'draft'} (")
     expect(header).not_to_contain_text("story")
-    for width in (1400, 390):
-        page.set_viewport_size({"width": width, "height": 844})
-        page.evaluate("scrollTo(0, 0)")
-        expect(header).to_be_in_viewport()
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.get_by_label("Pair", exact=True).click()
-    page.get_by_role("option", name=EMBEDDED.name).click()
-    page.get_by_role("button", name="Load").click()
+    page.evaluate("scrollTo(0, 0)")
+    expect(header).to_be_in_viewport()
+    page.set_viewport_size({"width": 390, "height": 844})  # where it gives way to the picture
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    choose_pair(page, EMBEDDED.name)
+    page.get_by_role("button", name="Load", exact=True).click()
     expect(header).to_contain_text("tiny story models")
 
 

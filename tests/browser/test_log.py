@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Locator, expect
 
-from tests.browser.actions import link, panel, run
+from tests.browser.actions import link, panel, press_run, run, unfold_form
 
 
 def type_half_a_character(field: Locator) -> None:
@@ -25,8 +25,9 @@ def test_half_a_character_in_any_field_leaves_no_traceback(visit, address, capfd
     expect(page.locator(".wb-branch")).to_contain_text("half a character")
     page.keyboard.press("Escape")
     type_half_a_character(page.locator("#prompt textarea"))
+    unfold_form(page)
     expect(page.locator("#token-count")).to_contain_text("0 of")
-    page.get_by_role("button", name="Run", exact=True).click()
+    press_run(page)
     expect(page.locator(".wb-fault", has_text="lone surrogate")).to_be_visible()
     page.get_by_role("tab", name="Runs").click()
     type_half_a_character(page.locator("#search-runs").locator("textarea, input").first)

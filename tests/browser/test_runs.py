@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import link, panel, run, setting, text_of, unfold_form
+from tests.browser.actions import link, open_share, panel, run, setting, text_of, unfold_form
 from tests.browser.conftest import serving
 from tests.workbench.conftest import draw_run  # noqa: F401 - a fixture
 from workbench.kinds.comparison import Comparison
@@ -59,6 +59,7 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
         id = run(page)
         files = {}
+        open_share(page)
         for kind in ("JSON", "CSV", "HTML"):
             with page.expect_download() as download:
                 page.locator("#run-link").get_by_role("link", name=kind).click()
@@ -122,7 +123,7 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         )
         report.goto(files["HTML"].as_uri())
         expect(report.locator(".wb-panel")).to_have_count(2)
-        expect(report.locator(".wb-bars").first).to_be_visible()
+        expect(report.locator(".js-plotly-plot").first).to_be_visible()
         assert sins == []
         page.context.close()
 
@@ -178,7 +179,7 @@ def test_a_hundred_and_twenty_runs_are_one_column(page):
     expect(boxes).to_have_count(120)
     expect(page.locator("#past-runs input:checked")).to_have_count(1)
     page.locator("#open-run").click()
-    expect(page.locator("#run-link a").first).to_be_visible()
+    expect(page.locator("#run-link a").first).to_have_text("run a75")
 
 
 def test_heads_sort_and_a_title_opens_its_run(page):

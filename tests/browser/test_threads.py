@@ -9,7 +9,7 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from tests.browser.actions import fill_prompt, link, open_lab, run
+from tests.browser.actions import close_form, fill_prompt, link, open_lab, run, unfold_form
 from tests.browser.conftest import serving
 from workbench.theory import PAGES
 
@@ -52,7 +52,9 @@ def test_no_handler_makes_a_pool(two_threads, visit, pair, tmp_path):
         id = run(page)
         before = native()
         fill_prompt(page, "Twice " * 40)
+        unfold_form(page)
         expect(page.locator("#token-count")).to_contain_text("240 of")
+        close_form(page)
         for kind in ("json", "csv", "html"):
             assert page.request.get(f"{address}export/{id}.{kind}").ok
         open_lab(page, "Theory")

@@ -35,8 +35,7 @@ const WorkbenchAddress = (() => {
 
   /** The page shows this run or these settings, which belong to the tab whose `elem_id`s have this prefix. What was shown before is a step
    *  back; but the settings of a study that runs give way to its run. */
-  function show(query, prefix, runs = false) {
-    const replaces = query === shown || running;
+  function show(query, prefix, runs = false, replaces = query === shown || running) {
     running = runs;
     shown = query;
     home = prefix.replace("-", "") || "compare";

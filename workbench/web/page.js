@@ -139,8 +139,15 @@ const WorkbenchPage = (() => {
     }
   };
 
-  /** The address names the run on screen, so that a reload or a copied address brings it back. */
-  const address = (id, prefix) => id && WorkbenchAddress.show(`run=${id}`, prefix);
+  /** The address names the run on screen, so that a reload or a copied address brings it back; in place of a run that could not be kept,
+   *  whose links hold its files, it names the settings. */
+  const address = (id, prefix) => {
+    if (id) return WorkbenchAddress.show(`run=${id}`, prefix);
+    setTimeout(() => {
+      const lost = document.querySelector(`#${prefix}run-link a[href^="data:"]`), link = document.querySelector(`#${prefix}settings-link a`);
+      if (lost && link) WorkbenchAddress.show(new URL(link.href).search.slice(1), prefix, false, true);
+    }, 100);
+  };
 
   /** Ask before runs are deleted; the handler deletes those that are ticked in what this returns. */
   const confirmed = (table, ...filters) => {

@@ -32,7 +32,7 @@
       card.style.top = `${box.bottom + 8}px`;
       return;
     }
-    card.style.top = `${Math.max(MARGIN, clear ? Math.min(box.top, lowest) : below ? Math.min(box.bottom + 8, lowest) : box.top - height - 8)}px`;
+    card.style.top = `${Math.max(MARGIN, clear ? Math.min(box.top, lowest) : below ? Math.min(box.bottom + 8, lowest) : Math.min(box.top - height - 8, lowest))}px`;
   }
 
   /** The tokens at the same position of the other texts on the page. */
@@ -98,6 +98,8 @@
     if (!card) {
       card = make("div.wb.wb-card", { "aria-label": "details of a token", hidden: true });
       card.addEventListener("keydown", (event) => event.key === "Escape" && close());
+      // It grows with the models' answer, past the foot of the window.
+      new ResizeObserver(() => requestAnimationFrame(() => shown?.pinned && place())).observe(card);
     }
     if (!card.isConnected) document.body.append(card);
     shown = { root, anchor, pinned };
@@ -154,6 +156,7 @@
     });
     const elsewhere = ({ target }) => shown && shown.pinned && shown.root === root && !card.contains(target) && !anchorOf({ target }) && hide();
     document.addEventListener("pointerup", elsewhere); // no scrolling ends so
+    window.addEventListener("resize", () => shown?.pinned && place());
     window.addEventListener("scroll", () => shown && !shown.pinned && (shown.anchor === document.activeElement ? place() : hide()), { passive: true, capture: true });
   };
 

@@ -170,7 +170,7 @@ def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, recorded, monk
     visitor.press(tab + "run")
     assert "Done" in said(visitor, tab)
     assert re.search(
-        r'<div role="alert">[^<>]+\. Download this run below, or it is lost\.</div>',
+        r'<div role="alert">[^<>]+\. Download this run, or it is lost\.</div>',
         said(visitor, tab),
     )
     kept = visitor.value(visitor.find(tab + "run-link"))

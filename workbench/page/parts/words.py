@@ -109,7 +109,7 @@ def bar(part: float) -> str:
 
 def ended(event: Ended) -> str:
     """The outcome of a study and, if its run could not be kept, the reason."""
-    lost = note(f"{event.unkept} Download this run below, or it is lost.", "alert")
+    lost = note(f"{event.unkept} Download this run, or it is lost.", "alert")
     return outcome(event.run) + (lost if event.unkept else "")
 
 
