@@ -24,12 +24,7 @@ from tests.browser.conftest import serving
 from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
 from workbench import __main__ as program
 from workbench.experiments import plan as plans
-from workbench.kinds.advice import command as advise
-from workbench.kinds.batch import command as batch
-from workbench.kinds.branch import command as branch
-from workbench.kinds.comparison import command as compare
-from workbench.kinds.draw import command as draw
-from workbench.kinds.experiment import command as experiment
+from workbench.kinds import advice, batch, branch, comparison, draw, experiment
 from workbench.models import keeper
 from workbench.terminal import canary, heads
 
@@ -161,7 +156,7 @@ def only_parsed(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         asked = []
         patched.setattr(program, "page", lambda args: asked.append(args))
-        for each in (compare, draw, branch, batch, advise, experiment, heads, canary):
+        for each in (comparison, draw, branch, batch, advice, experiment, heads, canary):
             patched.setattr(each, "run", lambda args: asked.append(args))
         assert not exit_status(command[1:])
     (args,) = asked

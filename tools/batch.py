@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import decoders
-from workbench.kinds.batch import SIZES, Batch
-from workbench.kinds.batch.view import findings, paper_table
+from workbench.kinds.batch import SIZES, Batch, findings, paper_table
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice, tuned

@@ -55,8 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.set_defaults(command=page)
     commands = parser.add_subparsers(metavar="command", title="commands")
     for kind in KINDS.values():
-        if (part := kind.part("command")) is not None:
-            part.register(commands)
+        if (register := kind.part("register")) is not None:
+            register(commands)
     runs.register(commands)
     prove.register(commands)
     heads.register(commands)

@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from decoders import InputError, ModelPair
-from workbench.kinds.comparison import Comparison
-from workbench.kinds.comparison.view import view
+from workbench.kinds.comparison import Comparison, view
 from workbench.measuring import session
 from workbench.page.widgets.components import Drawn
 from workbench.runs.events import Ended

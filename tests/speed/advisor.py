@@ -13,8 +13,7 @@ from statistics import fmean, median
 import torch
 
 import decoders
-from workbench.kinds.advice import OTHERS, Advice
-from workbench.kinds.advice.view import Findings, findings, table
+from workbench.kinds.advice import OTHERS, Advice, Findings, findings, table
 from workbench.measuring import session
 from workbench.show.tables import markdown
 

@@ -26,7 +26,7 @@ def jobs(host: Host) -> Iterator[Callable[..., Any]]:
     one line there; the lines of `Returns` are joined with commas.
     """
     for kind in registry.KINDS.values():
-        if hasattr(part := kind.part("form"), "endpoints"):
+        if hasattr(part := kind.on_page, "endpoints"):
             yield from part.endpoints(host)
 
 

@@ -47,7 +47,7 @@ def build(host: Host) -> gr.Blocks:
         left = gr.Textbox(visible="hidden")
         address = Address(visible="hidden")
         pair = gr.State(host.first)
-        parts = [part for kind in registry.KINDS.values() if (part := kind.part("form"))]
+        parts = [part for kind in registry.KINDS.values() if (part := kind.on_page)]
         with gr.Tabs(overflow_behavior="wrap", elem_id="rooms") as tabs:
             forms = [part.TAB for part in parts if hasattr(part, "TAB")]
             made = [form(host, pair) for form in forms if not getattr(form, "in_lab", False)]

@@ -55,7 +55,7 @@ class Body:
     plotly: bool = False
 
 
-def checked(_: Run) -> Callable[[Result], Line]:
+def agreement(_: Run) -> Callable[[Result], Line]:
     return lambda r: {
         "differing": r.agreement and r.agreement.differing,
         "reference": r.agreement and r.agreement.reference,
@@ -84,14 +84,13 @@ class View:
     body: Callable[[Run], Body] = lambda run: Body(
         f"<h2>Figures</h2>\n{tables.markup(tables.figures(run))}"
     )
-    columns: Callable[[Run], Callable[[Result], Line]] = checked
+    columns: Callable[[Run], Callable[[Result], Line]] = agreement
     beside: Callable[[Run, Run], str] = side_by_side_figures
 
 
 def view_of(kind: str) -> View:
     """The view of this kind, or one of any run if the kind is unknown."""
-    part = part_of(kind, "view")
-    return View(kind) if part is None else part.VIEW
+    return part_of(kind, "VIEW") or View(kind)
 
 
 def to_html(run: Run) -> str:

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     client = connect(dataclasses.replace(named(args.engine), **said))
     console, progress = Console(highlight=False), Console(stderr=True)
     with closing(client.wire), study.interruptible() as stop:
-        console.print(Text(show.plain(server(client))), soft_wrap=True)
+        console.print(Text(show.printable(server(client))), soft_wrap=True)
         device, choice = study.loaded(args)
         pair = device.pair(choice)
         with progress.status("") as status:
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
             report = device.call(watch, client, pair, what, doing, stop.is_set)
     console.print(show.grid(table(report)), "", sep="\n")
     for words in sentences(report):
-        console.print(Text(show.plain(words)), soft_wrap=True)
+        console.print(Text(show.printable(words)), soft_wrap=True)
     for path in files:
         flags.write(path, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
     if stop.is_set():

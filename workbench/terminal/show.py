@@ -28,7 +28,7 @@ SYMBOLS = {
 LINE_SECONDS = 10.0  # between two lines of progress where no bar can be drawn
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """The text with symbols, such as ␛ for ESC, for control characters, which a terminal obeys."""
     return text.translate(SYMBOLS)
 
@@ -37,12 +37,12 @@ def coloured(tokens: Iterable[TokenRecord]) -> Text:
     """Tokens in the colour and line of their fate."""
     text = Text()
     for token in tokens:
-        text.append(plain(token.text), FATES[token.fate].terminal)
+        text.append(printable(token.text), FATES[token.fate].terminal)
     return text
 
 
 def summary(run: Run) -> Group:
-    own = getattr(part_of(run.kind, "command"), "summary", None)
+    own = part_of(run.kind, "summary")
     return own(run) if own else Group(grid(figures(run)), *remarks(run))
 
 
@@ -52,7 +52,7 @@ def remarks(run: Run) -> list[Text]:
         result.energy.source for result in run.results if result.energy.joules is None
     )
     return [
-        Text(plain(words), "dim")
+        Text(printable(words), "dim")
         for words in (*notes(run), *(f"energy {source}" for source in sources))
     ]
 
@@ -60,7 +60,9 @@ def remarks(run: Run) -> list[Text]:
 def run(run: Run) -> Group:
     """A whole run: its title, the texts of its first repeat if it kept them, and its summary."""
     head = Text.assemble(
-        (run.id, "bold"), f"  {run.created}  {plain(run.models)}\n", (plain(run.title), "dim")
+        (run.id, "bold"),
+        f"  {run.created}  {printable(run.models)}\n",
+        (printable(run.title), "dim"),
     )
     text = text_of(run)
     texts = [text(result) for result in run.results if result.repeat == 0] if text else [""]
@@ -74,7 +76,7 @@ def grid(table: Table) -> Grid:
         # The first column holds ids to copy and names to read: the others fold before it does.
         shown.add_column(Text(head), overflow="fold", no_wrap=place == 0)
     for row in table.rows:
-        shown.add_row(*(Text(plain(cell)) for cell in row))
+        shown.add_row(*(Text(printable(cell)) for cell in row))
     return shown
 
 
@@ -138,7 +140,7 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
 
 def text_of(run: Run) -> Callable[[Result], Group] | None:
     """Shows a result's text; None for a kind whose texts are not shown."""
-    return getattr(part_of(run.kind, "command"), "text", None)
+    return part_of(run.kind, "text")
 
 
 def _job(at: events.At) -> str:

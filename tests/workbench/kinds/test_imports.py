@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from decoders import InputError
 from workbench.kinds import imports
-from workbench.kinds.batch.view import findings
+from workbench.kinds.batch import findings
 from workbench.kinds.links import to_query
 from workbench.runs.figures import BatchFigures, rows, times_greedy
 from workbench.runs.record import Run

@@ -12,8 +12,7 @@ from decoders import InputError
 from decoders.distribution import Warping, warp
 from tests.models import plain_logits
 from tests.workbench.measuring.conftest import results
-from workbench.kinds.draw import Draw
-from workbench.kinds.draw.view import again
+from workbench.kinds.draw import Draw, again
 from workbench.measuring import session
 from workbench.measuring.work import admit
 from workbench.runs.draws import KNOWN, findings, grown, seeds, texts_of

@@ -4,7 +4,7 @@ The tests in tests/browser see them there."""
 
 import pytest
 
-from workbench.kinds.comparison.view import view
+from workbench.kinds.comparison import view
 from workbench.page.widgets.components import RunTable, TokenStrip
 
 VALUES = {

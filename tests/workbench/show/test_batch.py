@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.workbench.made import made_batch
-from workbench.kinds.batch.view import paper_table
+from workbench.kinds.batch import paper_table
 from workbench.runs.figures import BatchFigures
 from workbench.runs.record import Load
 from workbench.show import batch, tables

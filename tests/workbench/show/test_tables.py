@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.workbench.made import made_batch, made_result, with_results
-from workbench.kinds.batch import view as findings
+from workbench.kinds import batch
 from workbench.runs.figures import BatchFigures, rows
 from workbench.runs.record import Energy, Load, Run
 from workbench.show import tables
@@ -77,7 +77,7 @@ def test_the_papers_table(made):
 
     Four cells of a batch of one were empty."""
     figures = BatchFigures(made)
-    table = findings.paper_table(figures, "lookup", decoding=False)
+    table = batch.paper_table(figures, "lookup", decoding=False)
     assert table.heads == [
         "batch", "greedy", "greedy, dynamic", "padded (usual)", "unpadded cache", "unpadded inputs",
         "no padding", "dynamic batch", "padding ratio", "slowest prompt",
@@ -97,17 +97,17 @@ def test_the_papers_table(made):
             "1.00",
         ],
     ]
-    assert "dynamic batch" not in findings.paper_table(figures, "lookup", decoding=True).heads
+    assert "dynamic batch" not in batch.paper_table(figures, "lookup", decoding=True).heads
 
 
 def test_outputs_that_differ_and_requests_that_fail_are_in_the_verdict(made):
-    assert findings.verdict(made) == "Identical tokens in every scheme and at every batch size."
+    assert batch.verdict(made) == "Identical tokens in every scheme and at every batch size."
     *rest, last = made.results
     failed = replace(last.samples[0], error="The model gave NaN.")
     bad = made_result(
         "lookup", 4, "dynamic", 240.0, differing=2, samples=[failed, *last.samples[1:]]
     )
-    words = findings.verdict(with_results(made, [bad, *rest]))
+    words = batch.verdict(with_results(made, [bad, *rest]))
     assert words.startswith("2 outputs differ from the decoder's first")
     assert words.endswith("1 request failed: The model gave NaN.")
 
@@ -122,23 +122,23 @@ def test_a_measurement_that_broke_down_is_in_the_verdict(made):
         metrics=dict.fromkeys(last.metrics),
     )
     run = with_results(made, [*rest, broken])
-    assert findings.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
+    assert batch.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
     cells = row_of(tables.figures(run), "dynamic batch")
     assert {cells[name] for name in ("tokens/s", "× greedy", "decoding", "same")} == {"–"}
 
 
 def test_nothing_compared_is_not_called_identical(made):
     alone = with_results(made, [replace(made.results[0], agreement=None)])
-    assert findings.verdict(alone) == "Too little to compare."
+    assert batch.verdict(alone) == "Too little to compare."
 
 
 def test_findings_say_how_much_samples_differ(made):
-    _, words = findings.findings(made)
+    _, words = batch.findings(made)
     assert words == (
         "Prompt lookup: 2.50 tokens per round, mean of 4 samples that range from 1.00 to 4.00, "
         "deviation 1.29."
     )
-    assert findings.acceptance(BatchFigures(with_results(made, made.results[2:])), "lookup") == ""
+    assert batch.acceptance(BatchFigures(with_results(made, made.results[2:])), "lookup") == ""
 
 
 def test_two_comparisons_side_by_side(run):

@@ -4,7 +4,7 @@ import dataclasses
 
 from rich.console import Console
 
-from workbench.kinds.comparison.command import text
+from workbench.kinds.comparison import text
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Energy, TokenRecord
 from workbench.runs.store import RunSummary
@@ -23,7 +23,7 @@ def token(text, fate):
 
 
 def test_what_a_terminal_would_obey_becomes_a_picture():
-    assert show.plain("a\x1b[31mb\x07\r\n\t🦊\x9b") == "a␛[31mb␇␍\n\t🦊\ufffd"
+    assert show.printable("a\x1b[31mb\x07\r\n\t🦊\x9b") == "a␛[31mb␇␍\n\t🦊\ufffd"
 
 
 def test_tokens_are_text_and_never_markup():

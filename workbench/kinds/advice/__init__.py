@@ -1,16 +1,48 @@
-"""Advice: a study that finds out which decoders pay for a pair on this machine."""
+"""Advice: a study that finds out which decoders pay for a pair on this machine.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+Acceptance is teacher-forced: the target writes texts, and at each place of a text the draft model's
+token is accepted with the chance beta = 1 - TV(p, q) of the warped distributions (Leviathan et al.
+2023, arXiv 2211.17192, theorem 3.5). Their theorem 3.8 assumes one alpha for all places; here each
+place has its own chance, and the rounds are summed over them. A round's seconds are measured at a
+few draft lengths.
+
+Speed-ups are predicted and measured, with 95% intervals over the prompts. Every figure is computed
+once from all prompts, and once from each resample of them. The resamples are the same for all
+decoders, so that figures are paired. On a machine that others use, intervals are wide.
+"""
+
+import argparse
+import html
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from statistics import fmean
 from typing import Any, ClassVar
+
+import numpy as np
+from rich.console import Group
+from rich.text import Text
 
 from decoders import InputError, Method, catalog
 from decoders.errors import quoted
+from decoders.settings import Law
+from workbench.experiments.figures import COVERED, LEAST_ITEMS, RESAMPLES, Interval
+from workbench.runs.record import Result, Run
+from workbench.runs.timing import disturbances
+from workbench.show.laws import claim, head
+from workbench.show.quantities import MISSING, significant
+from workbench.show.tables import Table, markup
+from workbench.show.view import Body, View
+from workbench.studies import prompts
 from workbench.studies import prompts as prompt_links
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.schemes import BASELINE, in_turn
-from workbench.studies.settings import Settings
+from workbench.studies.settings import Settings, changed
 from workbench.studies.study import GONE, Job, Study
+from workbench.terminal import flags, study
+from workbench.terminal.show import grid, printable, remarks
 
 MOST_PROMPTS = 20
 TIMED_LENGTHS = (1, 4, 8)  # draft lengths whose rounds are timed; those between are interpolated
@@ -112,3 +144,439 @@ class Advice(Study):
         cls, name: str, text: str, data: dict[str, Any], settings: dict[str, Any]
     ) -> None:
         prompt_links.from_link(name, text, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One decoding of one prompt.
+
+    Attributes:
+        tokens: new tokens
+        seconds: seconds of the whole decoding
+        rounds: seconds of each round, without the first and the last
+        drafting: seconds of the draft passes of each of these rounds
+        gained: how many rounds there were in all
+        disturbed: sentences about the machine's counters that cast doubt on the seconds
+        joules: energy, None if not measured
+    """
+
+    tokens: int
+    seconds: float
+    rounds: list[float]
+    drafting: list[float]
+    gained: int
+    disturbed: list[str]
+    joules: float | None = None
+
+    @staticmethod
+    def of(result: Result) -> "Timed":
+        """The timing in a result of one prompt.
+
+        Its rounds are all but the first, which also reads the prompt, and the last, which drafts
+        less.
+        """
+        metrics: dict[str, Any] = result.metrics
+        lap, gained = result.laps[0], len(result.alone.gained)
+        return Timed(
+            metrics["new_tokens"], metrics["seconds"], lap.rounds[1:-1], lap.drafting[1:-1],
+            gained, disturbances(result), result.energy.joules,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RankedDecoder:
+    """A decoder with settings.
+
+    Attributes:
+        method: the decoder
+        predicted: its predicted speed over greedy's, None if not known
+        measured: its measured speed over greedy's, None if not known
+        tokens: tokens per round
+        joules: joules per token, None if not measured
+    """
+
+    method: Method
+    predicted: Interval | None
+    measured: Interval | None
+    tokens: float
+    joules: float | None = None
+
+    @property
+    def best(self) -> Interval:
+        """The measured speed, or else the predicted one."""
+        speed = self.measured or self.predicted
+        assert speed is not None  # every line has one of them
+        return speed
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The findings of advice.
+
+    Attributes:
+        alpha: mean chance of acceptance
+        step: seconds of a round of greedy decoding
+        rounds: seconds of a round of speculative decoding, by draft length
+        draft: seconds of a draft pass
+        temperature: the sampling temperature
+        lines: the decoders, the fastest first
+        timings: number of timings
+        disturbed: for each sentence about a disturbance, the number of timings that had it
+    """
+
+    alpha: float
+    step: float
+    rounds: Mapping[int, float]
+    draft: float
+    temperature: float
+    lines: list[RankedDecoder] = field(default_factory=list)
+    timings: int = 0
+    disturbed: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def c(self) -> float:
+        """Seconds of a draft pass over those of a target pass.
+
+        Source:
+            Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8.
+        """
+        return self.draft / self.step
+
+
+def between(rounds: Mapping[int, Any], length: int) -> Any:
+    """The seconds of a round, interpolated between the draft lengths that were timed."""
+    known = sorted(rounds)
+    low, high = (known[0], known[1]) if length <= known[1] else (known[-2], known[-1])
+    slope = (rounds[high] - rounds[low]) / (high - low)
+    return rounds[low] + slope * (length - low)
+
+
+def tokens_per_round(betas: Sequence[float], length: int) -> float:
+    """Tokens of a text over the expected number of rounds that write it.
+
+    Rounds from place t on: R(t) = 1 + sum over k of P(k accepted) R(t + k + 1). No round drafts
+    beyond the last token but one.
+
+    Args:
+        betas: the chance that a draft is accepted at each place of the text
+    """
+    count = len(betas)
+    rounds = [0.0] * (count + length + 2)
+    for start in range(count - 1, -1, -1):
+        drafted = min(length, count - start - 1)
+        chance, expected = 1.0, 1.0
+        for k in range(drafted):
+            expected += chance * (1 - betas[start + k]) * rounds[start + k + 1]
+            chance *= betas[start + k]
+        rounds[start] = expected + chance * rounds[start + drafted + 1]
+    return count / rounds[0] if count else 0.0
+
+
+def ranked(
+    betas: Sequence[Sequence[float]], timed: Mapping[Any, Sequence[Timed]], temperature: float
+) -> Findings:
+    """Rank the decoders by their speed-up.
+
+    Args:
+        betas: for each prompt the chance of acceptance at each place of its text
+        timed: for each decoder a timing of each prompt
+
+    Returns:
+        the advice
+
+    Raises:
+        InputError: if the texts are too short to time
+    """
+    greedy = timed[catalog[BASELINE]()]
+    steps = [fmean(t.rounds) if t.rounds else None for t in greedy]
+    step, draft, rounds = _typical(steps), _typical(steps), {}
+    for method, runs in timed.items():
+        if method.name == "speculative":
+            rounds[method.draft_length] = step * _over_greedy(runs, greedy, lambda t: t.rounds)
+            if method.draft_length == max(TIMED_LENGTHS):
+                draft = step * _over_greedy(runs, greedy, lambda t: t.drafting)
+                draft /= method.draft_length
+    rounds = {n: rounds[n] for n in TIMED_LENGTHS}
+    # Beyond its steps a greedy text takes time to read the prompt, as with every decoder.
+    reading = len(betas) * _typical(
+        [max(0.0, t.seconds - t.tokens * fmean(t.rounds)) if t.rounds else None for t in greedy]
+    )
+    lines, total = [], _sum(map(len, betas))
+    for length in LENGTHS:
+        method = catalog["speculative"](draft_length=length)
+        taken = _sum(len(b) / tokens_per_round(b, length) if b else 0.0 for b in betas)
+        predicted = (total * step + reading) / (taken * between(rounds, length) + reading)
+        runs = timed.get(method, [])
+        interval, spent = _interval(predicted, len(betas)), _joules(runs)
+        lines.append(
+            RankedDecoder(method, interval, _measured(runs, greedy), total[0] / taken[0], spent)
+        )
+    for method, runs in timed.items():
+        if method.name not in (BASELINE, "speculative"):
+            tokens = sum(t.tokens for t in runs) / max(1, sum(t.gained for t in runs))
+            lines.append(
+                RankedDecoder(method, None, _measured(runs, greedy), tokens, _joules(runs))
+            )
+    lines.sort(key=lambda line: -line.best.value)
+    of_rounds = {n: float(each[0]) for n, each in rounds.items()}
+    timings = [t for runs in timed.values() for t in runs]
+    disturbed = Counter(reason for t in timings for reason in t.disturbed)
+    alpha = fmean(x for b in betas for x in b)
+    return Findings(
+        alpha, float(step[0]), of_rounds, float(draft[0]), temperature, lines, len(timings),
+        disturbed,
+    )  # fmt: skip
+
+
+# ---- Figures of all prompts, then of each resample of them, (RESAMPLES + 1,)
+
+
+@cache
+def _picked(count: int) -> np.ndarray:
+    """All of `count` prompts, then RESAMPLES resamples of them; (RESAMPLES + 1, count)."""
+    others = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
+    return np.vstack([np.arange(count), others])
+
+
+def _sum(values: Iterable[float]) -> np.ndarray:
+    each = np.array(list(values), dtype=float)
+    return each[_picked(len(each))].sum(axis=1)
+
+
+def _typical(values: Sequence[float | None]) -> np.ndarray:
+    """Medians, which ignore disturbed prompts. A prompt without the figure counts as typical."""
+    known = [value for value in values if value is not None]
+    if not known:
+        raise InputError(
+            "The texts are too short to time; ask for more new tokens, or take other prompts."
+        )
+    each = np.array([np.median(known) if value is None else value for value in values])
+    return np.median(each[_picked(len(each))], axis=1)
+
+
+def _over_greedy(
+    runs: Sequence[Timed], greedy: Sequence[Timed], of: Callable[[Timed], Sequence[float]]
+) -> np.ndarray:
+    """Mean seconds over those of greedy's rounds on the same prompt.
+
+    Both ran close together, so a change of the machine's speed affects both.
+    """
+    both = [(of(a), b.rounds) for a, b in zip(runs, greedy, strict=True)]
+    return _typical([fmean(own) / fmean(other) if own and other else None for own, other in both])
+
+
+def _joules(runs: Sequence[Timed]) -> float | None:
+    spent = [t.joules for t in runs if t.joules is not None]
+    return sum(spent) / sum(t.tokens for t in runs) if spent and len(spent) == len(runs) else None
+
+
+def _measured(runs: Sequence[Timed], greedy: Sequence[Timed]) -> Interval | None:
+    if not runs:
+        return None
+    own, other = (
+        _sum(t.tokens for t in each) / _sum(t.seconds for t in each) for each in (runs, greedy)
+    )
+    return _interval(own / other, len(runs))
+
+
+def _interval(values: np.ndarray, prompts: int) -> Interval:
+    """The figure with its interval, which has no bounds if there are too few prompts."""
+    low, high = np.percentile(values[1:], COVERED) if prompts >= LEAST_ITEMS else (0.0, np.inf)
+    return Interval(float(values[0]), float(low), float(high))
+
+
+# A warning is shown if more than this share of the timings was disturbed.
+MOST_DISTURBED = 0.1
+HEADS = [
+    "decoder", "predicted x greedy (95%)", "measured x greedy (95%)", "tokens/round", "its text",
+    "J/token",
+]  # fmt: skip
+DAMAGED = "The figures of this run are damaged: they give no advice."
+LATER = (
+    "A head drafts worse at later places of a draft, so what is predicted for more than one draft "
+    "token is too high; have every draft length measured."
+)
+NOTHING = "Nothing is known until every decoder has been measured on a prompt."
+
+
+def findings(run: Run) -> Findings | None:
+    """What the run says of single requests, from the prompts on which every decoder was timed.
+
+    A decoder that failed on some prompt is left out.
+
+    Returns:
+        None if there is no such prompt, as after an early stop
+
+    Raises:
+        InputError: if the texts are too short to time
+    """
+    study, alone = Advice.from_json(run.study), [r for r in run.results if r.batch_size == 1]
+    failed = {_method(study, r) for r in alone if r.errors or not r.laps}
+    methods = [m for m in (*study.needed, *study.others) if m not in failed]
+    each: dict[int, dict[Method, Result]] = {}
+    for result in alone:
+        each.setdefault(result.repeat, {})[_method(study, result)] = result
+    whole = [one for one in each.values() if one.keys() >= set(methods)]
+    if not whole or failed & set(study.needed):
+        return None
+    betas = [one[TEXTS].alone.chances for one in whole]
+    timed = {m: [Timed.of(one[m]) for one in whole] for m in methods if m != TEXTS}
+    return ranked(betas, timed, study.settings.temperature)
+
+
+def _method(study: Advice, result: Result) -> Method:
+    known = {method.name: method for method in study.others}
+    return known.get(result.decoder) or catalog[result.decoder](**result.settings)
+
+
+def sentences(run: Run) -> tuple[str, str, Table | None]:
+    """What a reader is told: a warning or "", what was found, and the table of the decoders."""
+    try:
+        advice = findings(run)
+    except InputError as error:
+        return "", str(error), None
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # a file may hold any numbers
+        return "", DAMAGED, None
+    if not advice:
+        return "", NOTHING, None
+    by_head = head(run.environment, catalog["speculative"]())
+    guessed = by_head and not Advice.from_json(run.study).measure_all
+    warnings = [doubts(advice), LATER if guessed else ""]
+    return " ".join(filter(None, warnings)), verdict(advice), table(advice)
+
+
+def unread(run: Run) -> list[str]:
+    """A sentence on results of an earlier version that are shown no more; [] if there are none."""
+    return [GONE["loads"]] if any(result.batch_size > 1 for result in run.results) else []
+
+
+def table(advice: Findings) -> Table:
+    """The decoders ranked by their speed-up: the measured one, or else the predicted.
+
+    Energy has a column only if any was measured.
+    """
+    rows = [
+        [named(line.method), ranged(line.predicted), ranged(line.measured), f"{line.tokens:.2f}",
+         claim(line.method, advice.temperature).chip,
+         MISSING if line.joules is None else significant(line.joules)]
+        for line in advice.lines
+    ]  # fmt: skip
+    metered = any(line.joules is not None for line in advice.lines)
+    shown = len(HEADS) if metered else len(HEADS) - 1
+    return Table(HEADS[:shown], [row[:shown] for row in rows])
+
+
+def named(method: Method) -> str:
+    """The decoder's name with the settings that differ from its defaults."""
+    return " ".join([method.name, *(f"{k}={value}" for k, value in changed(method).items())])
+
+
+def ranged(speed: Interval | None) -> str:
+    """ "1.06 (0.95 to 1.17)"."""
+    if speed is None:
+        return MISSING
+    between = f" ({speed.low:.2f} to {speed.high:.2f})" if math.isfinite(speed.high) else ""
+    return f"{speed.value:.2f}{between}"
+
+
+def verdict(advice: Findings) -> str:
+    """Sentences on the costs, the best exact decoder and, if it is another one, the fastest."""
+    costs = (
+        f"On average a draft is accepted with the chance {advice.alpha:.2f} at temperature "
+        f"{advice.temperature:g}; a draft pass costs {advice.c:.2f} of a target pass, a "
+        f"round with 4 drafts {between(advice.rounds, 4) / advice.step:.2f}."
+    )
+    best = advice.lines[0]
+    exact = next(line for line in advice.lines if line.method.law == Law.TARGET)
+    says = [costs, f"The best exact decoder is {_judged(exact)}"]
+    if best is not exact:
+        chip = claim(best.method, advice.temperature).chip
+        says.append(f"The fastest of all is {_judged(best, f' ({chip})')}")
+    return " ".join([*says, *_beams(advice)])
+
+
+def _beams(advice: Findings) -> list[str]:
+    """A sentence on speculative beam search beside the search whose beams it has."""
+    speeds = {line.method.name: line.measured for line in advice.lines}
+    ours, plain = speeds.get("speculative_beam_search"), speeds.get("beam_search")
+    if not ours or not plain:
+        return []
+    pays = "whether it pays is uncertain, for their intervals overlap"
+    if ours.low > plain.high or ours.high < plain.low:
+        pays = "it pays" if ours.low > plain.high else "it does not pay"
+    ratio = ours.value / plain.value
+    return [f"Speculative beam search is {ratio:.2f} times as fast as beam search: {pays}."]
+
+
+def doubts(advice: Findings) -> str:
+    """A sentence about disturbed timings; "" if there were few."""
+    often = {says: n for says, n in advice.disturbed.items() if n > MOST_DISTURBED * advice.timings}
+    each = "; ".join(f"in {n} of {advice.timings} timings {says}" for says, n in often.items())
+    return f"The machine was busy: {each}. Ask again when it is idle." if each else ""
+
+
+def _judged(line: RankedDecoder, says: str = "") -> str:
+    """A decoder, its speed, and whether it pays: only if the whole interval is above 1."""
+    interval, measured = line.best, line.measured is not None
+    speed = (
+        f"{named(line.method)}{says}, {'measured' if measured else 'predicted'} at "
+        f"{ranged(interval)} times greedy decoding's speed."
+    )
+    if interval.low > 1:
+        return f"{speed} {'It pays.' if measured else 'It is predicted to pay.'}"
+    if interval.high < 1:
+        return f"{speed} {'It does not pay.' if measured else 'It is predicted not to pay.'}"
+    if math.isfinite(interval.high):
+        return f"{speed} The interval includes 1: whether it pays is uncertain."
+    return (
+        f"{speed} Whether it pays is uncertain: an interval needs at least {LEAST_ITEMS} prompts."
+    )
+
+
+def answer(run: Run) -> str:
+    warning, finding, table = sentences(run)
+    says = f'<div role="alert">{html.escape(warning)}</div>' if warning else ""
+    own = f"{says}<p>{html.escape(finding)}</p>{markup(table) if table else ''}"
+    return own + "".join(f"<p>{html.escape(words)}</p>" for words in unread(run))
+
+
+VIEW = View("Advice", lambda run: Body(answer(run)))
+
+
+DESCRIPTION = (
+    "Predict the speed-up of speculative decoding from acceptance and costs, measure the other "
+    "decoders, and rank them."
+)
+PAIR = '--models "SmolLM2-1.7B + SmolLM2-135M"'
+EXAMPLES = f"""examples:
+  python -m workbench advise
+  python -m workbench advise {PAIR} --prompts my.jsonl --temperature 0
+"""
+
+
+def register(commands: Any) -> None:
+    command = flags.command(
+        commands, "advise", "predict and measure which decoders pay here", DESCRIPTION, EXAMPLES
+    )
+    command.set_defaults(command=run)
+    help = "stories, refrains, or a file (default: stories)"
+    command.add_argument("--prompts", default="stories", metavar="SET", help=help)
+    help = f"number of prompts, at most {MOST_PROMPTS} (default: {MOST_PROMPTS})"
+    command.add_argument("--count", metavar="N", default=str(MOST_PROMPTS), help=help)
+    help = "also measure every draft length, to check the prediction"
+    command.add_argument("--measure-all", action="store_true", help=help)
+    flags.add(command, Advice.usual, Advice)
+
+
+def run(args: argparse.Namespace) -> int:
+    chosen = prompts.find(args.prompts).first(flags.number("count", args.count))
+    settings, own = flags.settings(args, Advice.usual), flags.own(args, Advice)
+    advice = Advice(chosen, settings, args.measure_all, **own)
+    return study.run(advice, args)
+
+
+def summary(run: Run) -> Group:
+    warning, finding, table = sentences(run)
+    says = (Text(printable(text)) for text in (warning, finding, *unread(run)) if text)
+    shown = Group(grid(table), "") if table else Group()
+    return Group(shown, *says, "", *remarks(run))

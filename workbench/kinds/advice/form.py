@@ -5,8 +5,7 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from workbench.kinds.advice import MOST_PROMPTS, Advice
-from workbench.kinds.advice.view import answer
+from workbench.kinds.advice import MOST_PROMPTS, Advice, answer
 from workbench.models.presets import PairChoice
 from workbench.page.parts.frame import StudyTab
 from workbench.page.parts.results import Figures

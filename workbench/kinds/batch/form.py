@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from decoders import InputError
-from workbench.kinds.batch import START, Batch
-from workbench.kinds.batch.view import acceptance, findings, paper_table, verdict
+from workbench.kinds.batch import START, Batch, acceptance, findings, paper_table, verdict
 from workbench.models.presets import PairChoice
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab

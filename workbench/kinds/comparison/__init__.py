@@ -1,13 +1,32 @@
-"""A comparison: one prompt, several decoders side by side, with full traces."""
+"""A comparison: one prompt, several decoders side by side, with full traces.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+`workbench/web/strip.js` draws its panels, on the live page and in an exported report.
+"""
+
+import argparse
+import dataclasses
+import html
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
+from rich.console import Group
+from rich.text import Text
+
+from decoders import catalog
+from workbench.runs import timing
+from workbench.runs.figures import rows
+from workbench.runs.record import Result, Run
+from workbench.show import comparison, differences, laws, looks, panel, tables
+from workbench.show.headline import verdict
+from workbench.show.panel import picture
+from workbench.show.view import Body, Line, View, figure_html
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
 from workbench.studies.schemes import BASELINE
-from workbench.studies.settings import OPENING, SETTINGS, SHOWN, Settings
+from workbench.studies.settings import OPENING, SETTINGS, SHOWN, Served, Settings, known, method_of
 from workbench.studies.study import Job, Start, Study
+from workbench.terminal import flags, study
+from workbench.terminal.show import coloured, grid, printable, remarks
 
 
 @dataclass(frozen=True)
@@ -71,3 +90,139 @@ START = {
     **SETTINGS[OPENING],
     "chat_template": "auto",
 }
+
+
+def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:
+    """The value of the page's strip.
+
+    Each panel travels as one text: Gradio walks nested data node by node, ten times a second.
+
+    Args:
+        panels: the panels; None for one that stays as it is
+        key: the run
+    """
+    return {"run": key, "panels": list(panels)}
+
+
+# The texts are drawn from what the picture has, so that a file holds it once.
+PANELS = """const found = document.getElementById("picture");
+if (found) {
+  const { run, panels } = JSON.parse(found.dataset.shown);
+  const value = { run, panels: panels.map((panel) => JSON.stringify(panel)) };
+  Workbench.show(document.getElementById("panels"), value);
+}"""
+
+
+def body(run: Run) -> Body:
+    """The picture, the verdict, coloured texts with their cards, figures and charts."""
+    says, lines = f"<p>{html.escape(verdict(run))}</p>", rows(run.results)
+    figures = [*comparison.charts(lines, run.settings), *comparison.details(lines)]
+    texts = "".join(
+        f"<h3>{html.escape(r.decoder)}</h3><pre>{html.escape(r.alone.text)}</pre>"
+        for r in run.results
+        if r.repeat == 0
+    )
+    return Body(
+        f"""{picture(run)}
+{says}
+<div id="panels">{texts}</div>
+<h2>Figures</h2>
+{tables.markup(tables.figures(run))}
+{"".join(map(figure_html, figures))}""",
+        PANELS,
+        plotly=True,
+    )
+
+
+def columns(run: Run) -> Callable[[Result], Line]:
+    served = any(r.server for r in run.results)
+    return lambda r: {
+        "identical_to_greedy": None if r.agreement is None else not r.agreement.differing,
+        **(_of_engine(r) if served else {}),
+        "finished": r.alone.finished,
+        "error": r.error,
+    }
+
+
+def _of_engine(result: Result) -> Line:
+    """What only engines have."""
+    server = dataclasses.asdict(result.server) if result.server else {}
+    return {
+        **{f"engine_{name}": server.get(name) for name in ("kind", "version", "model")},
+        "seconds_to_first_token": timing.first(result.laps),
+        "verdict": (result.agreement.verdict if result.agreement else None) or None,
+    }
+
+
+VIEW = View("Decoders side by side", body, columns, differences.comparisons)
+
+
+DESCRIPTION = (
+    "Decode one prompt with several decoders, one after another so that each is timed alone."
+)
+EXAMPLES = """examples:
+  python -m workbench compare "Once upon a time"
+  python -m workbench compare "Once upon a time" --decoders greedy mtad --temperature 0 \\
+    --json out.json
+  python -m workbench compare "Once upon a time" --decoders dsbd --set dsbd.draft_beams=6 \\
+    --repeats 5 --csv out.csv
+  python -m workbench compare "The capital of France is" --models "SmolLM2-1.7B + SmolLM2-135M"
+  python -m workbench compare "Once upon a time" --engines http://127.0.0.1:8000
+  python -m workbench compare - < prompt.txt
+  python -m workbench compare '[{"role": "user", "content": "Who are you?"}]' --models MODEL
+"""
+
+
+def register(commands: Any) -> None:
+    decoders = flags.listed("decoders", {name: method.summary for name, method in catalog.items()})
+    command = flags.command(
+        commands, "compare", "decode one prompt with several decoders", DESCRIPTION + decoders,
+        EXAMPLES,
+    )  # fmt: skip
+    command.set_defaults(command=run)
+    flags.add_prompt(command)
+    flags.add_engines(command)
+    flags.add(command, START, Comparison)
+
+
+def run(args: argparse.Namespace) -> int:
+    settings = flags.settings(args, START)
+    servers = tuple(map(Served, flags.engines(args)))
+    settings = replace(settings, methods=(*settings.methods, *servers))
+    return study.run(Comparison(flags.prompt(args), settings), args)
+
+
+def legend(results: Iterable[Result]) -> Text:
+    occurring = {token.fate for result in results for token in result.alone.tokens}
+    return Text("   ").join(
+        Text(style.label, style.terminal)
+        for fate, style in looks.FATES.items()
+        if fate in occurring
+    )
+
+
+def text(result: Result) -> Group:
+    """The text of one decoder of a comparison under its name, with its badge or error."""
+    summary = method_of(result.decoder).summary if known(result.decoder) else ""
+    parts = [
+        Text.assemble("\n", (printable(result.decoder), "bold"), (f"  {summary}", "dim")),
+        coloured(result.alone.tokens),
+    ]
+    if result.server is not None:
+        parts.append(Text(printable(laws.served(result.server).chip), "dim"))
+    if result.agreement is not None:
+        parts.append(Text(printable(panel.badge(result.agreement)["text"]), "dim"))
+    if result.agreement is not None and result.agreement.says and result.agreement.differing:
+        parts.append(Text(printable(result.agreement.says), "dim"))
+    if result.error is not None:
+        parts.append(Text(printable(result.error), "red"))
+    return Group(*parts)
+
+
+def summary(run: Run) -> Group:
+    # A row for each figure, a column for each decoder, which has the name that flags use.
+    table, decoders = tables.figures(run), [row.decoder for row in rows(run.results)]
+    columns = [[name, *cells[1:]] for name, cells in zip(decoders, table.rows, strict=True)]
+    heads, *lines = map(list, zip(table.heads, *columns, strict=True))
+    figures = grid(tables.Table(heads, lines))
+    return Group("", "", legend(run.results), "", figures, *remarks(run))

@@ -1,16 +1,32 @@
-"""A draw: one prompt continued with many seeds, to see the distribution of each decoder."""
+"""Draws: one prompt continued with many seeds, to see the distribution of each decoder."""
 
+import argparse
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
-from decoders import InputError
+from rich.console import Group
+from rich.text import Text
+from rich.tree import Tree
+
+from decoders import InputError, ModelPair, catalog
 from decoders.settings import check, setting
+from workbench.kinds import branch
+from workbench.runs.draws import DEPTH, DrawNode, findings, grouped, grown, seeds, texts_of
+from workbench.runs.record import LARGEST_FILE, Result, Run
+from workbench.runs.recorded import recorded
+from workbench.runs.store import RunStore
+from workbench.show import draws, looks, tables
+from workbench.show.view import Body, Line, View, agreement
+from workbench.studies import settings
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
 from workbench.studies.schemes import MEGABYTE
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job, Study
+from workbench.studies.text import counted
+from workbench.terminal import flags, study
+from workbench.terminal.show import grid, printable, remarks
 
 # Requests in one pass, so that a pass, and with it Stop, takes a fraction of a second.
 MOST_AT_ONCE = 64
@@ -93,3 +109,202 @@ START = {
     "decoders": ["multinomial", "speculative", "mtad", "dsbd"],
     "chat_template": "auto",
 }
+
+
+# A link to a fold unfolds it.
+UNFOLD = """addEventListener("click", (event) => {
+  const link = event.target.closest(".wb-jump a");
+  const place = link && document.querySelector(link.hash);
+  if (place) place.open = true;
+});"""
+
+
+def body(run: Run) -> Body:
+    content = (
+        draws.first_words(run),
+        draws.headline(run),
+        tables.markup(draws.table(run)),
+        draws.trees(run),
+        draws.proof(run),
+    )
+    return Body("\n".join(content), UNFOLD)
+
+
+def columns(run: Run) -> Callable[[Result], Line]:
+    of_decoders, each_has = {each.decoder: each for each in findings(run)}, agreement(run)
+
+    def more(r: Result) -> Line:
+        each = of_decoders.get(r.decoder)
+        texts = [tuple(piece.id for piece in sample.pieces) for sample in texts_of([r])]
+        return each_has(r) | {
+            "drawn": len(texts),
+            "different": len(set(texts)),
+            "compared_with": each and each.compared,
+            "compared_draws": each and each.draws,
+            "p_holm": each and each.p,
+            "total_variation": each and each.distance,
+            "total_variation_of_exact": each and each.usual,
+            "total_variation_of_exact_95": each and each.most,
+            "exact_nearer": each and each.nearer,
+            "unlike": each and each.unlike,
+            "needed_draws": each and each.needed,
+            "never_written": each and each.never,
+        }
+
+    return more
+
+
+VIEW = View("Many draws", body, columns)
+
+
+def again(
+    run: Run, draws: int | None = None, most: int | None = None, largest: int = LARGEST_FILE
+) -> Draw:
+    """The study that draws with the seeds after those of a run, and is otherwise the same.
+
+    Args:
+        draws: texts that each decoder draws; by default as many as it has, which doubles their
+            number
+        most: the most draws that this place allows at once
+        largest: bytes of the run with all of them
+
+    Raises:
+        InputError: if nothing can be added
+    """
+    if run.kind != Draw.kind or not run.results:
+        raise InputError(
+            "Only a run of draws can be drawn again with other seeds; this one has none."
+        )
+    if recorded(run.id) is not None:
+        raise InputError(
+            "A run that was recorded beforehand stays as it is: press Draw for one of your own, "
+            "and add draws to that."
+        )
+    study = Draw.from_json(run.study)
+    if study.settings.temperature == 0:
+        raise InputError(
+            "At temperature 0 every seed writes the same text; raise the temperature in a new run."
+        )
+    count = max(sum(len(result.samples) for result in results) for results in grouped(run).values())
+    if draws is None:
+        range_ = next(field.metadata for field in Draw.own() if field.name == "draws")
+        draws = min(max(count, range_["low"]), range_["high"], most or range_["high"])
+    study = replace(
+        study,
+        draws=draws,
+        settings=replace(study.settings, seed=max(each.stop for each in seeds(run.results))),
+    )
+    if len(run.dumps()) * (1 + study.draws / count) > largest:
+        raise InputError(
+            f"With {draws:,} more draws this run would exceed {largest // 2**20} MB; "
+            "draw fewer, or begin a new run."
+        )
+    return study
+
+
+DESCRIPTION = (
+    "Continue one prompt with many seeds, show the texts as a tree with counts, and test whether "
+    "their first tokens follow the large model's own distribution."
+)
+EXAMPLES = """examples:
+  python -m workbench draw "Once upon a time"
+  python -m workbench draw "Once upon a time" --draws 1000 --decoders multinomial typical \\
+    --temperature 0.7 --json out.json
+  python -m workbench draw --again 3f2a9c01d4e5
+  python -m workbench draw --again 3f2a9c01d4e5 --draws 1000
+"""
+BRANCHES = 6  # of each token of a tree
+
+
+def register(commands: Any) -> None:
+    decoders = flags.listed("decoders", {name: method.summary for name, method in catalog.items()})
+    command = flags.command(
+        commands,
+        "draw",
+        "continue one prompt with many seeds, and compare the draws with the exact law",
+        DESCRIPTION + decoders,
+        EXAMPLES,
+    )
+    command.set_defaults(command=run)
+    flags.add_prompt(command, nargs="?")
+    command.add_argument(
+        "--again", metavar="RUN",
+        help="add draws with other seeds and the same settings to a past run; by default as many "
+        "again",
+    )  # fmt: skip
+    flags.add(command, START, Draw)
+
+
+def run(args: argparse.Namespace) -> int:
+    own = flags.own(args, Draw)
+    if args.again is not None:
+        return _again(args, own)
+    if args.prompt is None:
+        raise InputError("Give the text to continue, or --again with the id of a past run.")
+    return study.run(Draw(flags.prompt(args), flags.settings(args, START), **own), args)
+
+
+def _again(args: argparse.Namespace, own: dict[str, Any]) -> int:
+    """Add draws to a past run; raises InputError for flags that would change the distribution."""
+    names = [
+        "prompt",
+        "decoders",
+        "preset",
+        "cache_mb",
+        *(field.name for field in settings.shared()),
+    ]
+    if args.own or any(getattr(args, name) is not None for name in names):
+        raise InputError(
+            "--again takes the prompt and the settings from the run; combine it with --draws alone."
+        )
+    earlier = RunStore().get(args.again)
+
+    def more(pair: ModelPair) -> Draw:
+        branch.of_pair(pair, earlier)
+        return again(earlier, own.get("draws"))
+
+    return study.run(more, args, earlier)
+
+
+def summary(run: Run) -> Group:
+    return Group(
+        *(tree(results, run) for results in grouped(run).values()),
+        "",
+        grid(draws.table(run)),
+        *remarks(run),
+        "",
+        *(Text(printable(sentence)) for sentence in draws.sentences(run)),
+    )
+
+
+def tree(results: Sequence[Result], run: Run) -> Tree:
+    """The first tokens of a decoder's draws with their counts, expected ones in brackets."""
+    root = grown(sample.pieces for sample in texts_of(results))
+    name, count = printable(results[0].decoder), f"  {counted(root.count, 'draw')}"
+    shown = Tree(Text.assemble("\n", (name, "bold"), (count, "dim")))
+    for error in (result.error for result in results if result.error is not None):
+        shown.add(Text(printable(error), "red"))
+    _grow(shown, root, (), root.count, {tuple(each.tokens): each.p for each in run.exact})
+    return shown
+
+
+def _grow(
+    shown: Tree,
+    node: DrawNode,
+    path: tuple[int, ...],
+    total: int,
+    law: Mapping[tuple[int, ...], float],
+) -> None:
+    for child in node.following[:BRANCHES]:
+        below = (*path, child.id)
+        branch = shown.add(
+            Text.assemble(
+                f"{child.count}",
+                (f" ({total * law[below]:.1f})" if below in law else "", "dim"),
+                f"  {looks.visible(child.text) or '▫'}",
+            )
+        )
+        if len(below) < DEPTH:
+            _grow(branch, child, below, total, law)
+    if rest := node.following[BRANCHES:]:
+        shown.add(Text(f"{sum(child.count for child in rest)}  in {len(rest)} others", "dim"))

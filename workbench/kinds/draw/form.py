@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from workbench.kinds.branch import of_pair
-from workbench.kinds.draw import START, Draw
-from workbench.kinds.draw.view import again
+from workbench.kinds.draw import START, Draw, again
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Drawn
 from workbench.page.api import Jobs, answers, asked

@@ -31,7 +31,7 @@ class Drawn(gr.HTML):
 class TokenStrip(Drawn):
     """Panels of coloured tokens, one under another, with the card of each token.
 
-    Its value is made by `view` in `workbench.kinds.comparison.view`. The event `select` asks for
+    Its value is made by `view` in `workbench.kinds.comparison`. The event `select` asks for
     the alternatives of a token: {ask, run, decoder, at}, and `token` if one was typed. `submit`
     continues from one of them: {ask, run, decoder, at, token, decoders}. `expand` asks for what
     other rules would keep of a round: {ask, run, decoder, round}. `ask` names the question.

@@ -15,8 +15,8 @@ from decoders import InputError, ModelPair, catalog
 from decoders.theory import expected_tokens
 from tests.layouts import pair_of
 from workbench.kinds import imports
-from workbench.kinds.advice import Advice
-from workbench.kinds.advice.view import (
+from workbench.kinds.advice import (
+    Advice,
     Findings,
     Timed,
     answer,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from decoders import InputError
-from workbench.kinds.draw.view import again
+from workbench.kinds.draw import again
 from workbench.runs.draws import findings, seeds
 from workbench.runs.events import pooled
 from workbench.runs.record import Run
