@@ -21,7 +21,7 @@ from typing import Any
 from decoders import InputError, ModelPair
 from workbench.kinds.comparison import Comparison, view
 from workbench.measuring import session
-from workbench.page.widgets.components import Drawn
+from workbench.page.widgets import Drawn
 from workbench.runs.events import Ended
 from workbench.runs.record import Run
 from workbench.show.panel import cuts, run_panels

@@ -1,20 +1,94 @@
-"""The documented endpoints: the page's jobs for a program."""
+"""The documented endpoints: the page's jobs for a program, and the types of their answers.
+
+An answer may have more than its type names; all of a run's JSON is described under Records.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
 import gradio as gr
+from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.kinds import registry
 from workbench.models.presets import PairChoice, tuned
 from workbench.page.host import Host
-from workbench.page.parts.runner import sentence
+from workbench.page.runner import sentence
 from workbench.runs.events import Ended
 from workbench.runs.record import Run
 from workbench.studies.study import Study
+
+
+class Token(TypedDict):
+    """A token of a text: where it came from, and its probabilities (None where there are none)."""
+
+    id: int
+    text: str
+    fate: str
+    round: int
+    p: float | None
+    q: float | None
+
+
+class Result(TypedDict, total=False):
+    """What one decoder made.
+
+    `metrics` has tokens_per_second, new_tokens and others by name; `error` is a sentence, if it
+    failed.
+    """
+
+    decoder: str
+    text: str
+    tokens: list[Token]
+    rounds: list[dict[str, Any]]
+    metrics: dict[str, Any]
+    samples: list[dict[str, Any]]
+    error: str | None
+    x_greedy: float | None
+
+
+class Answer(TypedDict, total=False):
+    """A run: what was asked, where it ran, and each decoder's result; `id` opens it again."""
+
+    id: str
+    kind: str
+    created: str
+    prompt: str | list[dict[str, str]]
+    settings: dict[str, Any]
+    environment: dict[str, Any]
+    results: list[Result]
+    unkept: str
+
+
+class Drawn(Answer, total=False):
+    """A run of draws; `findings` says for each decoder how far off the exact law it is."""
+
+    findings: list[dict[str, Any]]
+
+
+class Alternative(TypedDict):
+    """A token that could stand at a place, with its probabilities."""
+
+    id: int
+    text: str
+    raw: float
+    warped: float | None
+
+
+class Alternatives(TypedDict):
+    """The likeliest tokens at a place."""
+
+    alternatives: list[Alternative]
+
+
+class Verdict(TypedDict):
+    """Why two greedy texts part: `verdict` in a word, `says` in a sentence."""
+
+    verdict: str
+    says: str
+
 
 Jobs = tuple[Callable[..., Any], ...]
 

@@ -10,10 +10,10 @@ from starlette.routing import Route
 
 from decoders import InputError
 from decoders.errors import quoted
+from workbench.page import widgets
 from workbench.page.api import jobs
 from workbench.page.host import Host
 from workbench.page.layout import build
-from workbench.page.widgets import agents
 from workbench.runs.dataset import Dataset
 from workbench.runs.record import LARGEST_FILE
 from workbench.runs.store import RunStore
@@ -85,7 +85,7 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
 
 def launch_options(host: Host) -> dict[str, Any]:
     """The options of `page.launch`."""
-    tools = agents.tools(jobs(host))
+    tools = widgets.tools(jobs(host))
     return {
         "theme": THEME,
         "css_paths": web.WEB / "page.css",

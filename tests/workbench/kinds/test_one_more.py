@@ -11,8 +11,8 @@ from decoders.settings import check, setting
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.registry import KINDS, StudyKind
+from workbench.page.frame import StudyTab
 from workbench.page.layout import build
-from workbench.page.parts.frame import StudyTab
 from workbench.runs.record import Run
 from workbench.show.view import View
 from workbench.studies.prompts import Prompt, checked

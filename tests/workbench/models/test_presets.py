@@ -36,7 +36,7 @@ from workbench.models.presets import (
     pair_settings,
     tuned,
 )
-from workbench.page.parts import words
+from workbench.page import words
 from workbench.studies.settings import Settings
 
 SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}

@@ -7,7 +7,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from tests.browser.conftest import serving
-from workbench.page.widgets.agents import schema
+from workbench.page.widgets import schema
 
 pytest.importorskip("mcp", reason="it is in requirements.txt")
 

@@ -5,7 +5,7 @@ The tests in tests/browser see them there."""
 import pytest
 
 from workbench.kinds.comparison import view
-from workbench.page.widgets.components import RunTable, TokenStrip
+from workbench.page.widgets import RunTable, TokenStrip
 
 VALUES = {
     TokenStrip: view(['{"text": "<b>${x} {{{y}}}</b>"}'], "id"),

@@ -15,8 +15,8 @@ from decoders import catalog
 from tests.workbench.page.conftest import OnePair
 from tests.workbench.page.visitor import Visitor
 from workbench.models.presets import PairChoice
-from workbench.page.parts.form import SettingsForm
-from workbench.page.widgets.handlers import NotedForm
+from workbench.page.form import SettingsForm
+from workbench.page.widgets import NotedForm
 from workbench.studies.settings import Settings, shared
 from workbench.studies.study import Limits
 

@@ -12,10 +12,10 @@ import pytest
 from tests.workbench.page.conftest import OnePair, a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.models.presets import PairChoice
+from workbench.page import frame
 from workbench.page.host import Host
 from workbench.page.layout import build
-from workbench.page.parts import frame
-from workbench.page.widgets.components import Address
+from workbench.page.widgets import Address
 from workbench.runs.recorded import recordings
 from workbench.studies import settings as presets
 

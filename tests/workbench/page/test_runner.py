@@ -21,9 +21,9 @@ from workbench.measuring import session
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.page import host as hosting
+from workbench.page import runner
 from workbench.page.host import Host
 from workbench.page.layout import build
-from workbench.page.parts import runner
 from workbench.runs.events import Ended, Event, Finished, Started
 from workbench.runs.store import RunStore, new_id
 from workbench.studies.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
-from workbench.page.tabs.theory import TheoryTab, draw, fault, rows
+from workbench.page.theory import TheoryTab, draw, fault, rows
 from workbench.runs.recorded import recordings
 from workbench.studies.study import Limits
 from workbench.theory import PAGES

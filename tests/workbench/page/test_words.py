@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from workbench.models.presets import PAIRS, PairChoice
-from workbench.page.parts import words
+from workbench.page import words
 from workbench.runs.events import At, Started
 from workbench.runs.recorded import recordings
 

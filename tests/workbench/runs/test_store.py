@@ -16,7 +16,7 @@ import pytest
 from decoders import InputError
 from tests.processes import CLEAN
 from tests.workbench.runs import others
-from workbench.page.tabs.runs import best
+from workbench.page.runs import best
 from workbench.runs.record import Load, Run
 from workbench.runs.store import RunStore, data_folder
 

@@ -7,7 +7,7 @@ import pytest
 
 from decoders import catalog
 from tests.workbench.made import UNMEASURED
-from workbench.page.tabs.runs import best
+from workbench.page.runs import best
 from workbench.runs.figures import fastest as run_fastest
 from workbench.runs.figures import rows
 from workbench.runs.record import Lap, Load, Result, Run, Sample

@@ -7,9 +7,8 @@ import gradio as gr
 
 from workbench.kinds.advice import MOST_PROMPTS, Advice, answer
 from workbench.models.presets import PairChoice
-from workbench.page.parts.frame import StudyTab
-from workbench.page.parts.results import Figures
-from workbench.page.widgets.handlers import Updates, Values
+from workbench.page.frame import Figures, StudyTab
+from workbench.page.widgets import Updates, Values
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.studies.text import counted

@@ -14,10 +14,9 @@ import gradio as gr
 from decoders import InputError
 from workbench.kinds.batch import START, Batch, acceptance, findings, paper_table, verdict
 from workbench.models.presets import PairChoice
-from workbench.page.parts import words
-from workbench.page.parts.frame import StudyTab
-from workbench.page.parts.results import Figures, plot
-from workbench.page.widgets.handlers import QUIET, READ_ONCE, Faults, Updates, Values, given
+from workbench.page import words
+from workbench.page.frame import Figures, StudyTab, plot
+from workbench.page.widgets import QUIET, READ_ONCE, Faults, Updates, Values, given
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.figures import BatchFigures, label
 from workbench.runs.record import Run

@@ -11,11 +11,10 @@ from workbench.kinds import branch
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.form import ComparisonResults, samples
 from workbench.models.presets import PairChoice
-from workbench.page.answers import Alternatives, Answer
-from workbench.page.api import Jobs, answers, told
+from workbench.page.api import Alternatives, Answer, Jobs, answers, told
 from workbench.page.host import Host
-from workbench.page.parts.runner import Runner, sentence
-from workbench.page.widgets.handlers import DEVICE, QUIET, Updates
+from workbench.page.runner import Runner, sentence
+from workbench.page.widgets import DEVICE, QUIET, Updates
 from workbench.studies.prompts import is_text
 
 Question = dict[str, Any]

@@ -11,16 +11,13 @@ from workbench.kinds.branch.form import Branching
 from workbench.kinds.comparison import START, Comparison, view
 from workbench.kinds.judge.form import Judging
 from workbench.models.presets import PairChoice
-from workbench.page.answers import Answer
-from workbench.page.api import Jobs, answers, asked
+from workbench.page import form, words
+from workbench.page.api import Answer, Jobs, answers, asked
+from workbench.page.form import PairPicker
+from workbench.page.frame import Kept, StudyTab, plot
 from workbench.page.host import Host
-from workbench.page.parts import form, words
-from workbench.page.parts.choices import PairPicker
-from workbench.page.parts.frame import StudyTab
-from workbench.page.parts.results import Kept, plot
-from workbench.page.parts.runner import Runner
-from workbench.page.widgets.components import Alternatives, TokenStrip
-from workbench.page.widgets.handlers import QUIET, Updates, Values
+from workbench.page.runner import Runner
+from workbench.page.widgets import QUIET, Alternatives, TokenStrip, Updates, Values
 from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.figures import rows, times_greedy
 from workbench.runs.record import PromptPart, Run

@@ -6,12 +6,11 @@ import gradio as gr
 
 from workbench.kinds.divergence import DTYPES, compared
 from workbench.models.presets import PairChoice
-from workbench.page.answers import Verdict
-from workbench.page.api import Jobs, told
+from workbench.page import words
+from workbench.page.api import Jobs, Verdict, told
 from workbench.page.host import Host
-from workbench.page.parts import words
-from workbench.page.parts.runner import sentence
-from workbench.page.widgets.handlers import DEVICE
+from workbench.page.runner import sentence
+from workbench.page.widgets import DEVICE
 
 
 class DivergenceFold:

@@ -10,13 +10,11 @@ import gradio as gr
 from workbench.kinds.branch import of_pair
 from workbench.kinds.draw import START, Draw, again
 from workbench.models.presets import PairChoice
-from workbench.page.answers import Drawn
-from workbench.page.api import Jobs, answers, asked
+from workbench.page import runner, words
+from workbench.page.api import Drawn, Jobs, answers, asked
+from workbench.page.frame import Figures, StudyTab
 from workbench.page.host import Host
-from workbench.page.parts import runner, words
-from workbench.page.parts.frame import StudyTab
-from workbench.page.parts.results import Figures
-from workbench.page.widgets.handlers import QUIET, Updates
+from workbench.page.widgets import QUIET, Updates
 from workbench.runs.draws import findings
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded

@@ -24,9 +24,9 @@ from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.advice.form import AdviceCard
 from workbench.kinds.comparison import Comparison
 from workbench.models.presets import PairChoice
+from workbench.page import words
 from workbench.page.host import Host
-from workbench.page.parts import words
-from workbench.page.widgets.handlers import QUIET, READ_ONCE, Given, given
+from workbench.page.widgets import QUIET, READ_ONCE, Given, given
 from workbench.runs.record import Run
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings

@@ -11,8 +11,8 @@ from workbench.kinds.judge import RoundPlace, of_round, of_text
 from workbench.models.presets import PairChoice
 from workbench.page.api import Jobs, told
 from workbench.page.host import Host
-from workbench.page.parts.runner import sentence
-from workbench.page.widgets.handlers import DEVICE
+from workbench.page.runner import sentence
+from workbench.page.widgets import DEVICE
 
 
 class Judging:

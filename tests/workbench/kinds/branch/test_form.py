@@ -7,7 +7,7 @@ import pytest
 
 from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
-from workbench.page.widgets.components import Alternatives
+from workbench.page.widgets import Alternatives
 from workbench.runs.record import Run
 
 ASKED = "prompt=ab<b>&decoders=greedy,mtad&max_new_tokens=6&temperature=0.7&top_k=5&timings=1"

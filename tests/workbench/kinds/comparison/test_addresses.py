@@ -15,7 +15,7 @@ from workbench.engines.addresses import LISTED
 from workbench.kinds import imports, links
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.form import endpoints
-from workbench.page.parts.form import SettingsForm
+from workbench.page.form import SettingsForm
 from workbench.studies.settings import ADDRESS, NAME, SERVED
 
 SAYS = "by the name that whoever runs the workbench"

@@ -94,7 +94,7 @@ def test_draws_that_others_added_meanwhile_stay(house):
 
 def test_draws_that_were_added_are_not_measured_again(house, monkeypatch):
     """Each press added as many draws once more, with further seeds."""
-    monkeypatch.setattr("workbench.page.parts.runner.unsteady", lambda row: True)
+    monkeypatch.setattr("workbench.page.runner.unsteady", lambda row: True)
     visitor = Visitor(house[1], FEW)
     visitor.press("draw-run")
     assert visitor.visible(visitor.find("draw-again"))

@@ -4,7 +4,7 @@ import gradio as gr
 import pytest
 
 from tests.workbench.page.visitor import Visitor
-from workbench.page.widgets.components import Alternatives
+from workbench.page.widgets import Alternatives
 
 ASKED = "prompt=ab<b>&decoders=speculative&max_new_tokens=8&temperature=0.7&timings=1"
 

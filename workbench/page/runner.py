@@ -17,10 +17,10 @@ from decoders.devices import device_of
 from workbench.measuring.job import OUT_OF_MEMORY
 from workbench.models.keeper import PairError
 from workbench.models.presets import PairChoice
+from workbench.page import words
+from workbench.page.frame import Follower
 from workbench.page.host import Host
-from workbench.page.parts import words
-from workbench.page.parts.results import Follower
-from workbench.page.widgets.handlers import DEVICE, QUIET, Faults, Updates
+from workbench.page.widgets import DEVICE, QUIET, Faults, Updates
 from workbench.runs.events import Ended, Event, Finished, Started
 from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run

@@ -10,12 +10,11 @@ from decoders import InputError
 from decoders.errors import quoted
 from workbench.kinds import imports, registry
 from workbench.kinds.divergence.form import DivergenceFold
+from workbench.page import words
+from workbench.page.frame import StudyTab
 from workbench.page.host import Host
-from workbench.page.parts import words
-from workbench.page.parts.frame import StudyTab
-from workbench.page.tabs.rooms import Rooms
-from workbench.page.widgets.components import RunTable
-from workbench.page.widgets.handlers import QUIET, READ_ONCE, Updates, given
+from workbench.page.layout import Rooms
+from workbench.page.widgets import QUIET, READ_ONCE, RunTable, Updates, given
 from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
 from workbench.show import differences, quantities, view

@@ -8,10 +8,10 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
+from workbench.page import words
+from workbench.page.frame import plot
 from workbench.page.host import Host
-from workbench.page.parts import words
-from workbench.page.parts.results import plot
-from workbench.page.widgets.handlers import QUIET
+from workbench.page.widgets import QUIET
 from workbench.runs import recorded
 from workbench.runs.figures import label
 from workbench.theory import PAGES

@@ -1,1 +1,0 @@
-"""Parts that several tabs share."""

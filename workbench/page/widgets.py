@@ -1,0 +1,275 @@
+"""Components, handlers and forms of the page, and its tools for agents.
+
+`workbench/web` has the scripts that draw the components.
+"""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import gradio as gr
+from anyio import to_thread
+from mcp import types
+from mcp.server.fastmcp.tools import Tool
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from pydantic import TypeAdapter
+from starlette.routing import Mount
+
+from decoders import InputError
+
+# Options of handlers, which run outside the queue or on the one device.
+QUIET: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+DEVICE: dict[str, Any] = {
+    "concurrency_id": "device",
+    "concurrency_limit": 1,
+    "api_visibility": "private",
+}
+READ_ONCE: dict[str, Any] = {"preprocess": False}  # for a handler that calls `given`
+Values = Mapping[Any, Any]  # component -> the visitor's input
+Updates = dict[Any, Any]  # component -> its new value
+
+
+class Faults(Exception):
+    """The faults of a form: a sentence for each field that cannot be used."""
+
+    def __init__(self, messages: Mapping[Any, str]):
+        super().__init__("; ".join(messages.values()))
+        self.messages = messages
+
+
+class NotedForm:
+    """The fields' values as one value, `values`, and a message or none for each field, `faults`.
+
+    The browser puts a message at a field, and takes it away when the field changes or the visitor
+    asks again. Gradio's own messages go as soon as any handler with that input answers, and cannot
+    be seen at fields in a sheet that is shut.
+
+    Args:
+        fields: the inputs of the form; each has an `elem_id`
+        name: tells forms apart
+        refreshing: further events after which `values` are noted again. That changes them even if
+            they are as before, so who sums the form up listens to nothing else, and older values
+            never come after newer ones.
+    """
+
+    def __init__(self, fields: Sequence[Any], name: str, refreshing: Sequence[Any] = ()):
+        self.fields, self.name = fields, name
+        self.values = gr.JSON([field.value for field in fields], visible="hidden")
+        self.faults = gr.JSON(visible="hidden")
+        self.filling: dict[str, Any] = {**QUIET, "show_progress_on": self.values}
+        # One handler for all: before the browser shows the page, it goes through every handler for
+        # every component.
+        gr.on([*refreshing, *(field.change for field in fields)], **self.noting)
+
+    @property
+    def noting(self) -> dict[str, Any]:
+        """A handler that notes the fields, as options of an event."""
+        ids = [field.elem_id for field in self.fields]
+        return {
+            "fn": None,
+            "inputs": self.fields,
+            "outputs": self.values,
+            "js": f"WorkbenchPage.note('{self.name}', {ids})",
+            "api_visibility": "private",
+        }
+
+    @property
+    def asked(self) -> str:
+        """The JavaScript of a handler whose first input is `values`: it gets the last change, too.
+
+        Gradio gathers the inputs of a click before it has carried out the change just before it.
+        """
+        return f"WorkbenchPage.asked('{self.name}')"
+
+    def read(self, values: Any) -> Values:
+        """The values by field; raises `gr.Error` for values that no form sends."""
+        if not isinstance(values, list) or len(values) != len(self.fields):
+            raise gr.Error(
+                "These are not the values of this form; reload the page.", print_exception=False
+            )
+        return dict(zip(self.fields, values, strict=True))
+
+    def told(self, faults: Mapping[Any, str]) -> Updates:
+        """A handler's updates about faults, which `tell` shows once the handler has answered."""
+        return {self.faults: {field.elem_id: says for field, says in faults.items()}}
+
+    def tell(self, handler: Any) -> None:
+        handler.then(
+            None, self.faults, None, js=f"WorkbenchPage.tell('{self.name}')",
+            api_visibility="private",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Given:
+    """The name and the content of a visitor's file."""
+
+    name: str
+    content: bytes
+
+
+def given(data: Mapping[str, Any] | None) -> Given | None:
+    """The content of a file that was uploaded, which goes from the disk.
+
+    Args:
+        data: the value as it was sent; to make a path of it, Gradio leaves an empty file behind
+
+    Raises:
+        InputError: if it is gone: of two visitors who upload the same file at once, one comes late
+    """
+    if data is None:
+        return None
+    file = Path(data["path"])
+    try:
+        return Given(file.name, file.read_bytes())
+    except OSError:
+        raise InputError("The file did not arrive; upload it again.") from None
+    finally:
+        file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            file.parent.rmdir()  # it is named after the content
+
+
+class Drawn(gr.HTML):
+    """Plain data that a script draws.
+
+    The template is constant, so Gradio never renders over the drawing, and no text passes a
+    template.
+    """
+
+    script: str
+
+    def __init__(self, value: Any = None, **options: Any):
+        super().__init__(
+            value,
+            html_template="<div></div>",
+            js_on_load=self.script,
+            apply_default_css=False,
+            padding=False,
+            **options,
+        )
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+class TokenStrip(Drawn):
+    """Panels of coloured tokens, one under another, with the card of each token.
+
+    Its value is made by `view` in `workbench.kinds.comparison`. The event `select` asks for
+    the alternatives of a token: {ask, run, decoder, at}, and `token` if one was typed. `submit`
+    continues from one of them: {ask, run, decoder, at, token, decoders}. `expand` asks for what
+    other rules would keep of a round: {ask, run, decoder, round}. `ask` names the question.
+    """
+
+    script = """
+const root = element.firstElementChild;
+const show = () => Workbench.show(root, props.value);
+root.ask = trigger;
+watch('value', show);
+show();
+"""
+
+
+class Alternatives(Drawn):
+    """Answers to the strip's questions, drawn where they were asked.
+
+    Its value is {ask, choices, wanted}, {ask, tokens, rows, note} or {ask, error}.
+    """
+
+    script = """
+const show = () => Workbench.answered(props.value);
+watch('value', show);
+"""
+
+
+class RunTable(Drawn):
+    """Past runs to choose from.
+
+    Its value is {"rows": [{id, when, kind, title, decoders, models, best, speed, asked}], "chosen":
+    [ids], "empty": a text in place of no rows}.
+    """
+
+    script = """
+const root = element.firstElementChild;
+const show = () => WorkbenchPage.runs(root, props, trigger);
+watch('value', show);
+show();
+"""
+
+
+class Address(Drawn):
+    """The page's address.
+
+    Its value tells the browser {go: the prefix of a tab whose study runs at once}; the browser
+    answers a step back or forward with {query: what the address asks for}, as the event `submit`.
+    """
+
+    script = """
+WorkbenchAddress.travels((query) => { props.value = { query }; trigger('submit'); });
+const go = () => props.value?.go !== undefined && WorkbenchPage.go(props.value.go);
+watch('value', go);
+go();
+"""
+
+
+ADDRESS = "/gradio_api/mcp"
+END = object()
+
+
+def tools(jobs: Iterable[Callable[..., Any]]) -> dict[str, Any]:
+    """A server of these jobs as options of FastAPI: its route and its lifespan."""
+    named, server = {job.__name__: job for job in jobs}, Server("decoding-workbench")
+
+    async def listed() -> list[types.Tool]:
+        return [
+            types.Tool(
+                name=name,
+                description=inspect.getdoc(job),
+                inputSchema=Tool.from_function(job, structured_output=False).parameters,
+                outputSchema=schema(job),
+            )
+            for name, job in named.items()
+        ]
+
+    async def called(name: str, given: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await outcome(named[name], given)
+        except gr.Error as error:
+            raise ValueError(error.message) from None  # the protocol's way to say a sentence
+
+    server.list_tools()(listed)
+    server.call_tool()(called)
+    manager = StreamableHTTPSessionManager(server, stateless=True)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> Any:
+        async with manager.run():
+            yield
+
+    return {"routes": [Mount(ADDRESS, manager.handle_request)], "lifespan": lifespan}
+
+
+async def outcome(job: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """What a job returns, or yields last; it ends if the agent leaves."""
+    answer = await to_thread.run_sync(lambda: job(**given))
+    if not isinstance(answer, Iterator):
+        return answer
+    last = None
+    with closing(answer) as answers:  # type: ignore[type-var]  # jobs that yield are generators
+        while (item := await to_thread.run_sync(next, answers, END)) is not END:
+            last = item
+    return last
+
+
+def schema(job: Callable[..., Any]) -> dict[str, Any]:
+    """The JSON schema of what a job returns, or of what it yields last."""
+    returned = get_type_hints(job)["return"]
+    if get_origin(returned) is Iterator:
+        (returned,) = get_args(returned)
+    return TypeAdapter(returned).json_schema()

@@ -1,1 +1,0 @@
-"""Components, handlers and forms of the page, and its tools for agents."""
