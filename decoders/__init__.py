@@ -21,7 +21,7 @@ with quietly("torchao", "torch.utils._pytree"):
 
 from decoders.devices import default_device, default_dtype
 from decoders.distribution import Warping
-from decoders.divergence import Divergence, compare_greedy
+from decoders.divergence import Divergence, Places, compare_greedy, read
 from decoders.engine.heads.head import Head
 from decoders.engine.loading.load import load_pair, parameters
 from decoders.engine.loading.pair import ModelPair
@@ -32,7 +32,6 @@ from decoders.inputs import read_reference
 from decoders.integrations.custom_generate import hf
 from decoders.judge import Judgement, judge
 from decoders.methods.catalog import catalog
-from decoders.places import Places, read
 from decoders.result import Event, Metrics, Result
 from decoders.settings import Method
 from decoders.trace import Fate, Round, Trial

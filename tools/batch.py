@@ -34,8 +34,8 @@ from workbench.runs.record import Run
 from workbench.runs.recorded import SHIPPED, BatchRecording
 from workbench.show.tables import markdown
 from workbench.studies.prompts import PromptSet, built_in
-from workbench.studies.schemes import SCHEMES
 from workbench.studies.settings import Settings
+from workbench.studies.study import SCHEMES
 
 METHODS = {"lookup": "refrains", "speculative": "stories"}  # and the prompts of each
 

@@ -33,7 +33,7 @@ from workbench.models.presets import EMBEDDED, SMOLLM2, PairChoice, tuned
 from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.recorded import FOLDER, Recording, checksum, id_of
-from workbench.show.headline import verdict
+from workbench.show.tables import verdict
 from workbench.studies.prompts import built_in
 from workbench.studies.settings import OPENING, PROMPTS, SETTINGS, SHOWN, Settings, placed
 from workbench.studies.study import Study

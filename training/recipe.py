@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from decoders.training import recipe as drafting
+from decoders.training import students
 from training.corpus import END_ID, CorpusSettings
 from training.mixtures import MODERN_LAST, NEW_FIRST
 
@@ -118,7 +118,7 @@ class Recipe:
 
     corpus: CorpusSettings
     target: Shape
-    draft: drafting.Recipe
+    draft: students.Recipe
     target_run: Run
     small_run: Run | None = None
     last_weights: Mapping[str, float] | None = None
@@ -135,7 +135,7 @@ def sizes() -> Mapping[str, Recipe]:
 # things of a story, which takes a head that finds what stood there before, fed by one that looks at
 # the token before (Olsson et al. 2022, "In-context learning and induction heads").
 # No rows of the whole context: three hundred last steps of them spoilt the draft's short texts.
-DRAFT = drafting.Recipe(
+DRAFT = students.Recipe(
     kind="draft",
     width=192,
     inner=704,
@@ -166,7 +166,7 @@ def tiny() -> Recipe:
             {"tinystories": 1, "snakes_stories": 1}, vocab_size=300, held_out_every=5, shingle=13
         ),
         target=Shape(width=32, layers=2, heads=2, feed_forward=64),
-        draft=drafting.Recipe(
+        draft=students.Recipe(
             kind="draft",
             width=16,
             inner=32,

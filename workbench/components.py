@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from decoders import InputError, ModelPair
-from workbench.kinds.comparison import Comparison, view
+from workbench.kinds.comparison import Comparison, strip
 from workbench.measuring import session
 from workbench.page.widgets import Drawn
 from workbench.runs.events import Ended
@@ -87,7 +87,7 @@ show();
                 f"{type(self).__name__} shows runs of several decoders, not of the kind "
                 f"{value.kind}."
             )
-        return {**view(run_panels(value), value.id), "settings": cuts(value)}
+        return {**strip(run_panels(value), value.id), "settings": cuts(value)}
 
 
 class TokenStrip(Embedded):

@@ -27,8 +27,7 @@ from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line
 from decoders.generate import generate
 from decoders.training import texts
-from decoders.training.recipe import Acceptance, Recipe, Step
-from decoders.training.students import DraftStudent, HeadStudent
+from decoders.training.students import Acceptance, DraftStudent, HeadStudent, Recipe, Step
 from decoders.training.texts import Batches, HeldOut, Text
 
 

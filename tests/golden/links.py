@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import parse_qsl
 
-from workbench.kinds.links import from_query
+from workbench.kinds.registry import from_query
 
 QUERIES = (
     "",

@@ -24,7 +24,7 @@ from workbench.runs.record import Run
 from workbench.show.quantities import MISSING
 from workbench.show.tables import Table, markdown
 from workbench.studies.prompts import PromptSet, built_in
-from workbench.studies.schemes import BASELINE, SCHEMES, batches
+from workbench.studies.study import BASELINE, SCHEMES, batches
 
 TABLES = (*METHODS, "parts", "decoders")
 PARTS = [

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.runs.record import Agreement, Energy, Lap, Result, Run, Sample
-from workbench.studies.schemes import SCHEMES
+from workbench.studies.study import SCHEMES
 
 SPEEDS = {
     "vanilla": 100.0,

@@ -14,7 +14,7 @@ from workbench.experiments.plan import GRID, Plan, Sweep, pair_name, settings
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
 from workbench.runs.store import NEXT_TIMING
-from workbench.studies import schemes
+from workbench.studies import study
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
 
@@ -43,7 +43,7 @@ class Cell:
     prompts: str
     settings: Settings
     batch_size: int = 1
-    scheme: str = schemes.ALONE
+    scheme: str = study.ALONE
     ignore_eos: bool = False
     timed: bool = True
 
@@ -162,15 +162,15 @@ def _groups(part: Sweep) -> Iterator[list[Cell]]:
     for choice, prompts, *sampled in grid:
         cell = partial(_cell, part, choice, prompts, sampled)
         if not part.timed:
-            yield from ([cell(method, 1, schemes.ALONE)] for method in part.methods)
+            yield from ([cell(method, 1, study.ALONE)] for method in part.methods)
             continue
-        others = [m for m in part.methods if m.name != schemes.BASELINE]
+        others = [m for m in part.methods if m.name != study.BASELINE]
         for size in part.batch_sizes:
             for static in (True, False):
-                every = schemes.schemes_at(size, part.schemes)
-                if alike := [s for s in every if schemes.SCHEMES[s].static == static]:
-                    usual = schemes.baseline_scheme(alike[0])
-                    greedy = cell(catalog[schemes.BASELINE](), size, usual)
+                every = study.schemes_at(size, part.schemes)
+                if alike := [s for s in every if study.SCHEMES[s].static == static]:
+                    usual = study.baseline_scheme(alike[0])
+                    greedy = cell(catalog[study.BASELINE](), size, usual)
                     yield [greedy, *(cell(m, size, s) for m in others for s in alike)]
 
 
@@ -188,11 +188,11 @@ def _items(part: Sweep, cell: Cell, count: int) -> dict[int, tuple[int, ...]]:
     Dynamic batches are one item, because a finished request's place goes to the next one.
     """
     count = min(count, part.limit or count)
-    size = cell.batch_size if schemes.SCHEMES[cell.scheme].static else count
+    size = cell.batch_size if study.SCHEMES[cell.scheme].static else count
     return {
         NEXT_TIMING * again + i: batch
         for again in range(part.timings)
-        for i, batch in enumerate([tuple(batch) for batch in schemes.batches(range(count), size)])
+        for i, batch in enumerate([tuple(batch) for batch in study.batches(range(count), size)])
     }
 
 
@@ -211,7 +211,7 @@ def label(cell: Cell, part: Sweep) -> str:
     if len(part.batch_sizes) > 1:
         words.append(f"batch {cell.batch_size}")
     if len(part.schemes) > 1 and cell.batch_size > 1:
-        words.append(schemes.scheme_label(cell.method.name, cell.batch_size, cell.scheme))
+        words.append(study.scheme_label(cell.method.name, cell.batch_size, cell.scheme))
     return ", ".join(words)
 
 

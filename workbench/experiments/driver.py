@@ -18,6 +18,7 @@ from decoders import InputError
 from workbench.experiments import plan as plans
 from workbench.experiments import workers
 from workbench.experiments.cells import CellBlock, blocks, experiment_id, merged
+from workbench.experiments.figures import score
 from workbench.experiments.journal import (
     NEXT_TIMING,
     ExperimentProgress,
@@ -27,7 +28,6 @@ from workbench.experiments.journal import (
     new_owner,
 )
 from workbench.experiments.plan import ExperimentRequest, Plan
-from workbench.experiments.scores import score
 from workbench.experiments.sets import ScoredSet
 from workbench.experiments.workers import Crew, InProcess, Unit, answer
 from workbench.measuring.device import Device, zero_gpu

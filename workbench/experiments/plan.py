@@ -27,9 +27,8 @@ from decoders.settings import nearest
 from workbench.experiments import sets
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice, tuned
 from workbench.show.quantities import FIGURES
-from workbench.studies.schemes import LARGEST_BATCH, SCHEMES
 from workbench.studies.settings import Settings
-from workbench.studies.study import GONE
+from workbench.studies.study import GONE, LARGEST_BATCH, SCHEMES
 
 EMBEDDED_NAME = "embedded"
 GRID = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")  # sampling that a part varies

@@ -9,17 +9,16 @@ from typing import Any
 
 from workbench.experiments import figures
 from workbench.experiments import plan as plans
-from workbench.experiments.figures import Interval
+from workbench.experiments.figures import SCORE_NAMES, Interval
 from workbench.experiments.journal import CellRows, ExperimentProgress, Journal
 from workbench.experiments.plan import Drawing, Ordering, Plan, Printed, Sweep
-from workbench.experiments.scores import SCORE_NAMES
 from workbench.experiments.sets import FORMATS
 from workbench.show import plots, tables
 from workbench.show.looks import look, look_of
 from workbench.show.plots import Curve, Point, nothing
 from workbench.show.quantities import FIGURES, MISSING, significant
 from workbench.show.tables import Table
-from workbench.studies.schemes import BASELINE, PADDED
+from workbench.studies.study import BASELINE, PADDED
 from workbench.studies.text import counted
 
 

@@ -38,7 +38,7 @@ from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.record import Sample
 from workbench.studies.prompts import Words
-from workbench.studies.schemes import in_turn
+from workbench.studies.study import in_turn
 
 IDLE_SECONDS = 2.0
 # The first prompts of a set whose whole trace is kept, so that they can be opened as a run.

@@ -30,8 +30,7 @@ from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.events import Ended, Event
 from workbench.runs.timing import unsteady
-from workbench.studies.schemes import in_turn
-from workbench.studies.study import Study
+from workbench.studies.study import Study, in_turn
 
 VARIABLE = "WORKBENCH_THREADS"
 DRAFT_LENGTH = 4

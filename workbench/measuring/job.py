@@ -18,8 +18,7 @@ from workbench.measuring.meter import Window
 from workbench.measuring.transcript import Pieces, Texts, Transcript, finite, with_chances
 from workbench.measuring.work import Measured, StopClock, Update, Work, parts_of
 from workbench.runs.record import Energy, Lap, Load, Result, RoundRecord, Sample, TokenRecord
-from workbench.studies.schemes import SCHEMES, batches
-from workbench.studies.study import Job
+from workbench.studies.study import SCHEMES, Job, batches
 
 SUMMED = (
     "new_tokens", "target_calls", "draft_calls", "prefill_calls", "target_passes", "draft_passes",

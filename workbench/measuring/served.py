@@ -46,9 +46,8 @@ from workbench.runs.record import (
     Server,
     TokenRecord,
 )
-from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import SERVED
-from workbench.studies.study import Job, Study
+from workbench.studies.study import BASELINE, Job, Study
 
 
 def rebuilt(count: int, speculation: Speculation | None) -> list[str] | None:

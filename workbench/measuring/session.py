@@ -18,7 +18,6 @@ from workbench.measuring import served
 from workbench.measuring.job import measure, thorough_energy
 from workbench.measuring.meter import BELOW_RESOLUTION, Meter, Watch, open_meter
 from workbench.measuring.meter import watch as watching
-from workbench.measuring.prefixes import exact, impossible
 from workbench.measuring.served import Engines, chosen, texts
 from workbench.measuring.work import (
     Measured,
@@ -27,6 +26,8 @@ from workbench.measuring.work import (
     Work,
     admit,
     encoded,
+    exact,
+    impossible,
     parts_of,
     settled,
 )
@@ -37,9 +38,8 @@ from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.figures import rows, uncertain
 from workbench.runs.record import Agreement, Lap, Prefix, Result, Run, TokenRecord, date
 from workbench.runs.store import new_id
-from workbench.studies.schemes import BASELINE, in_turn
 from workbench.studies.settings import is_engine
-from workbench.studies.study import Job, Study
+from workbench.studies.study import BASELINE, Job, Study, in_turn
 
 # Seconds of computing, over all timings of a decoder, below which its speed means little.
 LEAST_SECONDS = 0.5

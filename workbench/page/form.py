@@ -18,8 +18,8 @@ from workbench.page import words
 from workbench.page.host import Host
 from workbench.page.widgets import DEVICE, QUIET, Updates, Values
 from workbench.runs.figures import label
-from workbench.show import families
-from workbench.show.families import FAMILIES
+from workbench.show import looks
+from workbench.show.looks import FAMILIES
 from workbench.studies import settings
 from workbench.studies.settings import is_engine, method_of, placed
 from workbench.studies.text import allowed, cited, is_list, is_switch, is_text, parse, written
@@ -40,7 +40,7 @@ class DecoderChoice:
 
     def __init__(self, usual: Iterable[str], elem_id: str, engines: Iterable[str] = ()):
         self.usual, self.elem_id = list(usual), elem_id
-        served = families.served(engines)
+        served = looks.served(engines)
         self.families = (*FAMILIES, served) if served.decoders else FAMILIES
         self.engines = served.decoders
         self.groups: list[gr.CheckboxGroup] = []

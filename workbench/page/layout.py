@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from decoders import InputError, catalog, smollm2
-from workbench.kinds import links, registry
+from workbench.kinds import registry
 from workbench.models.presets import HEADED
 from workbench.page import words
 from workbench.page.api import jobs
@@ -280,7 +280,7 @@ class _Visits:
                 if known is None:
                     return self.runs.show(self.host.store.get(query["run"]))
                 return self.beforehand(known)
-            if link := links.from_query(query):
+            if link := registry.from_query(query):
                 tab = self.studies[link.kind]
                 faults += link.faults
                 asked = link.data.get("settings", {}).get("decoders", ())

@@ -14,9 +14,8 @@ from workbench.page import widgets
 from workbench.page.api import jobs
 from workbench.page.host import Host
 from workbench.page.layout import build
-from workbench.runs.dataset import Dataset
 from workbench.runs.record import LARGEST_FILE
-from workbench.runs.store import RunStore
+from workbench.runs.store import Dataset, RunStore
 from workbench.show import view, web
 
 # A thread that decodes lets go of the interpreter in every operator of torch. By default it then

@@ -8,7 +8,7 @@ import gradio as gr
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.kinds import imports, registry
+from workbench.kinds import registry
 from workbench.kinds.divergence.form import DivergenceFold
 from workbench.page import words
 from workbench.page.frame import StudyTab
@@ -17,9 +17,9 @@ from workbench.page.layout import Rooms
 from workbench.page.widgets import QUIET, READ_ONCE, RunTable, Updates, given
 from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
-from workbench.show import differences, quantities, view
-from workbench.show.headline import PLAIN, verdict
-from workbench.studies import schemes, text
+from workbench.show import quantities, view
+from workbench.show.tables import PLAIN, verdict
+from workbench.studies import study, text
 
 EVERY = "all"
 INTRODUCTION = (
@@ -168,7 +168,7 @@ class RunsTab:
         def found() -> Run:
             if (file := given(data)) is None:
                 raise InputError("No file was chosen.")
-            return self.host.store.add(imports.read(file.content))
+            return self.host.store.add(registry.read(file.content))
 
         return self._shown(found)
 
@@ -205,7 +205,7 @@ class RunsTab:
                 "alert",
             ), ""
         heads = "".join(
-            words.heading(side, run) for side, run in zip(differences.SIDES, (a, b), strict=True)
+            words.heading(side, run) for side, run in zip(view.SIDES, (a, b), strict=True)
         )
         return "", f'<div class="wb-versus">{heads}{view.view_of(a.kind).beside(a, b)}</div>'
 
@@ -225,9 +225,7 @@ class RunsTab:
 def best(found: Fastest | None) -> str:
     if found is None:
         return ""
-    ratio = (
-        found.speed / found.greedy if found.greedy and found.decoder != schemes.BASELINE else None
-    )
+    ratio = found.speed / found.greedy if found.greedy and found.decoder != study.BASELINE else None
     parts = [
         f"{label(found.decoder)}: "
         f"{quantities.marked(quantities.significant(found.speed), found.sure)} tokens/s",

@@ -7,18 +7,18 @@ from typing import Any
 from urllib.parse import quote
 
 from decoders import smollm2
-from workbench.kinds import links
+from workbench.kinds import registry
 from workbench.models.presets import SMOLLM2, PairChoice
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.figures import label, number
 from workbench.runs.record import Run
 from workbench.runs.recorded import Recording, recorded, recordings
 from workbench.show import looks, tables
-from workbench.show.headline import verdict
+from workbench.show.tables import verdict
 from workbench.show.view import WRITERS
 from workbench.show.web import explained
-from workbench.studies import schemes
 from workbench.studies import settings as presets
+from workbench.studies import study
 from workbench.studies.settings import Settings
 from workbench.studies.study import Start
 from workbench.studies.text import counted
@@ -83,7 +83,7 @@ def where(at: At) -> str:
         return words
     return (
         f"{words} · batch size {at.batch_size}: "
-        f"{schemes.scheme_label(at.decoder, at.batch_size, at.scheme)}"
+        f"{study.scheme_label(at.decoder, at.batch_size, at.scheme)}"
     )
 
 
@@ -178,8 +178,10 @@ def when(created: str) -> str:
 
 
 def settings_link(kind: str, data: Mapping[str, Any], start: Mapping[str, Any]) -> str:
-    """A link that fills a form as it stands; see `workbench.kinds.links.to_query`."""
-    return f'<a href="?{html.escape(links.to_query(kind, data, start))}">Link to these settings</a>'
+    """A link that fills a form as it stands; see `workbench.kinds.registry.to_query`."""
+    return (
+        f'<a href="?{html.escape(registry.to_query(kind, data, start))}">Link to these settings</a>'
+    )
 
 
 def kept(run: Run, unkept: bool = False) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 from decoders import catalog
 from decoders.settings import Law
 from workbench.runs.record import Piece, Prefix, Result, Run, Sample
-from workbench.studies.schemes import BASELINE
+from workbench.studies.study import BASELINE
 
 # The least share of all texts in a cell: with at most twenty cells, a fault shows after some
 # thousand draws.

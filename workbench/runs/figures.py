@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from workbench.runs import timing
 from workbench.runs.record import Result, Run
-from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, batches
 from workbench.studies.settings import known, method_of
+from workbench.studies.study import ALONE, BASELINE, SCHEMES, baseline_scheme, batches
 
 
 @dataclass(frozen=True, slots=True)

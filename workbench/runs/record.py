@@ -23,8 +23,8 @@ from pydantic import (
 from decoders import Fate, InputError
 from decoders.errors import quoted
 from workbench.runs.version1 import FORMAT, upgraded
-from workbench.studies.schemes import ALONE, SCHEMES
 from workbench.studies.settings import known
+from workbench.studies.study import ALONE, SCHEMES
 
 # Whole numbers that every reader of JSON reads alike.
 Count = Annotated[int, Field(ge=0, le=2**53)]

@@ -11,10 +11,10 @@ import plotly.graph_objects as go
 
 from workbench.runs.figures import BatchFigures, label, number, unsteady
 from workbench.runs.record import Result
-from workbench.show.figure import GREY, canvas, level, line, or_words
 from workbench.show.looks import Look, look, look_of
+from workbench.show.plots import GREY, canvas, level, line, or_words
 from workbench.show.quantities import greedy_disturbed, marked, padding_ratio
-from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
+from workbench.studies.study import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
 
 # The scheme that the others are compared with has the first look.
 LOOKS = {scheme: look(i) for i, scheme in enumerate([ALONE, *(s for s in SCHEMES if s != ALONE)])}

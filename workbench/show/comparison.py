@@ -13,8 +13,8 @@ from workbench.runs import timing
 from workbench.runs.figures import Row, unsteady
 from workbench.runs.record import RoundRecord
 from workbench.show import laws
-from workbench.show.figure import GREY, canvas, line, or_words
 from workbench.show.looks import look_of
+from workbench.show.plots import GREY, canvas, line, or_words
 from workbench.show.quantities import (
     BY_NAME,
     Quantity,

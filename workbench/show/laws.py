@@ -13,8 +13,8 @@ from typing import Any
 from decoders import Judgement, Method, catalog
 from decoders.settings import Criterion, Law
 from workbench.runs.record import Server
-from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Served, method_of
+from workbench.studies.study import BASELINE
 
 # Decoders that define a law.
 ITSELF = {"multinomial": "plain sampling", "beam_sampling": "beam sampling"}

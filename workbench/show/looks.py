@@ -1,16 +1,19 @@
-"""The looks of decoders, of the fates of tokens, and of characters that nobody could see.
+"""The looks of decoders and their families, of the fates of tokens, and of unseen characters.
 
 A decoder has the same colour and mark in every chart, on a light or a dark ground; a fate has the
 same look in the panels, the reports and the terminal.
 """
 
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from zlib import crc32
 
-from decoders import Fate, catalog
+from decoders import Fate, Method, catalog
+from decoders.settings import Law
 from workbench.runs.record import UNTOLD
+from workbench.studies.settings import Served
 
 # After Okabe and Ito (2008), with a darker amber and another blue in place of sky: each colour has
 # a contrast of 3 with white and with dark slate.
@@ -177,3 +180,82 @@ def _glyph(c: str) -> str:
         or c in "\u200e\u200f\u061c"
         else c
     )
+
+
+@dataclass(frozen=True)
+class Family:
+    """Decoders with something in common.
+
+    Attributes:
+        name: id of the family
+        title: the family in a few words
+        help: the common trait of its decoders, in plain words
+        decoders: their ids
+    """
+
+    name: str
+    title: str
+    help: str
+    decoders: tuple[str, ...]
+
+
+_OURS = (
+    Family(
+        "baselines", "The large model alone",
+        "One pass for each token; the others are compared with these.",
+        ("greedy", "multinomial", "beam_search", "beam_sampling"),
+    ),
+    Family(
+        "exact", "Drafts, same text",
+        "A small model guesses ahead. The text has exactly the distribution of plain sampling.",
+        (
+            "speculative", "match", "block", "traversal", "spectr", "multipath", "specinfer",
+            "mcss", "best_first",
+        ),
+    ),
+    Family(
+        "other", "Likelier or other text",
+        "They choose several tokens together, or keep guesses that are good enough.",
+        (
+            "mtad", "dsbd", "speculative_beam_search", "mtjd", "bild", "typical", "fly", "cascade",
+            "ensemble",
+        ),
+    ),
+    Family(
+        "copying", "No draft model",
+        "Guesses come from the text so far, copied or counted, or from what the large model said "
+        "before. Same text as plain sampling.",
+        ("lookup", "ngram", "suffix", "recycling"),
+    ),
+)  # fmt: skip
+
+
+def _family(method: type[Method]) -> str:
+    """The family of a decoder that another package adds."""
+    if method.law != Law.TARGET:
+        return "other"
+    return "exact" if method.uses_draft else "copying"
+
+
+def served(engines: Iterable[str]) -> Family:
+    """Engines by their names, beside the families of decoders."""
+    return Family(
+        "engines", "Engines",
+        "Servers that whoever runs this page has named. They are asked for the same prompt and "
+        "sampling, and timed from outside.",
+        tuple(Served(name).name for name in engines),
+    )  # fmt: skip
+
+
+_NAMED = {name for family in _OURS for name in family.decoders}
+_ADDED = {name: _family(method) for name, method in catalog.items() if name not in _NAMED}
+FAMILIES = tuple(
+    replace(
+        family,
+        decoders=(
+            *family.decoders,
+            *(name for name, where in _ADDED.items() if where == family.name),
+        ),
+    )
+    for family in _OURS
+)

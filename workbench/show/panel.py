@@ -16,7 +16,6 @@ from workbench.runs.figures import Row, finishes, label, number, rows, unsteady
 from workbench.runs.record import Agreement, PromptPart, RoundRecord, Run, TokenRecord
 from workbench.runs.timing import round_seconds
 from workbench.show import laws
-from workbench.show.headline import marks, why_not
 from workbench.show.laws import Claim, Rule, claim, served
 from workbench.show.quantities import (
     BY_NAME,
@@ -27,6 +26,7 @@ from workbench.show.quantities import (
     significant,
     spread,
 )
+from workbench.show.tables import marks, why_not
 from workbench.show.web import TERMS
 from workbench.studies.settings import method_of
 from workbench.studies.text import ordinal

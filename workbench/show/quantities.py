@@ -30,7 +30,7 @@ from workbench.runs.figures import (
     unsteady,
 )
 from workbench.runs.record import Result
-from workbench.studies.schemes import MEGABYTE
+from workbench.studies.study import MEGABYTE
 
 MOST = 9  # digits more than usual
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from decoders import InputError, ModelPair, load_pair
-from decoders.training.recipe import KINDS, Acceptance, Recipe
+from decoders.training.students import KINDS, Acceptance, Recipe
 from workbench.kinds.advice import Advice
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from decoders.errors import InputError, quoted
-from workbench.kinds import imports
+from workbench.kinds import registry
 from workbench.kinds.registry import studies
 from workbench.runs.store import ORDERS, RunStore
 from workbench.show.tables import side_by_side
@@ -83,7 +83,7 @@ def import_run(args: argparse.Namespace) -> None:
         text = Path(args.file).read_bytes()
     except OSError as error:
         raise InputError(f"{args.file} cannot be read: {error.strerror}.") from None
-    print(f"kept as run {RunStore().add(imports.read(text)).id}")
+    print(f"kept as run {RunStore().add(registry.read(text)).id}")
 
 
 def delete_run(args: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ from workbench.runs.record import Result, Run, TokenRecord
 from workbench.runs.store import RunSummary
 from workbench.show.looks import FATES
 from workbench.show.tables import Table, figures, notes
-from workbench.studies.schemes import scheme_label
+from workbench.studies.study import scheme_label
 from workbench.studies.text import shortened
 
 TITLE_SHOWN = 40

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from decoders import theory
-from workbench.show.figure import canvas, level
+from workbench.show.plots import canvas, level
 from workbench.theory.estimates import MeasuredDSBD, Measurements
 from workbench.theory.page import (
     FAMILY,

@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from decoders import theory
-from workbench.show.figure import canvas
+from workbench.show.plots import canvas
 from workbench.show.tables import Table, markdown
 from workbench.theory.estimates import NOTHING, MeasuredBatch, Measurements
 from workbench.theory.page import (

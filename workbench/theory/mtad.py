@@ -7,7 +7,7 @@ Source:
 import plotly.graph_objects as go
 
 from decoders import theory
-from workbench.show.figure import canvas
+from workbench.show.plots import canvas
 from workbench.show.quantities import significant
 from workbench.theory.estimates import MeasuredMTAD, Measurements
 from workbench.theory.page import FigureCard, Page, Slider, Values, diamond, family

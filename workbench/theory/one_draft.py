@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from decoders import Judgement, judge
-from workbench.show.figure import canvas
 from workbench.show.laws import Row, grouped
+from workbench.show.plots import canvas
 from workbench.theory.estimates import Measurements
 from workbench.theory.page import FAMILY, Choice, FigureCard, Page, Slider, Values
 

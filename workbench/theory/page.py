@@ -11,8 +11,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.show.figure import GREY
 from workbench.show.looks import COLOURS
+from workbench.show.plots import GREY
 from workbench.theory.estimates import Measurements
 
 UNIT = [i / 100 for i in range(101)]

@@ -2,7 +2,7 @@
 
 Source:
     Sun et al. 2024 (arXiv 2403.10444): the most that a lossless rule accepts of a chain; of a tree
-    it is the solution of a linear program, `decoders.testing.most`.
+    it is the solution of a linear program, `decoders.theory`.
 """
 
 from collections import defaultdict
@@ -20,8 +20,8 @@ from decoders.testing.most import most_of_tree
 from decoders.testing.oracle import Watched
 from decoders.testing.proof import Everywhere, Row, Table, likely, most_accepted
 from decoders.testing.situations import Path
-from workbench.show.figure import canvas
 from workbench.show.looks import COLOURS
+from workbench.show.plots import canvas
 from workbench.theory.estimates import Measurements
 from workbench.theory.page import NOW, Choice, FigureCard, Page, Slider, Values
 

@@ -11,7 +11,7 @@ from functools import partial
 import plotly.graph_objects as go
 
 from decoders import theory
-from workbench.show.figure import GREY, canvas, level
+from workbench.show.plots import GREY, canvas, level
 from workbench.show.quantities import enough, gives, marked, times, two_decimals
 from workbench.show.tables import Table, markdown
 from workbench.theory.estimates import MeasuredSpeculative, Measurements

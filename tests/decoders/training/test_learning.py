@@ -21,8 +21,7 @@ from decoders.engine.protocols import Features
 from decoders.methods.named import Speculative
 from decoders.training import texts
 from decoders.training.learning import Training
-from decoders.training.recipe import Acceptance, Recipe
-from decoders.training.students import HeadStudent, unrolled
+from decoders.training.students import Acceptance, HeadStudent, Recipe, unrolled
 from decoders.tree import TokenTree
 from tests.models import build, build_tokenizer
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from decoders import InputError
-from workbench.experiments.scores import SCORERS, score
+from workbench.experiments.figures import SCORERS, score
 from workbench.experiments.sets import FORMATS, find
 
 QUESTION = {"question_id": 81, "category": "writing", "turns": ["Write {a} poem.", "Now rhyme it."]}

@@ -135,7 +135,7 @@ def test_a_syntax_error_names_its_line():
 
 def test_every_shipped_plan_is_read_and_its_orderings_name_cells_that_it_has():
     from workbench.experiments.cells import label
-    from workbench.studies.schemes import schemes_at
+    from workbench.studies.study import schemes_at
 
     for name in plans.shipped():
         plan = plans.find(name)

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from hypothesis import strategies as st
 
-from workbench.experiments.scores import (
+from workbench.experiments.figures import (
     execute,
     execution_accuracy,
     normalised,

@@ -11,7 +11,7 @@ import decoders
 from decoders import InputError, ModelPair
 from tests.models import CHATML, INST, build_chat_tokenizer, build_pair
 from workbench.experiments.sets import FORMATS, ScoredSet
-from workbench.kinds import imports, links
+from workbench.kinds import registry
 from workbench.kinds.batch import Batch
 from workbench.kinds.branch import TextPlace, branch
 from workbench.kinds.comparison import Comparison
@@ -91,7 +91,7 @@ def test_runs_and_exports_keep_the_messages(run, tmp_path):
     assert store.get(run.id) == run
     (listed,) = store.list()
     assert listed.title.startswith("system: Rhyme. · user: Who are you?")
-    assert imports.read(view.WRITERS["json"](run)) == run
+    assert registry.read(view.WRITERS["json"](run)) == run
     assert "Who are you?" in view.WRITERS["html"](run)
     assert "Who are you?" in view.WRITERS["csv"](run)
 
@@ -107,8 +107,8 @@ def test_a_run_of_the_version_before_opens(run):
 
 
 def test_links_keep_the_messages(run):
-    query = links.to_query("comparison", run.study)
-    link = links.from_query(dict(parse_qsl(query)))
+    query = registry.to_query("comparison", run.study)
+    link = registry.from_query(dict(parse_qsl(query)))
     assert link.faults == []
     assert Comparison.from_json(link.data) == Comparison.from_json(run.study)
 

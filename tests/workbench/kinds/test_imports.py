@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders import InputError
-from workbench.kinds import imports
+from workbench.kinds import registry
 from workbench.kinds.batch import findings
-from workbench.kinds.links import to_query
+from workbench.kinds.registry import to_query
 from workbench.runs.figures import BatchFigures, rows, times_greedy
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
@@ -117,7 +117,7 @@ def test_whatever_stands_in_a_file_it_is_a_run_or_one_sentence(documents, data):
     text = json.dumps(document)
     found, sentence = None, ""
     try:
-        found = imports.read(text)
+        found = registry.read(text)
     except InputError as refusal:
         sentence = str(refusal)
     assert "\n" not in sentence
@@ -136,7 +136,7 @@ def test_whatever_stands_in_a_file_it_is_a_run_or_one_sentence(documents, data):
 )
 def test_any_file_at_all_is_answered(text):
     with pytest.raises(InputError, match="This is not a run of the workbench"):
-        imports.read(text)
+        registry.read(text)
 
 
 @pytest.fixture(params=["run", "batch_run", "draw_run", "branch_run"])
@@ -145,21 +145,21 @@ def any_run(request) -> Run:
 
 
 def test_an_export_comes_back_as_it_was(any_run):
-    assert imports.read(json.dumps(any_run.to_json())) == any_run
+    assert registry.read(json.dumps(any_run.to_json())) == any_run
 
 
 @pytest.mark.parametrize("name", ["comparison", "comparison_t0", "batch"])
 def test_files_of_version_1_are_read_whole(name):
     text = (VERSION_1 / f"{name}.json").read_bytes()
-    assert imports.read(text) == Run.from_json(text)
-    use(imports.read(text))
+    assert registry.read(text) == Run.from_json(text)
+    use(registry.read(text))
 
 
 def refused(run: Run, change: Callable[[dict], Any]) -> str:
     data = run.to_json()
     change(data)
     with pytest.raises(InputError) as refusal:
-        imports.read(json.dumps(data))
+        registry.read(json.dumps(data))
     return str(refusal.value)
 
 
@@ -210,12 +210,12 @@ def test_metrics_may_be_missing(run):
     data = run.to_json()
     for result in data["results"]:
         result["metrics"] = {}
-    use(imports.read(json.dumps(data)))
+    use(registry.read(json.dumps(data)))
 
 
 def test_what_is_read_can_be_kept_and_listed(any_run, tmp_path):
     store = RunStore(tmp_path / "runs.sqlite")
-    kept = store.add(imports.read(any_run.dumps()))
+    kept = store.add(registry.read(any_run.dumps()))
     assert store.get(kept.id) == kept
 
 
@@ -250,5 +250,5 @@ def test_a_file_that_no_page_could_show_is_refused_in_one_sentence(run, what):
     data = json.loads(json.dumps(run.to_json()))
     TOO_MUCH[what](data)
     with pytest.raises(InputError, match="an imported run may have at most") as refusal:
-        imports.read(json.dumps(data))
+        registry.read(json.dumps(data))
     assert len(str(refusal.value)) < 300

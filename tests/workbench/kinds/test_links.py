@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from decoders import catalog
 from workbench.kinds.batch import Batch
 from workbench.kinds.comparison import Comparison
-from workbench.kinds.links import Link, from_query, to_query
+from workbench.kinds.registry import Link, from_query, to_query
 from workbench.studies.prompts import Prompt, PromptSet, built_in
 from workbench.studies.settings import Settings
 

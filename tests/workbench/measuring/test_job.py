@@ -14,8 +14,7 @@ from workbench.measuring.job import PromptState, Times, measure, most_at_once, t
 from workbench.measuring.meter import Sources, Watch
 from workbench.measuring.work import StopClock, Update, Work, admit
 from workbench.runs.record import Energy, Result
-from workbench.studies.schemes import SCHEMES
-from workbench.studies.study import Job, Study
+from workbench.studies.study import SCHEMES, Job, Study
 
 
 def work(pair, study: Study, meter) -> Work:

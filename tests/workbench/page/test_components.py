@@ -4,11 +4,11 @@ The tests in tests/browser see them there."""
 
 import pytest
 
-from workbench.kinds.comparison import view
+from workbench.kinds.comparison import strip
 from workbench.page.widgets import RunTable, TokenStrip
 
 VALUES = {
-    TokenStrip: view(['{"text": "<b>${x} {{{y}}}</b>"}'], "id"),
+    TokenStrip: strip(['{"text": "<b>${x} {{{y}}}</b>"}'], "id"),
     RunTable: {"rows": [{"id": "ab", "title": "<b>${x} {{{y}}}</b>"}], "chosen": []},
 }
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 from gradio.helpers import special_args
 
-from workbench.show.families import FAMILIES
+from workbench.show.looks import FAMILIES
 
 ELSEWHERE = "203.0.113.1"  # a visitor whose browser does not share the machine's cores
 

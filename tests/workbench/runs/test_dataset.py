@@ -7,8 +7,7 @@ import pytest
 
 from decoders import InputError
 from tests.hub import TOKEN, standing_in
-from workbench.runs.dataset import Dataset
-from workbench.runs.store import RunStore
+from workbench.runs.store import Dataset, RunStore
 
 NEVER = 10_000.0  # minutes; a test uploads when it wants to
 

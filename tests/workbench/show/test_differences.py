@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.workbench.made import UNMEASURED, made_batch
 from workbench.runs.figures import Row, rows
 from workbench.runs.record import Lap, Run
-from workbench.show import differences
+from workbench.show import view
 from workbench.show.quantities import BY_NAME, gives
 
 PIECES = st.lists(st.sampled_from(["a", " b", "<b>", "\n", "🦊", "\u202e"]), max_size=12)
@@ -17,29 +17,29 @@ PIECES = st.lists(st.sampled_from(["a", " b", "<b>", "\n", "🦊", "\u202e"]), m
 
 @given(PIECES, PIECES)
 def test_parts_are_both_texts_again(a, b):
-    found = differences.parts(a, b)
+    found = view.parts(a, b)
     assert "".join(x for x, _ in found) == "".join(a)
     assert "".join(y for _, y in found) == "".join(b)
 
 
 @given(PIECES)
 def test_equal_texts_have_no_marks(a):
-    assert "<mark>" not in differences.marked(a, a, "A")
+    assert "<mark>" not in view.marked(a, a, "A")
 
 
 def test_what_the_other_lacks_is_marked_on_either_side():
     a, b = ["She", " saw", " a", " dog"], ["She", " had", " a", " dog"]
-    assert differences.marked(a, b, "A") == "She<mark> saw</mark> a dog"
-    assert differences.marked(b, a, "B") == "She<mark> had</mark> a dog"
+    assert view.marked(a, b, "A") == "She<mark> saw</mark> a dog"
+    assert view.marked(b, a, "B") == "She<mark> had</mark> a dog"
 
 
 def test_markup_in_a_text_is_text():
-    assert differences.marked(["<script>"], ["x"], "A") == "<mark>&lt;script&gt;</mark>"
+    assert view.marked(["<script>"], ["x"], "A") == "<mark>&lt;script&gt;</mark>"
 
 
 def test_long_texts_are_compared_up_to_where_they_part():
-    long = ["a"] * (differences.LONGEST + 1)
-    assert differences.marked([*long, "b"], long, "A") == "a" * len(long) + "<mark>b</mark>"
+    long = ["a"] * (view.LONGEST + 1)
+    assert view.marked([*long, "b"], long, "A") == "a" * len(long) + "<mark>b</mark>"
 
 
 def other(run: Run, **settings) -> Run:
@@ -48,24 +48,24 @@ def other(run: Run, **settings) -> Run:
 
 def test_only_settings_that_differ_are_listed_those_of_a_decoder_by_its_name(run):
     changed = other(run, seed=7, mtad={**run.settings["mtad"], "beams": 2})
-    assert differences.differing(run, changed).rows == [
+    assert view.differing(run, changed).rows == [
         ["seed", "0", "7"],
         ["mtad.beams", "8", "2"],
     ]
-    assert differences.differing(run, run).rows == []
-    assert differences.ALIKE in differences.settings(run, run)
+    assert view.differing(run, run).rows == []
+    assert view.ALIKE in view.settings(run, run)
 
 
 def test_a_machine_that_differs_is_listed(run):
     elsewhere = replace(run, environment={**run.environment, "device": "<cuda>"})
-    assert [row[0] for row in differences.differing(run, elsewhere).rows] == ["device"]
-    assert "&lt;cuda&gt;" in differences.settings(run, elsewhere)
+    assert [row[0] for row in view.differing(run, elsewhere).rows] == ["device"]
+    assert "&lt;cuda&gt;" in view.settings(run, elsewhere)
 
 
 def test_settings_of_a_decoder_that_one_run_lacks_are_not_differences(run):
     fewer = {name: value for name, value in run.settings.items() if name != "mtad"}
     without = replace(run, study={**run.study, "settings": fewer})
-    assert differences.differing(run, without).rows == []
+    assert view.differing(run, without).rows == []
 
 
 def timed(row: Row, *seconds: float) -> Row:
@@ -80,48 +80,48 @@ def test_a_ratio_says_which_is_better_only_if_ranges_lie_apart(run):
         replace(r, results=[replace(r.first, metrics={**r.first.metrics, "tokens_per_second": v})])
         for r, v in ((slow, 12.0), (fast, 24.0), (unclear, 11.9))
     )
-    assert differences.ratio(speed, slow, fast) == "2.00× (B is better)"
-    assert differences.ratio(speed, fast, slow) == "0.50× (A is better)"
-    assert differences.ratio(speed, slow, unclear).endswith(f"({differences.WITHIN})")
+    assert view.ratio(speed, slow, fast) == "2.00× (B is better)"
+    assert view.ratio(speed, fast, slow) == "0.50× (A is better)"
+    assert view.ratio(speed, slow, unclear).endswith(f"({view.WITHIN})")
 
 
 def test_texts_that_differ_by_chance_are_not_ranked(run):
     a, b = rows(run.results)[:2]
-    found = differences.ratio(BY_NAME["perplexity"], a, b)
+    found = view.ratio(BY_NAME["perplexity"], a, b)
     assert re.fullmatch(r"\d+\.\d\d×", found)
 
 
 def test_a_decoder_of_one_run_is_named_and_not_compared(run):
     fewer = replace(run, results=[r for r in run.results if r.decoder != "mtad"])
-    text = differences.comparisons(fewer, run)
+    text = view.comparisons(fewer, run)
     assert "only in B" in text
     assert text.count('<div class="sides">') == 4
     assert "the same text" in text
 
 
 def test_a_text_that_both_wrote_stands_there_once(run):
-    text = differences.comparisons(run, other(run, seed=7))
-    assert text.count(f"<h4>{differences.BOTH}</h4>") == text.count('<div class="side">') == 5
+    text = view.comparisons(run, other(run, seed=7))
+    assert text.count(f"<h4>{view.BOTH}</h4>") == text.count('<div class="side">') == 5
     tokens = run.results[0].alone.tokens
     shorter = replace(run.results[0].alone, tokens=tokens[:-1])
     changed = replace(run, results=[replace(run.results[0], samples=[shorter]), *run.results[1:]])
-    assert differences.comparisons(run, changed).count('<div class="side">') == 6
+    assert view.comparisons(run, changed).count('<div class="side">') == 6
 
 
 def test_what_was_written_stays_text(run):
-    text = differences.comparisons(run, other(run, seed=1))
+    text = view.comparisons(run, other(run, seed=1))
     assert "<script" not in text
     assert "\x1b" in text or "&lt;/script&gt;" in text
 
 
 def test_results_that_failed_can_be_compared(run):
     broken = replace(run, results=[replace(r, error="it broke", metrics={}) for r in run.results])
-    assert differences.comparisons(run, broken)
+    assert view.comparisons(run, broken)
 
 
 def test_settings_of_batches_are_compared_too():
     made = made_batch()
-    assert differences.differing(made, other(made, seed=3)).rows == [["seed", "0", "3"]]
+    assert view.differing(made, other(made, seed=3)).rows == [["seed", "0", "3"]]
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1))
@@ -137,7 +137,7 @@ def test_a_ratio_follows_from_the_figures_beside_it(a, b):
         for row, value in ((rows(made_batch().results)[0], a), (rows(made_batch().results)[1], b))
     )
     _, *cells, ratio = next(
-        row for row in differences.ratios(first, second).rows if row[0] == "drafts used"
+        row for row in view.ratios(first, second).rows if row[0] == "drafts used"
     )
     assert gives(ratio, float(cells[1][:-1]) / float(cells[0][:-1]))
     assert ratio == f"{b / a:.2f}×"

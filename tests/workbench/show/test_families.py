@@ -2,7 +2,7 @@
 
 from decoders import catalog
 from workbench.runs.figures import label
-from workbench.show.families import FAMILIES
+from workbench.show.looks import FAMILIES
 
 
 def test_every_decoder_is_in_exactly_one_family():

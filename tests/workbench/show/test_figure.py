@@ -1,6 +1,6 @@
 """Shared by Plotly's figures."""
 
-from workbench.show.figure import canvas, or_words
+from workbench.show.plots import canvas, or_words
 
 
 def test_a_canvas_lets_either_ground_through():

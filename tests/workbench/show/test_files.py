@@ -14,7 +14,7 @@ import pytest
 from tests.workbench.made import made_batch, with_results
 from workbench.runs.figures import BatchFigures, speed
 from workbench.runs.record import Run
-from workbench.show.headline import verdict
+from workbench.show.tables import verdict
 from workbench.show.view import WRITERS, to_csv, to_html, to_json
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

@@ -12,7 +12,7 @@ from workbench.runs.figures import fastest as run_fastest
 from workbench.runs.figures import rows
 from workbench.runs.record import Lap, Load, Result, Run, Sample
 from workbench.show import panel as strip
-from workbench.show.headline import fastest, marks, verdict
+from workbench.show.tables import fastest, marks, verdict
 from workbench.studies.settings import Settings
 
 

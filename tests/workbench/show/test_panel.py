@@ -9,7 +9,7 @@ from workbench.runs.events import At, Progress
 from workbench.runs.record import Agreement
 from workbench.runs.recorded import id_of, recorded
 from workbench.show.panel import BLANK, PROMPT_SHOWN, Panel, badge, picture, run_panels, source
-from workbench.studies.schemes import ALONE
+from workbench.studies.study import ALONE
 
 
 def test_claims_follow_the_settings_before_there_is_a_result():

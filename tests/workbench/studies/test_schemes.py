@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.studies.schemes import SCHEMES, baseline_scheme, batches, scheme_label, schemes_at
+from workbench.studies.study import SCHEMES, baseline_scheme, batches, scheme_label, schemes_at
 
 
 def test_the_last_batch_is_filled_up_from_the_start():

@@ -38,9 +38,8 @@ from workbench.show.view import Body, View
 from workbench.studies import prompts
 from workbench.studies import prompts as prompt_links
 from workbench.studies.prompts import Prompt, PromptSet
-from workbench.studies.schemes import BASELINE, in_turn
 from workbench.studies.settings import Settings, changed
-from workbench.studies.study import GONE, Job, Study
+from workbench.studies.study import BASELINE, GONE, Job, Study, in_turn
 from workbench.terminal import flags, study
 from workbench.terminal.show import grid, printable, remarks
 

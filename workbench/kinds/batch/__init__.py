@@ -28,18 +28,20 @@ from workbench.show.view import Body, Line, View, agreement, figure_html
 from workbench.studies import prompts
 from workbench.studies import prompts as prompt_links
 from workbench.studies.prompts import Prompt, PromptSet
-from workbench.studies.schemes import (
+from workbench.studies.settings import Settings
+from workbench.studies.study import (
     ALONE,
     BASELINE,
     BASELINES,
     LARGEST_BATCH,
     MEGABYTE,
     SCHEMES,
+    Job,
+    Keep,
+    Study,
     baseline_scheme,
     schemes_at,
 )
-from workbench.studies.settings import Settings
-from workbench.studies.study import Job, Keep, Study
 from workbench.studies.text import counted
 from workbench.terminal import flags, show, study
 

@@ -23,7 +23,7 @@ from workbench.runs.record import Run
 from workbench.runs.recorded import BatchRecording, shipped
 from workbench.show import batch, tables
 from workbench.studies import prompts
-from workbench.studies.schemes import SCHEMES
+from workbench.studies.study import SCHEMES
 
 # Between two drawings of a study that grows: one takes a browser a quarter of a second, on cores
 # that decode.

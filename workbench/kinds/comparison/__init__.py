@@ -17,14 +17,13 @@ from decoders import catalog
 from workbench.runs import timing
 from workbench.runs.figures import rows
 from workbench.runs.record import Result, Run
-from workbench.show import comparison, differences, laws, looks, panel, tables
-from workbench.show.headline import verdict
+from workbench.show import comparison, laws, looks, panel, tables, view
 from workbench.show.panel import picture
+from workbench.show.tables import verdict
 from workbench.show.view import Body, Line, View, figure_html
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
-from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import OPENING, SETTINGS, SHOWN, Served, Settings, known, method_of
-from workbench.studies.study import Job, Start, Study
+from workbench.studies.study import BASELINE, Job, Start, Study
 from workbench.terminal import flags, study
 from workbench.terminal.show import coloured, grid, printable, remarks
 
@@ -92,7 +91,7 @@ START = {
 }
 
 
-def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:
+def strip(panels: Iterable[str | None], key: str) -> dict[str, Any]:
     """The value of the page's strip.
 
     Each panel travels as one text: Gradio walks nested data node by node, ten times a second.
@@ -154,7 +153,7 @@ def _of_engine(result: Result) -> Line:
     }
 
 
-VIEW = View("Decoders side by side", body, columns, differences.comparisons)
+VIEW = View("Decoders side by side", body, columns, view.comparisons)
 
 
 DESCRIPTION = (

@@ -8,7 +8,7 @@ import gradio as gr
 
 from decoders import InputError, Method
 from workbench.kinds.branch.form import Branching
-from workbench.kinds.comparison import START, Comparison, view
+from workbench.kinds.comparison import START, Comparison, strip
 from workbench.kinds.judge.form import Judging
 from workbench.models.presets import PairChoice
 from workbench.page import form, words
@@ -25,8 +25,8 @@ from workbench.runs.recorded import Recording, recorded, recordings
 from workbench.show import comparison, laws, tables
 from workbench.show.panel import BLANK, Panel, picture, run_panels
 from workbench.studies import settings as presets
-from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings, shared
+from workbench.studies.study import BASELINE
 
 
 class ComparisonResults:
@@ -73,14 +73,14 @@ class ComparisonResults:
         panels = run_panels(run)
         return {
             self.picture: picture(run, panels, play=recorded(run.id) is not None),
-            self.strip: view(panels, run.id),
+            self.strip: strip(panels, run.id),
             **self.figures(run, settled),
             **self.kept.show(run, unkept),
         }
 
     def settle(self, run: Run) -> Updates:
         """Updates of a run in view whose timing is over."""
-        return {self.strip: view(run_panels(run), run.id), **self.figures(run)}
+        return {self.strip: strip(run_panels(run), run.id), **self.figures(run)}
 
     def figures(self, run: Run, settled: bool = True) -> Updates:
         """Updates of what timing changes: the verdict, charts and tables."""
@@ -147,7 +147,7 @@ class LivePanels:
         self._packed[method.name] = panel.to_json()
 
     def value(self) -> dict[str, Any]:
-        return view(self._packed.values(), "live")
+        return strip(self._packed.values(), "live")
 
     def changes(self) -> dict[str, Any]:
         """The value of the strip with None for each panel that has not changed since the last call.
@@ -158,7 +158,7 @@ class LivePanels:
             None if self._sent.get(name) == text else text for name, text in self._packed.items()
         ]
         self._sent = dict(self._packed)
-        return view(changed, "live")
+        return strip(changed, "live")
 
 
 def _again(at: At) -> str:

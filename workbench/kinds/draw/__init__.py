@@ -21,9 +21,8 @@ from workbench.show import draws, looks, tables
 from workbench.show.view import Body, Line, View, agreement
 from workbench.studies import settings
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
-from workbench.studies.schemes import MEGABYTE
 from workbench.studies.settings import Settings
-from workbench.studies.study import Job, Study
+from workbench.studies.study import MEGABYTE, Job, Study
 from workbench.studies.text import counted
 from workbench.terminal import flags, study
 from workbench.terminal.show import grid, printable, remarks

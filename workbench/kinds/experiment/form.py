@@ -28,8 +28,8 @@ from workbench.page import words
 from workbench.page.host import Host
 from workbench.page.widgets import QUIET, READ_ONCE, Given, given
 from workbench.runs.record import Run
-from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
+from workbench.studies.study import BASELINE
 
 SHARED = ("max_new_tokens", *GRID, "temperature_last", "chat_template", "system")
 

@@ -14,7 +14,7 @@ import decoders
 from decoders import InputError, ModelPair, catalog
 from decoders.theory import expected_tokens
 from tests.layouts import pair_of
-from workbench.kinds import imports
+from workbench.kinds import registry
 from workbench.kinds.advice import (
     Advice,
     Findings,
@@ -29,7 +29,7 @@ from workbench.kinds.advice import (
     tokens_per_round,
     verdict,
 )
-from workbench.kinds.links import from_query, to_query
+from workbench.kinds.registry import from_query, to_query
 from workbench.measuring import session
 from workbench.measuring.transcript import acceptances
 from workbench.runs.events import Ended, Progress
@@ -212,7 +212,7 @@ def damaged(result: Result, field: str, value: object) -> Result:
 def test_a_damaged_file_gets_a_sentence(short_run, field, value):
     results = [damaged(result, field, value) for result in short_run.results]
     strange = replace(short_run, results=results)
-    read = imports.read(strange.dumps())
+    read = registry.read(strange.dumps())
     assert sentences(read)[1]
     assert "<p>" in answer(read)
 
@@ -355,7 +355,7 @@ def test_a_run_and_a_link_that_asked_about_load_open_with_a_sentence(short_run):
     batch = replace(run.results[1], batch_size=2)
     own = {"loads": [1, 2], "gpu_bandwidth": None, "gpu_tflops": None}
     study = {**run.study, "settings": {**run.study["settings"], **own}}
-    old = imports.read(replace(run, results=[*run.results, batch], study=study).dumps())
+    old = registry.read(replace(run, results=[*run.results, batch], study=study).dumps())
     assert sentences(old) == sentences(run)
     assert answer(old) == f"{answer(run)}<p>{GONE['loads']}</p>"
     link = from_query({"kind": "advice", "count": "2", "loads": "1,4", "gpu_tflops": "989"})

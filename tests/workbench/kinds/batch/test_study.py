@@ -5,8 +5,8 @@ import pytest
 from decoders import InputError, catalog
 from workbench.kinds.batch import Batch
 from workbench.studies.prompts import Prompt, PromptSet, built_in
-from workbench.studies.schemes import SCHEMES, least_budget
 from workbench.studies.settings import Settings
+from workbench.studies.study import SCHEMES, least_budget
 
 FEW = PromptSet(
     "few", tuple(Prompt(text, f"few, prompt {i}") for i, text in enumerate(("abab", "one two"), 1))

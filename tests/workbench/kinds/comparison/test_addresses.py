@@ -12,7 +12,7 @@ import pytest
 from decoders import InputError
 from tests.workbench.engines.served import Served, a_json, served
 from workbench.engines.addresses import LISTED
-from workbench.kinds import imports, links
+from workbench.kinds import registry
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.form import endpoints
 from workbench.page.form import SettingsForm
@@ -52,16 +52,16 @@ def test_nor_in_the_settings_of_an_engine(server):
 
 def test_a_link_takes_none(server):
     for name in forms(server):
-        link = links.from_query({"decoders": f"greedy,{name}", "prompt": "a"})
+        link = registry.from_query({"decoders": f"greedy,{name}", "prompt": "a"})
         assert SAYS in link.faults[0]
         assert "settings" not in link.data
 
 
 def test_a_link_names_engines_and_holds_no_address():
     data = {"prompt": "a", "settings": {"decoders": ["greedy", f"{SERVED}fast"]}}
-    query = links.to_query("comparison", data)
+    query = registry.to_query("comparison", data)
     assert f"decoders=greedy%2C{quote(SERVED, safe='')}fast" in query
-    found = links.from_query({"decoders": f"greedy,{SERVED}fast"})
+    found = registry.from_query({"decoders": f"greedy,{SERVED}fast"})
     assert (found.faults, found.data["settings"]["decoders"]) == ([], ["greedy", f"{SERVED}fast"])
 
 
@@ -71,11 +71,11 @@ def test_an_import_takes_none(server, run):
         told = replace(run, results=[first]).to_json()
         told["results"][0]["decoder"] = name
         with pytest.raises(InputError, match="no such decoder"):
-            imports.read(json.dumps(told))
+            registry.read(json.dumps(told))
         asked = run.to_json()
         asked["study"]["settings"]["decoders"] = ["greedy", name]
         with pytest.raises(InputError, match=SAYS):
-            imports.read(json.dumps(asked))
+            registry.read(json.dumps(asked))
 
 
 def test_the_api_takes_none(server, host):
@@ -104,7 +104,7 @@ def test_other_kinds_ask_no_engines():
     for kind, extra in (("draw", {"prompt": "a"}), ("batch", {"prompts": "refrains"})):
         data = {**extra, "settings": {"decoders": ["greedy", f"{SERVED}fast"]}}
         with pytest.raises(InputError, match=f"A {kind} asks no engines; leave out Engine fast"):
-            links.studies()[kind].from_json(data)
+            registry.studies()[kind].from_json(data)
 
 
 @pytest.mark.parametrize("name", ["fast", "a.b-c_1", "GPU2"])

@@ -12,9 +12,9 @@ from workbench.runs.figures import rows
 from workbench.runs.record import UNTOLD, Agreement, Lap, Result, Run, Sample, Server, TokenRecord
 from workbench.runs.timing import round_seconds
 from workbench.show import comparison, tables
-from workbench.show.headline import verdict
 from workbench.show.looks import look_of
 from workbench.show.panel import run_panels
+from workbench.show.tables import verdict
 from workbench.show.view import WRITERS
 
 NAME = "engine:fast"

@@ -8,7 +8,7 @@ import pytest
 
 from decoders import InputError
 from workbench.kinds.draw import MOST_AT_ONCE, Draw
-from workbench.kinds.links import from_query, to_query
+from workbench.kinds.registry import from_query, to_query
 from workbench.studies.settings import Settings
 from workbench.studies.study import PUBLIC_DRAWS, Limits
 
