@@ -47,8 +47,7 @@ DECODERS = {
     "loop": REQUEST | {"devices", "engine", "penalties", "settings"},
     "generate": CALLED | {"loop", "methods", "result"},
     "training": PLAIN | {"devices", "distribution", "engine", "generate", "prompts"},
-    "places": CALLED | {"generate"},
-    "divergence": CALLED | {"generate", "places"},
+    "divergence": CALLED | {"generate"},
     "integrations": CALLED | {"generate", "methods", "result"},
     "__init__": CALLED
     | {
@@ -58,7 +57,6 @@ DECODERS = {
         "integrations",
         "judge",
         "methods",
-        "places",
         "process",
         "result",
     },
@@ -66,8 +64,8 @@ DECODERS = {
     "selftest": REQUEST | {"__init__", "engine", "generate"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files
-# offer, and beyond that these. Of a kind's folder the study is the lowest, then come views and
-# work, and last what the page and the terminal show.
+# offer, and beyond that these. A kind's folder has the study with its look and its command, which
+# the terminal loads without Gradio, and its form on the page.
 BELOW = {"studies", "models", "runs", "measuring", "show", "theory", "experiments", "kinds"}
 WORKBENCH = {
     "__init__": set(),
@@ -79,23 +77,14 @@ WORKBENCH = {
     "theory": {"runs", "show"},
     "engines": set(),
     "experiments": {"__init__", "studies", "models", "runs", "measuring", "show"},
-    "kinds.study": {"studies"},
-    "kinds": {"studies", "runs", "kinds.study"},
-    "kinds.work": BELOW | {"kinds.study"},
-    "kinds.page": BELOW | {"kinds.study", "kinds.work", "page"},
-    "kinds.terminal": BELOW | {"kinds.study", "kinds.work", "terminal"},
-    "page": BELOW | {"kinds.page"},
+    "kinds": {"studies", "runs"},
+    "kinds.study": BELOW | {"terminal"},
+    "kinds.form": BELOW | {"kinds.study", "page"},
+    "page": BELOW | {"kinds.form"},
     "terminal": BELOW | {"engines", "kinds.study"},
-    "components": {"kinds.study", "kinds.work", "measuring", "page", "runs", "show", "studies"},
+    "components": {"kinds.study", "measuring", "page", "runs", "show", "studies"},
     "__main__": {"kinds", "page", "terminal"},
 }
-KIND_FILES = {
-    "__init__": "kinds.study",
-    "form": "kinds.page",
-    "results": "kinds.page",
-    "command": "kinds.terminal",
-}
-STUDYLESS = {"branch", "divergence", "judge"}  # their runs, if any, are of another kind
 OFFERED = {
     "__init__", "devices", "distribution", "divergence", "errors", "inputs", "judge", "process",
     "prompts", "settings", "smollm2", "testing", "trace", "training", "theory",
@@ -145,8 +134,8 @@ ENGINE: dict[str, set[str]] = {
 }
 # Libraries that only some rooms may import.
 LIBRARIES = {
-    "gradio": {"workbench.page", "workbench.kinds.page", "workbench.components"},
-    "rich": {"workbench.terminal", "workbench.kinds.terminal"},
+    "gradio": {"workbench.page", "workbench.kinds.form", "workbench.components"},
+    "rich": {"workbench.terminal", "workbench.kinds.study"},
     "plotly": {"workbench.show", "workbench.theory", "workbench.experiments"},
     "sqlite3": {"workbench.runs", "workbench.experiments"},
     "ray": {"workbench.experiments"},
@@ -181,9 +170,7 @@ def room(name: str) -> str:
     room of such files."""
     top, below, *inside = name.split(".")
     if below == "kinds" and len(inside) > 1:
-        if inside[-1] == "__init__" and inside[0] in STUDYLESS:
-            return f"{top}.kinds.work"
-        return f"{top}.{KIND_FILES.get(inside[-1], 'kinds.work')}"
+        return f"{top}.kinds.{'study' if inside[-1] == '__init__' else 'form'}"
     return f"{top}.{below}"
 
 
@@ -276,7 +263,7 @@ def test_no_files_import_each_other_in_a_circle():
         ("workbench/page/x.py", "from rich.console import Console"),
         ("workbench/page/x.py", "from workbench.terminal import show"),
         ("workbench/terminal/x.py", "import workbench.page.host"),
-        ("workbench/kinds/batch/__init__.py", "from workbench.runs.record import Run"),
+        ("workbench/kinds/batch/__init__.py", "from workbench.page.host import Host"),
         ("workbench/kinds/batch/__init__.py", "import gradio as gr"),
         ("workbench/kinds/batch/form.py", "from workbench.terminal import show"),
         ("workbench/kinds/registry.py", "from workbench.kinds.batch import VIEW"),

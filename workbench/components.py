@@ -21,7 +21,7 @@ from typing import Any
 from decoders import InputError, ModelPair
 from workbench.kinds.comparison import Comparison, strip
 from workbench.measuring import session
-from workbench.page.widgets import Drawn
+from workbench.page.widgets import Canvas
 from workbench.runs.events import Ended
 from workbench.runs.record import Run
 from workbench.show.panel import cuts, run_panels
@@ -55,7 +55,7 @@ def compare(pair: ModelPair, prompt: str, decoders: Sequence[str], **settings: A
     raise AssertionError("a study ends with its run")
 
 
-class Embedded(Drawn):
+class Embedded(Canvas):
     """A drawing of a run in an app of its own; `None` leaves it empty."""
 
     drawing: str

@@ -19,6 +19,7 @@ from workbench.measuring.job import measure, thorough_energy
 from workbench.measuring.meter import BELOW_RESOLUTION, Meter, Watch, open_meter
 from workbench.measuring.meter import watch as watching
 from workbench.measuring.served import Engines, chosen, texts
+from workbench.measuring.transcript import exact, impossible
 from workbench.measuring.work import (
     Measured,
     Outputs,
@@ -26,8 +27,6 @@ from workbench.measuring.work import (
     Work,
     admit,
     encoded,
-    exact,
-    impossible,
     parts_of,
     settled,
 )

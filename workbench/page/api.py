@@ -62,7 +62,7 @@ class Answer(TypedDict, total=False):
     unkept: str
 
 
-class Drawn(Answer, total=False):
+class DrawAnswer(Answer, total=False):
     """A run of draws; `findings` says for each decoder how far off the exact law it is."""
 
     findings: list[dict[str, Any]]

@@ -1,7 +1,7 @@
 """The tab of a kind of study: a form, Run, progress, and the results of this or a past run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import gradio as gr
 
@@ -9,7 +9,7 @@ from workbench.models.presets import PairChoice, tuned
 from workbench.page import words
 from workbench.page.form import SettingsForm
 from workbench.page.host import Host
-from workbench.page.runner import Runner
+from workbench.page.runner import Follower, Runner
 from workbench.page.widgets import QUIET, Faults, NotedForm, Updates, Values
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
@@ -31,15 +31,6 @@ def plot(min_width: int = 300, **options: Any) -> gr.Plot:
         chart = gr.Plot(show_label=False, container=False, **options)
         gr.HTML(SAVING, elem_classes="wb-save", padding=False)
     return chart
-
-
-class Follower(Protocol):
-    """The part of a tab that shows a study while it runs."""
-
-    def begin(self) -> Updates: ...
-
-    def update(self, event: Started | Progress | Finished) -> Updates:
-        """{} if there is nothing to draw yet."""
 
 
 class Kept:

@@ -20,44 +20,11 @@ from workbench.page.frame import StudyTab
 from workbench.page.host import Host
 from workbench.page.runs import RunsTab
 from workbench.page.theory import TheoryTab
-from workbench.page.widgets import QUIET, Address, Updates
+from workbench.page.widgets import QUIET, Address, Rooms, Updates
 from workbench.runs.figures import label
 from workbench.runs.recorded import Recording, recorded, recordings
 from workbench.show import laws, quantities
 from workbench.studies.text import cited
-
-
-@dataclass(frozen=True)
-class Rooms:
-    """All tabs.
-
-    Attributes:
-        tabs: the tabs of the page
-        lab: the one that holds others
-        inner: those others
-    """
-
-    tabs: gr.Tabs
-    lab: gr.Tab
-    inner: gr.Tabs
-
-    @property
-    def outputs(self) -> list[Any]:
-        return [self.tabs, self.inner]
-
-    def select(self, id: str) -> Updates:
-        """Updates that open the tab of this id; {} if there is none."""
-        if id in _ids(self.inner):
-            return {
-                self.tabs: gr.update(selected=self.lab.id),
-                self.inner: gr.update(selected=id),
-            }
-        return {self.tabs: gr.update(selected=id)} if id in _ids(self.tabs) else {}
-
-
-def _ids(tabs: gr.Tabs) -> list[Any]:
-    return [tab.id for tab in tabs.children if isinstance(tab, gr.Tab)]
-
 
 INTRODUCTION = """
 ## What you see

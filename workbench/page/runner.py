@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import gradio as gr
 import torch
@@ -18,10 +18,9 @@ from workbench.measuring.job import OUT_OF_MEMORY
 from workbench.models.keeper import PairError
 from workbench.models.presets import PairChoice
 from workbench.page import words
-from workbench.page.frame import Follower
 from workbench.page.host import Host
 from workbench.page.widgets import DEVICE, QUIET, Faults, Updates
-from workbench.runs.events import Ended, Event, Finished, Started
+from workbench.runs.events import Ended, Event, Finished, Progress, Started
 from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
 from workbench.studies.study import Study
@@ -46,6 +45,15 @@ class Ticket:
     study: Study
     choice: PairChoice
     renew: Renew | None = None
+
+
+class Follower(Protocol):
+    """The part of a tab that shows a study while it runs."""
+
+    def begin(self) -> Updates: ...
+
+    def update(self, event: Started | Progress | Finished) -> Updates:
+        """{} if there is nothing to draw yet."""
 
 
 class Runner:

@@ -13,8 +13,7 @@ from workbench.kinds.divergence.form import DivergenceFold
 from workbench.page import words
 from workbench.page.frame import StudyTab
 from workbench.page.host import Host
-from workbench.page.layout import Rooms
-from workbench.page.widgets import QUIET, READ_ONCE, RunTable, Updates, given
+from workbench.page.widgets import QUIET, READ_ONCE, Rooms, RunTable, Updates, given
 from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
 from workbench.show import quantities, view

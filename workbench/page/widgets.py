@@ -135,7 +135,7 @@ def given(data: Mapping[str, Any] | None) -> Given | None:
             file.parent.rmdir()  # it is named after the content
 
 
-class Drawn(gr.HTML):
+class Canvas(gr.HTML):
     """Plain data that a script draws.
 
     The template is constant, so Gradio never renders over the drawing, and no text passes a
@@ -158,7 +158,7 @@ class Drawn(gr.HTML):
         return {"type": "object"}
 
 
-class TokenStrip(Drawn):
+class TokenStrip(Canvas):
     """Panels of coloured tokens, one under another, with the card of each token.
 
     Its value is made by `view` in `workbench.kinds.comparison`. The event `select` asks for
@@ -176,7 +176,7 @@ show();
 """
 
 
-class Alternatives(Drawn):
+class Alternatives(Canvas):
     """Answers to the strip's questions, drawn where they were asked.
 
     Its value is {ask, choices, wanted}, {ask, tokens, rows, note} or {ask, error}.
@@ -188,7 +188,7 @@ watch('value', show);
 """
 
 
-class RunTable(Drawn):
+class RunTable(Canvas):
     """Past runs to choose from.
 
     Its value is {"rows": [{id, when, kind, title, decoders, models, best, speed, asked}], "chosen":
@@ -203,7 +203,7 @@ show();
 """
 
 
-class Address(Drawn):
+class Address(Canvas):
     """The page's address.
 
     Its value tells the browser {go: the prefix of a tab whose study runs at once}; the browser
@@ -273,3 +273,35 @@ def schema(job: Callable[..., Any]) -> dict[str, Any]:
     if get_origin(returned) is Iterator:
         (returned,) = get_args(returned)
     return TypeAdapter(returned).json_schema()
+
+
+@dataclass(frozen=True)
+class Rooms:
+    """All tabs.
+
+    Attributes:
+        tabs: the tabs of the page
+        lab: the one that holds others
+        inner: those others
+    """
+
+    tabs: gr.Tabs
+    lab: gr.Tab
+    inner: gr.Tabs
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [self.tabs, self.inner]
+
+    def select(self, id: str) -> Updates:
+        """Updates that open the tab of this id; {} if there is none."""
+        if id in _ids(self.inner):
+            return {
+                self.tabs: gr.update(selected=self.lab.id),
+                self.inner: gr.update(selected=id),
+            }
+        return {self.tabs: gr.update(selected=id)} if id in _ids(self.tabs) else {}
+
+
+def _ids(tabs: gr.Tabs) -> list[Any]:
+    return [tab.id for tab in tabs.children if isinstance(tab, gr.Tab)]

@@ -15,7 +15,7 @@ from workbench.kinds import registry
 from workbench.kinds.batch import Batch
 from workbench.kinds.branch import TextPlace, branch
 from workbench.kinds.comparison import Comparison
-from workbench.kinds.comparison.form import LivePanels
+from workbench.kinds.comparison.results import LivePanels
 from workbench.kinds.divergence import compared
 from workbench.kinds.draw import Draw
 from workbench.measuring import session

@@ -9,8 +9,8 @@ import decoders
 from decoders.distribution import Warping, warp
 from tests.models import plain_logits
 from tests.workbench.measuring.test_draws import draw, ended
-from workbench.measuring import work
-from workbench.measuring.work import FINE, cut_off
+from workbench.measuring import transcript
+from workbench.measuring.transcript import FINE, cut_off
 from workbench.runs.draws import findings
 from workbench.show.draws import verdicts
 
@@ -98,7 +98,7 @@ def test_of_a_few_texts_at_a_time_the_same_are_ruled_out(pair, unmetered, monkey
     study = draw("multinomial", top_k=5, top_p=1.0, temperature=1.0, draws=60)
     runs = []
     for at_once in (7, 64):
-        monkeypatch.setattr(work, "AT_ONCE", at_once)
+        monkeypatch.setattr(transcript, "AT_ONCE", at_once)
         runs.append(ended(pair, study, unmetered))
     few, many = ({tuple(prefix.tokens) for prefix in run.exact if prefix.p == 0} for run in runs)
     assert few == many
@@ -121,6 +121,6 @@ def test_exact_decoders_never_write_what_the_target_never_writes(pair, unmetered
 
 def test_without_top_k_and_top_p_nothing_is_asked(pair, unmetered, monkeypatch):
     asked = []
-    monkeypatch.setattr(work, "beginnings", lambda run: asked.append(run))
+    monkeypatch.setattr(transcript, "beginnings", lambda run: asked.append(run))
     run = ended(pair, draw("multinomial", top_p=1.0), unmetered)
     assert (len(findings(run)), asked) == (1, [])

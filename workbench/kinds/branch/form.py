@@ -9,7 +9,7 @@ import gradio as gr
 from decoders import InputError
 from workbench.kinds import branch
 from workbench.kinds.comparison import Comparison
-from workbench.kinds.comparison.form import ComparisonResults, samples
+from workbench.kinds.comparison.results import ComparisonResults, samples
 from workbench.models.presets import PairChoice
 from workbench.page.api import Alternatives, Answer, Jobs, answers, told
 from workbench.page.host import Host

@@ -11,7 +11,7 @@ from workbench.kinds.branch import of_pair
 from workbench.kinds.draw import START, Draw, again
 from workbench.models.presets import PairChoice
 from workbench.page import runner, words
-from workbench.page.api import Drawn, Jobs, answers, asked
+from workbench.page.api import DrawAnswer, Jobs, answers, asked
 from workbench.page.frame import Figures, StudyTab
 from workbench.page.host import Host
 from workbench.page.widgets import QUIET, Updates
@@ -133,7 +133,7 @@ def endpoints(host: Host) -> Jobs:
         prompt: str | list[dict[str, Any]],
         decoders: list[str] | None = None,
         settings: dict[str, Any] | None = None,
-    ) -> Iterator[Drawn]:
+    ) -> Iterator[DrawAnswer]:
         """Continue one prompt with many seeds, and compare the draws with the exact law.
 
         Each decoder makes 10 to 1,000 draws on the page's first pair. Settings of all: draws,

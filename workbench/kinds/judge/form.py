@@ -6,7 +6,7 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds.branch.form import data
-from workbench.kinds.comparison.form import ComparisonResults
+from workbench.kinds.comparison.results import ComparisonResults
 from workbench.kinds.judge import RoundPlace, of_round, of_text
 from workbench.models.presets import PairChoice
 from workbench.page.api import Jobs, told

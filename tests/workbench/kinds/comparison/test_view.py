@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from workbench.kinds.comparison import Comparison
-from workbench.kinds.comparison.form import LivePanels
+from workbench.kinds.comparison.results import LivePanels
 from workbench.measuring import session
 from workbench.runs.events import Ended, Finished, Progress
 from workbench.show.panel import run_panels
