@@ -104,22 +104,19 @@ SAID = {"protocols"}
 ENGINE: dict[str, set[str]] = {
     "__init__": set(),
     "protocols": set(),
-    "pages": set(),
     "kernels": set(),
     "recorder": set(),
-    "patches": set(),
-    "trials": {"patches", "weights"},
-    "weights": {"recorder", "kernels", "pages"},
+    "weights": {"recorder", "kernels"},
+    "fingerprint": {"weights"},
     "attention": {"recorder"},
-    "lowering": SAID | {"recorder", "trials", "kernels", "weights", "attention", "pack"},
-    "cache": {"pages"},
+    "lowering": SAID | {"recorder", "fingerprint", "kernels", "weights", "attention", "pack"},
+    "cache": {"weights"},
     "pack": {"attention", "cache"},
     "passes": SAID | {"attention", "cache", "pack", "lowering"},
     "graphs": SAID | {"recorder", "attention", "lowering"},
     "models": SAID
     | {
-        "patches",
-        "trials",
+        "fingerprint",
         "weights",
         "attention",
         "cache",
@@ -128,9 +125,18 @@ ENGINE: dict[str, set[str]] = {
         "graphs",
         "lowering",
     },
-    "heads": SAID | {"kernels", "weights", "attention", "cache", "pack", "models", "lowering"},
-    "loading": SAID
-    | {"recorder", "patches", "trials", "weights", "cache", "models", "passes", "heads"},
+    "heads": SAID
+    | {
+        "attention",
+        "cache",
+        "fingerprint",
+        "kernels",
+        "lowering",
+        "models",
+        "pack",
+        "weights",
+    },
+    "loading": SAID | {"recorder", "fingerprint", "weights", "cache", "models", "passes", "heads"},
 }
 # Libraries that only some rooms may import.
 LIBRARIES = {

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from decoders.devices import device_of
-from decoders.engine.pages import empty
+from decoders.engine.weights import empty
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 

@@ -1,11 +1,18 @@
-"""Weights of packed passes: quantised ones, and linear layers with quicker products on a CPU.
+"""Weights of packed passes: quantised ones, layers with quicker products on a CPU, large pages.
 
 Quantised weights are made while loading (torchao), or read from a checkpoint by transformers. In a
 PassLinear, weights that float16 holds exactly are multiplied by this engine's kernels, others by
 oneDNN.
+
+A pass reads all weights and all rows of its cache once. If they lie in pages of 4 kB, the processor
+spends a quarter of the time on looking up where each page is, because it remembers only a few
+thousand. So both lie in large pages (`empty`), small weights close together in them (Shelf).
 """
 
 import math
+import mmap
+import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,10 +23,60 @@ from transformers.utils.quantization_config import Mxfp4Config
 
 from decoders.devices import device_of
 from decoders.engine.kernels.loading import kernels
-from decoders.engine.pages import Shelf
 from decoders.engine.recorder import LONGEST, as_one_step
 from decoders.errors import InputError, allowed, installed
 from decoders.inputs import is_gguf
+
+PAGE, LINE = 2**21, 64  # bytes
+STRETCH = 8 * PAGE
+_lock = threading.Lock()  # passes of one model may come from several threads
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A tensor on the CPU, in large pages if it would fill at least a quarter of one.
+
+    Linux gives them on request; elsewhere, and where it does not, pages are the usual ones.
+    """
+    count = math.prod(shape)
+    size = count * dtype.itemsize
+    if size < PAGE // 4 or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.empty(shape, dtype=dtype, device="cpu")
+    # Large pages begin at multiples of their size, so there is one more.
+    whole = PAGE + -(-size // PAGE) * PAGE
+    try:
+        memory = mmap.mmap(-1, whole, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    except OSError:  # no room, or a kernel without them
+        return torch.empty(shape, dtype=dtype, device="cpu")
+    begin = -torch.frombuffer(memory, dtype=torch.uint8).data_ptr() % PAGE
+    return torch.frombuffer(memory, dtype=dtype, count=count, offset=begin).view(shape)
+
+
+class Shelf:
+    """Keeps copies of tensors on the CPU, small ones one after another in stretches of memory.
+
+    A stretch is freed when it is full, or the next one has begun, and the last of its tensors has
+    gone.
+    """
+
+    def __init__(self) -> None:
+        self._free = empty([0], torch.uint8)
+
+    # A stretch that was made in inference mode could not be written to outside of it.
+    @torch.inference_mode(False)
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A contiguous copy, which begins where a line of the cache does."""
+        size = -(-tensor.nbytes // LINE) * LINE
+        if size > STRETCH // 2:
+            return empty(tensor.shape, tensor.dtype).copy_(tensor)
+        with _lock:
+            if size > len(self._free):
+                self._free = empty([STRETCH], torch.uint8)
+            place, self._free = self._free[: tensor.nbytes], self._free[size:]
+            if not len(self._free):
+                self._free = empty([0], torch.uint8)
+        return place.view(tensor.dtype).view(tensor.shape).copy_(tensor)
+
 
 KINDS = "int8", "int4"
 # The packages that read quantised checkpoints, by the method that their config names. For other

@@ -14,9 +14,9 @@ from decoders.devices import device_of
 from decoders.distribution import Tops
 from decoders.engine.attention import interface
 from decoders.engine.cache import CacheRows, Layout
+from decoders.engine.fingerprint import Fingerprint
 from decoders.engine.kernels.loading import scan_for
 from decoders.engine.lowering.program import Pass, Programs
-from decoders.engine.models.fingerprint import Fingerprint
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
 from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants

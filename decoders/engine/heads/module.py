@@ -18,8 +18,8 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP
 from decoders.engine.attention import interface
 from decoders.engine.attention.interface import packed_attention
 from decoders.engine.cache import Layout
-from decoders.engine.models import probe
 from decoders.engine.models.loaded import positions_of
+from decoders.engine.models.packed import PROBE, Probe
 from decoders.engine.protocols import Layers
 from decoders.engine.weights import hasten
 from decoders.errors import InputError
@@ -377,8 +377,8 @@ class MtpLayers(nn.Module):
         model.config._attn_implementation = interface.NAME
 
     def _probed(self, target: PreTrainedModel) -> list[Layout]:
-        self.model.config._attn_implementation = probe.NAME
-        noted = probe.Probe(self.positions)
+        self.model.config._attn_implementation = PROBE
+        noted = Probe(self.positions)
         ids = torch.zeros(1, 2, dtype=torch.long, device=target.device)
         states = torch.zeros(1, 2, self.width, dtype=target.dtype, device=target.device)
         with torch.inference_mode():

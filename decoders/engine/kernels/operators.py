@@ -388,7 +388,7 @@ def attend_token(token, group, q, heads, groups, size, wide, keys, values, segme
                  masks, window, scale, softcap, sinks, out, scratch):  # fmt: skip
     """Attention of one packed token in the heads that share a key.
 
-    `decoders.engine.kernels.parts.attend` tells the rest. At `scratch` is room for a row's number
+    `decoders.engine.kernels.program.attend` tells the rest. At `scratch` is room for a row's number
     and its score in each of these heads, for all rows, and ROOM.
     """
     lines = carray(pointer_to_integers(segments), (requests, 7))

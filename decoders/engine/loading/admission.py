@@ -16,14 +16,11 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.cache import Layout
-from decoders.engine.models.fingerprint import twin
+from decoders.engine.fingerprint import TrialLog, patched, twin
 from decoders.engine.models.loaded import undisturbed
-from decoders.engine.models.packed import PackedModel
+from decoders.engine.models.packed import PackedModel, layout_of
 from decoders.engine.models.plain import Following, PlainModel
-from decoders.engine.models.probe import layout_of
 from decoders.engine.passes import PackedPasses
-from decoders.engine.patches import patched
-from decoders.engine.trials import TrialLog
 from decoders.errors import InputError, NotPackedError, first_line
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree

@@ -23,6 +23,7 @@ from transformers import (
 
 from decoders import smollm2
 from decoders.devices import default_device, default_dtype, device_of
+from decoders.engine.fingerprint import trials_of, twin
 from decoders.engine.loading.heads import is_head, load_head, load_mtp, shapes_of
 from decoders.engine.loading.pair import ModelPair, translation_between
 from decoders.engine.loading.sources import (
@@ -35,9 +36,7 @@ from decoders.engine.loading.sources import (
     model_names,
     said_in_one_sentence,
 )
-from decoders.engine.models.fingerprint import twin
 from decoders.engine.models.packed import PASSES
-from decoders.engine.trials import trials_of
 from decoders.engine.weights import COPIED_BYTES, options
 from decoders.errors import InputError, allowed, first_line, quoted, refuse
 from decoders.inputs import is_gguf

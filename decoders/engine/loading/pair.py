@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from transformers import GenerationConfig, PreTrainedModel
 
+from decoders.engine.fingerprint import TrialLog
 from decoders.engine.heads.head import Head, made_for
 from decoders.engine.loading.admission import prepared
 from decoders.engine.models.loaded import in_eval_mode
 from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translation import Translated, Translation, Vocabulary
 from decoders.engine.protocols import Model, Mutable
-from decoders.engine.trials import TrialLog
 from decoders.errors import InputError, allowed, quoted
 from decoders.inputs import as_list, as_tokenizer
 from decoders.penalties import MODELLED, said, settings_of

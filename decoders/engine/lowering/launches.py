@@ -17,7 +17,7 @@ import triton.language as tl
 from decoders.devices import device_of
 from decoders.engine.attention.interface import of_layer
 from decoders.engine.attention.kernels import attend_packed
-from decoders.engine.kernels.codes import Code
+from decoders.engine.kernels import Code
 from decoders.engine.lowering.lower import CannotLower, Instruction, Lowering, Slice
 from decoders.engine.lowering.tensors import Group, Results, Tensors
 

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from decoders.engine import recorder
 from decoders.engine.attention.interface import attend_layer, attend_parts
-from decoders.engine.kernels.codes import Code
-from decoders.engine.lowering import patterns
-from decoders.engine.lowering.patterns import aten, matched
-from decoders.engine.recorder import CannotRecord, Constant, Operation, Size, Value
+from decoders.engine.kernels import Code
+from decoders.engine.recorder import CannotRecord, Constant, Operation, Size, Value, aten, matched
 from decoders.engine.weights import PassLinear
 
 TOKENS, WANTED = Size(1, 0, 0), Size(0, 1, 0)
@@ -96,7 +95,7 @@ class Instruction:
     """An instruction whose operands are numbers of results.
 
     Attributes:
-        code: see `decoders.engine.kernels.codes.Code`
+        code: see `decoders.engine.kernels.Code`
         operands: the results that it reads, up to three
         result: the one that it makes
         weights: its weights: of a PRODUCT a Slice; of EMBED the table, and perhaps the factor of
@@ -386,15 +385,15 @@ class Lowering:
             known = {key: self._rows.get(v) for key, v in (match or {}).items() if key in "xy"}
             return {**match, **known} if match is not None and all(known.values()) else None
 
-        if match := fits(patterns.LOOKED_UP) or fits(patterns.LOOKED_UP_PADDED):
+        if match := fits(recorder.LOOKED_UP) or fits(recorder.LOOKED_UP_PADDED):
             yield self._embedded(match["weight"])
-        for pattern in patterns.LOOKED_UP_SCALED:
+        for pattern in recorder.LOOKED_UP_SCALED:
             if match := fits(pattern):
                 factor = match["scale"]
                 factor = factor.value if isinstance(factor, Constant) else factor
                 if isinstance(factor, float) or (torch.is_tensor(factor) and factor.numel() == 1):
                     yield self._embedded(match["weight"], factor)
-        norms: tuple[Any, ...] = patterns.NORM, *patterns.NORMS_ROUNDED_LAST
+        norms: tuple[Any, ...] = recorder.NORM, *recorder.NORMS_ROUNDED_LAST
         for pattern in norms:
             if (match := fits(pattern)) and isinstance(match["eps"], float):
                 x = match["x"]
@@ -407,16 +406,16 @@ class Lowering:
                         weights=(self._weight(match["weight"], size),),
                         integers=(size, count),
                         reals=(match["eps"],),
-                        how="" if pattern is patterns.NORM else "late",
+                        how="" if pattern is recorder.NORM else "late",
                     )
         for rounded in (False, True):
-            turned: Any = patterns.ROTATION if rounded else patterns.Narrow(patterns.ROTATION)
+            turned: Any = recorder.ROTATION if rounded else recorder.Narrow(recorder.ROTATION)
             if (match := fits(turned)) and (turns := self._turns(match, rounded)):
                 x = match["x"]
                 rows = self._made(Code.ROTATE, x.shape, x, integers=(x.shape[1], x.shape[3]))
                 self.instructions[-1].operands = x.number, *turns
                 yield rows
-        match = fits(patterns.ROTATION_AND_REST)
+        match = fits(recorder.ROTATION_AND_REST)
         if (
             match
             and match["x"].by_heads
@@ -424,15 +423,15 @@ class Lowering:
             and match["half"] == (match["y"].shape[3]) == match["x"].shape[3]
         ):
             yield match["x"]
-        for how, gates in patterns.GATES.items():
+        for how, gates in recorder.GATES.items():
             if (match := fits(gates[0]) or fits(gates[1])) and alike(match):
                 x, y = match["x"], match["y"]
                 yield self._made(Code.GATED, x.shape, x, y, integers=(x.width,), how=how)
-        if (match := fits(patterns.SUM)) and alike(match):
+        if (match := fits(recorder.SUM)) and alike(match):
             yield self._made(
                 Code.ADD, match["x"].shape, match["x"], match["y"], integers=(match["x"].width,)
             )
-        if (match := fits(patterns.CAP)) and isinstance(match["scale"], float):
+        if (match := fits(recorder.CAP)) and isinstance(match["scale"], float):
             x = match["x"]
             yield self._made(
                 Code.CAP,
@@ -441,7 +440,7 @@ class Lowering:
                 integers=(x.width, x.count == WANTED),
                 reals=(match["scale"],),
             )
-        if (match := fits(patterns.WANTED)) and match["x"].shape[:2] == (1, TOKENS):
+        if (match := fits(recorder.WANTED)) and match["x"].shape[:2] == (1, TOKENS):
             x = match["x"]
             yield self._made(Code.SELECT, (1, WANTED, *x.shape[2:]), x, integers=(x.width,))
 
@@ -466,8 +465,8 @@ class Lowering:
                 None,
             )
             for name, angles in (
-                ("cos", patterns.angles(aten.cos.default)),
-                ("sin", patterns.angles(aten.sin.default)),
+                ("cos", recorder.angles(aten.cos.default)),
+                ("sin", recorder.angles(aten.sin.default)),
             )
         ]
         if None in parts or parts[0]["weight"] != parts[1]["weight"]:

@@ -14,7 +14,8 @@ import torch
 
 from decoders.devices import device_of
 from decoders.engine.attention.interface import Layered, Packing
-from decoders.engine.kernels.codes import INTEGERS, PLACES, Code
+from decoders.engine.fingerprint import TrialLog
+from decoders.engine.kernels import INTEGERS, PLACES, Code
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.lowering.lower import (
     TOKENS,
@@ -33,7 +34,6 @@ from decoders.engine.recorder import (
     Value,
     in_general,
 )
-from decoders.engine.trials import TrialLog
 from decoders.engine.weights import Halves
 from decoders.errors import first_line
 

@@ -22,7 +22,7 @@ from decoders.engine.attention.interface import (
     attend_parts,
     of_layer,
 )
-from decoders.engine.kernels.codes import Code
+from decoders.engine.kernels import Code
 from decoders.engine.lowering.lower import CannotLower, Instruction, Lowering, Slice
 
 

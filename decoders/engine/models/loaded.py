@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.models.fingerprint import Fingerprint
+from decoders.engine.fingerprint import Fingerprint
 from decoders.engine.protocols import Layers
 from decoders.engine.weights import PassLinear, forget_copies, stored_bytes
 from decoders.errors import InputError, first_line, refuse

@@ -15,7 +15,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from decoders.engine.models.fingerprint import twin
+from decoders.engine.fingerprint import twin
 from decoders.engine.models.loaded import Loaded, in_eval_mode, undisturbed
 from decoders.engine.protocols import Answer, Features, Layers, Output, Passes, Wants, of_one_pass
 from decoders.engine.weights import hasten

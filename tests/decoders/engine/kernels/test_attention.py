@@ -6,7 +6,7 @@ import torch
 pytest.importorskip("numba")
 
 from decoders.engine.cache import Reach
-from decoders.engine.kernels.parts import attend
+from decoders.engine.kernels.program import attend
 from tests.decoders.engine.attention.test_kernels import draw_pass, worst_error
 
 

@@ -14,9 +14,8 @@ import decoders
 
 pytest.importorskip("numba")
 
-from decoders.engine.kernels import parts
-from decoders.engine.kernels.loading import kernels
-from decoders.engine.kernels.team import RESTS, Team
+from decoders.engine import kernels as words
+from decoders.engine.kernels.loading import RESTS, Team, kernels
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +89,7 @@ def test_who_keeps_the_others_waiting_is_left_out_for_some_passes():
     And one late helper cost sixteen passes of help. After a prompt, whose products are OpenMP's,
     a helper was late every time: batches of look-up gained nothing from a second thread."""
     team = Team(1, lambda address, thread: None)
-    late = ctypes.c_int64.from_address(team.address + parts.LATE)
+    late = ctypes.c_int64.from_address(team.address + words.LATE)
 
     def alone():
         """Passes without helpers until they are asked again, after one was late."""

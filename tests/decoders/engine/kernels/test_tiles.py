@@ -80,12 +80,12 @@ able = binding.get_host_cpu_features()
 able["avx512f"] = False
 binding.get_host_cpu_features = lambda: able
 from numba import njit
-from decoders.engine.kernels import parts, tiles
+from decoders.engine.kernels import program, tiles
 assert not tiles.WIDE
 x, weight = torch.load(sys.argv[1])
 out = torch.empty(len(x), len(weight))
 blocks = tiles.in_blocks(weight)
-njit(lambda *all: parts.product(*all))(
+njit(lambda *all: program.product(*all))(
     x.data_ptr(), len(x), blocks.data_ptr(), x.shape[1], len(weight), out.data_ptr(), 0, 1.0, 0
 )
 torch.save(out, sys.argv[1])

@@ -23,9 +23,9 @@ from transformers.models.llama import modeling_llama as llama
 
 import decoders
 from decoders import InputError, ModelPair, generate
+from decoders.engine.fingerprint import Fingerprint
 from decoders.engine.loading import pair as pair_module
 from decoders.engine.loading.heads import load_head
-from decoders.engine.models.fingerprint import Fingerprint
 from tests import zoo
 from tests.decoders.engine.test_graphs import with_kernels
 from tests.heads import save_small_head

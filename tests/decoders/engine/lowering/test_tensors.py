@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from decoders import ModelPair, generate
-from decoders.engine.kernels.codes import Code
+from decoders.engine.kernels import Code
 from decoders.engine.lowering import tensors
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
