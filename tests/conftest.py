@@ -34,6 +34,7 @@ gc.set_threshold(10_000, 20, 20)
 device.PATIENCE_SECONDS = 0.0
 # Page and terminal begin with SmolLM2 where its weights are, and these tests with a smaller pair.
 os.environ.setdefault("WORKBENCH_PAIR", "Llama-Stories (embedded)")
+os.environ.setdefault("WORKBENCH_THREADS", "1")  # else they are measured
 # A hub that does not answer is asked five times, 23 seconds in all.
 _http.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.05)))
 

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from tests.workbench.conftest import byte_tokenizer, pair, run, unmetered  # noqa: F401 - fixtures
-from tests.workbench.page.conftest import a_host, one_thread  # noqa: F401 - fixtures
+from tests.workbench.page.conftest import a_host
 from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.page.opening import launch_options

@@ -43,22 +43,12 @@ def test_a_name_or_in_the_terminal_a_url():
     ("url", "says"),
     [
         ("ftp://host", "must begin with http"),
-        ("file:///etc/passwd", "must begin with http"),
         ("127.0.0.1:8000", "must begin with http"),
         ("http://", "has no host"),
-        ("http://:8000", "has no host"),
         ("http://host:0", "has no host or no port"),
-        ("http://host:99999", "cannot be read"),
-        ("http://[::1", "cannot be read"),
-        ("http://192.168.1.300:8000", "cannot be read"),
-        ("http://[::1]x:80", "cannot be read"),
-        ("http://a..b", "cannot be read"),
         (f"http://{'a' * 64}.org", "cannot be read"),
         ("http://user:secret@host", "no user and no password"),
-        ("http://secret@host", "no user and no password"),
         ("http://host/?key=secret", "must end with its host"),
-        ("http://host/#secret", "must end with its host"),
-        ("http://hóst", "must be a URL"),
         ("http://host/\x7f", "must be a URL"),
     ],
 )
@@ -75,12 +65,9 @@ def test_a_url_that_cannot_be_called_is_one_sentence_without_its_secrets(url, sa
     [
         (LOCAL, "must be a list as in"),
         (f"x={LOCAL} sk-secret", "must be a list as in"),
-        (f"x={LOCAL}; x={LOCAL}", "names the engine 'x' a second time"),
         (f"x={LOCAL} modle=a", "no field 'modle': did you mean 'model'"),
         (f"x={LOCAL} key=", "`key` of the engine 'x' must be text"),
         (f"<b>={LOCAL}", "the name '<b>' must have letters"),
-        (f"={LOCAL}", "the name '' must have letters"),
-        ("x=", "`url` of the engine 'x' must be text"),
     ],
 )
 def test_a_list_that_cannot_be_read_is_one_sentence(listed, says):
@@ -93,10 +80,7 @@ def test_a_list_that_cannot_be_read_is_one_sentence(listed, says):
     ("text", "says"),
     [
         (b"[x", "is not TOML"),
-        (b"\xff", "is not TOML"),
         (b'x = "http://host"', "has no `url`"),
-        (b"[x]\nmodel = 'a'", "has no `url`"),
-        (b"[x]\nurl = 5", "`url` of the engine 'x' must be text"),
         (b"#" * 1_000_001, "is larger than"),
         (None, "cannot be read: No such file"),
     ],

@@ -12,7 +12,7 @@ from tests.workbench.engines.served import Call, Reply, served
 from workbench.engines.addresses import Engine
 from workbench.engines.client import Client, connect
 from workbench.engines.dialects import DIALECTS
-from workbench.engines.record import Query, Record, completions
+from workbench.engines.record import Query, Record
 
 RECORDED = {
     file.stem: json.loads(file.read_text(encoding="utf-8"))
@@ -89,11 +89,6 @@ def test_the_times_are_those_of_the_tokens(client, name):
         assert sum(tokens for _, tokens in streamed.arrivals) == len(streamed.tokens) == TOKENS
 
 
-def test_ids_are_told_by_those_engines_that_take_them(client, name):
-    streamed, _ = asked(client, name)
-    assert (streamed.tokens is not None) == client.dialect.takes_ids
-
-
 def test_counts_of_drafts_fit_the_tokens(client, name):
     streamed, _ = asked(client, name)
     found = streamed.speculation
@@ -128,15 +123,3 @@ def test_refusals_are_one_sentence(client, name):
         client.ask(query)
     assert "another-model" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_an_answer_without_a_dialect_is_text_alone(name):
-    """The same answers by OpenAI's description, where they follow it."""
-    for call in RECORDED[name]["calls"]:
-        if call["path"] == "/v1/completions" and isinstance(call["answer"], dict):
-            if call["status"] == 200:
-                (chunk,) = completions([call["answer"]])
-                assert chunk.finished
-            else:
-                with pytest.raises(InputError):
-                    list(completions([call["answer"]]))

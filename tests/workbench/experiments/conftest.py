@@ -1,8 +1,5 @@
 """Shared by the tests of experiments: the tiny pair on local workers, small plans, a journal."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from workbench.experiments import driver
@@ -33,19 +30,10 @@ def journal(tmp_path) -> Journal:
     return Journal(tmp_path / "experiments.sqlite")
 
 
-@contextmanager
-def tiny_device(pair) -> Iterator[Device]:
+@pytest.fixture(scope="session")
+def device(pair) -> Device:
     """A device with the tiny pair, whatever is asked for."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WORKBENCH_THREADS", "1")
-        patch.setattr("workbench.experiments.workers.IDLE_SECONDS", 0.01)
-        yield Device(PairKeeper(loader=lambda *_: pair))
-
-
-@pytest.fixture
-def device(pair) -> Iterator[Device]:
-    with tiny_device(pair) as device:
-        yield device
+    return Device(PairKeeper(loader=lambda *_: pair))
 
 
 @pytest.fixture

@@ -72,9 +72,7 @@ def ran(crew: Crew, journal: Journal, plan: str = killed.PLAN, between=lambda no
 
 
 @pytest.mark.slow
-def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path, monkeypatch):
-    monkeypatch.setenv("WORKBENCH_THREADS", "1")
-    monkeypatch.setattr("workbench.experiments.workers.IDLE_SECONDS", 0.01)
+def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path):
     for role, seed in (("target", 0), ("draft", 1)):
         build(seed=seed).float().save_pretrained(tmp_path / role)
         build_tokenizer().save_pretrained(tmp_path / role)
@@ -137,29 +135,3 @@ def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, four, tmp_path):
 def test_a_cluster_that_is_not_there():
     with pytest.raises(InputError, match="cannot be reached"):
         Cluster("127.0.0.1:1")
-
-
-class Asked:
-    """What an actor is made with, in place of an actor."""
-
-    def __init__(self, *_):
-        self.needs = []
-
-    def options(self, **needs):
-        self.needs.append(needs)
-        return self
-
-    def remote(self, *_):
-        return self
-
-
-def test_each_worker_gets_a_gpu(monkeypatch):
-    asked = Asked()
-    monkeypatch.setattr(ray, "init", lambda *_, **__: None)
-    monkeypatch.setattr(ray, "cluster_resources", lambda: {"GPU": 9.0, "CPU": 64.0})
-    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}] * 2)
-    monkeypatch.setattr(ray, "remote", lambda _: asked)
-    cluster = Cluster("auto")
-    assert (cluster.count, cluster.says) == (9, "9 Ray actors on 2 nodes, one for each GPU")
-    cluster.start(0)
-    assert asked.needs == [{"num_gpus": 1, "num_cpus": 0}]

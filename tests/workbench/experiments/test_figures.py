@@ -1,7 +1,6 @@
 """Figures of rows made by hand, whose answers are plain."""
 
 import math
-import weakref
 from dataclasses import replace
 
 import pytest
@@ -84,13 +83,6 @@ def test_rows_with_an_error_do_not_count():
     assert figures.common(some, GREEDY) == [0, 1]
 
 
-def test_an_interval_covers_the_figure_and_is_the_same_each_time():
-    cell = kept("a", [1.0, 2.0, 3.0, 4.0, 5.0])
-    found = figures.figure("tokens/s", cell)
-    assert found.low < found.value < found.high
-    assert figures.figure("tokens/s", cell) == found
-
-
 def test_a_paired_difference_is_sure_where_each_alone_is_not():
     slow = kept("slow", [1.1, 2.2, 4.4])
     gap = figures.below("tokens/s", slow, GREEDY, [slow, GREEDY])
@@ -106,14 +98,6 @@ def test_timing_the_same_prompts_again_makes_no_further_prompts_of_them():
         samples = [replace(each.outputs[0], prompt=i % 4)]
         twice.rows[i] = each.with_outputs(samples)
     assert figures.figure("tokens/s", twice) == figures.figure("tokens/s", once)
-
-
-def test_resamples_of_counts_that_are_past_are_given_back():
-    """Each report of a running experiment kept its own for ever: 8 MB at 480 items."""
-    past = weakref.ref(figures.resamples(100))
-    for count in range(101, 121):
-        figures.resamples(count)
-    assert past() is None
 
 
 def test_acceptance_by_position_and_mean_length():

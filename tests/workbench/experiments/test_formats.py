@@ -106,11 +106,6 @@ def test_spider_is_scored_on_its_database(data):
     assert score(found, 0, "SELECT 1")["score"] == 0.0
 
 
-def test_a_file_or_its_folder_may_be_given(data):
-    whole = find("squad", data)
-    assert find("squad", data / "squad") == find("squad", data / "squad" / "dev-v2.0.json") == whole
-
-
 def test_the_revision_is_of_the_content_and_not_of_the_folder(data, tmp_path):
     before = find("spider", data).revision
     moved = tmp_path / "moved"
@@ -127,33 +122,23 @@ def test_the_revision_is_of_the_content_and_not_of_the_folder(data, tmp_path):
         ("spec-bench", json.dumps({**QUESTION, "turns": []}),
             'question.jsonl, line 1: "turns" must begin with a text.'),
         ("spec-bench", json.dumps({"turns": ["a"]}), 'line 1: must have a text as "category".'),
-        ("spec-bench", "[1]", 'line 1: must have a list as "turns".'),
         ("cnn-dailymail", '{"article": "a"}',
             'test.jsonl, line 1: must have a text as "highlights".'),
-        ("cnn-dailymail", '{"article": 1, "highlights": "a"}', 'must have a text as "article".'),
         ("squad", '{\n"data": [}', "dev-v2.0.json, line 2: not JSON"),
-        ("squad", "[]", 'must have a list as "data".'),
         ("squad", '{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}',
             "article 1, paragraph 1, question 1: must have a list"),
-        ("spider", "{}", "dev.json: must be a list of questions."),
         ("spider", json.dumps([{**SPIDER[0], "db_id": "../secret"}]),
             "entry 1: \"db_id\" '../secret' is not the name of a database."),
         ("spider", json.dumps([{**SPIDER[0], "db_id": "planes"}]),
             "entry 1: tables.json has no database 'planes'."),
-        ("humaneval", json.dumps({"prompt": "x"}),
-            'HumanEval.jsonl, line 1: must have a text as "task_id".'),
         ("chatgpt-prompts", "a,b\n1,2\n", "prompts.csv, line 1: the head has no column 'prompt'."),
         ("chatgpt-prompts", "human_prompt\nfine\n\"\"\n",
             'prompts.csv, line 3: must have a text as "human_prompt".'),
-        ("alpaca", '{"instruction": "a"}', "alpaca.json: must be a list of objects."),
         ("alpaca", '[{"instruction": "a"}, {}]',
             'alpaca.json, entry 2: must have a text as "instruction".'),
         ("own", '{"prompt": "a"}\n{"prompt": "b", "answer": 3}',
             "prompts.jsonl, line 2: must have"),
-        ("own", '{"prompt": "\\ud800"}', 'prompts.jsonl, line 1: must have a text as "prompt".'),
         ("own", '{"prompt": "a", "category": "\\ud800"}',
-            "prompts.jsonl, line 1: holds half a character"),
-        ("own", '{"prompt": "a", "answer": "\\ud800"}',
             "prompts.jsonl, line 1: holds half a character"),
         ("own", "\n\n", "has no prompts"),
     ],

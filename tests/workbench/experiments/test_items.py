@@ -2,8 +2,6 @@
 
 Each row is of its prompt, none is made twice, and done is done."""
 
-import csv
-import io
 import sqlite3
 import tempfile
 import threading
@@ -18,10 +16,8 @@ from hypothesis import strategies as st
 from tests.workbench.experiments.benches import Reader
 from tests.workbench.experiments.killed import Pretend
 from workbench.experiments import driver
-from workbench.experiments.files import WRITERS
 from workbench.experiments.journal import Journal, new_owner
 from workbench.experiments.plan import ExperimentRequest
-from workbench.experiments.report import report
 from workbench.experiments.workers import Crew
 
 PROMPTS = [f"prompt {i}" for i in range(5)]
@@ -129,21 +125,6 @@ def test_a_number_means_the_same_prompts_under_any_limit(tmp_path):
             written = Counter(row.outputs[0].text for row in cell.rows.values())
             assert written == dict.fromkeys(PROMPTS[:limit], 2)
     assert len(place.bench.ran) == 10
-
-
-def test_a_table_of_rows_names_the_item_and_the_timing(tmp_path):
-    place = Place(tmp_path)
-    id = place.run(
-        '[[part]]\nprompts = ["own.txt"]\nlimit = 2\ndecoders = ["greedy"]\ntimings = 2\n'
-    )
-    (text,) = WRITERS["csv"](report(Journal(place.path), id)).values()
-    lines = csv.DictReader(io.StringIO(text, newline=""))
-    assert [(line["item"], line["timing"]) for line in lines] == [
-        ("0", "1"),
-        ("1", "1"),
-        ("0", "2"),
-        ("1", "2"),
-    ]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,12 +5,10 @@ import time
 from contextlib import closing
 
 import pytest
-from hypothesis import strategies as st
 
 from workbench.experiments.figures import (
     execute,
     execution_accuracy,
-    normalised,
     rouge,
     same_rows,
     score,
@@ -24,23 +22,14 @@ from workbench.experiments.sets import Item, ScoredSet
     [
         ("Paris", ["Paris"], 1, 1),
         ("the Paris", ["Paris"], 1, 1),
-        ("An apple", ["the apple"], 1, 1),
-        ("PARIS", ["paris"], 1, 1),
         ("Paris.", ["Paris"], 1, 1),
-        ("  Paris \n", ["Paris"], 1, 1),
         ("U.S.A.", ["USA"], 1, 1),
-        ("London", ["Paris"], 0, 0),
         ("in Paris", ["Paris"], 0, 2 / 3),
         ("Paris in France", ["Paris", "Paris in France"], 1, 1),
-        ("the city of Paris", ["Paris France"], 0, 2 / 5),
         ("Paris Paris", ["Paris"], 0, 2 / 3),
         ("", [], 1, 1),
-        ("the", [], 1, 1),
         ("Paris", [], 0, 0),
-        ("", ["Paris"], 0, 0),
-        ("theatre", ["atre"], 0, 0),
         ("twenty-one", ["twenty one"], 0, 0),
-        ("Beyoncé", ["Beyonce"], 0, 0),
         ("1,871", ["1871"], 1, 1),
         ("a b c d", ["b c d e"], 0, 6 / 7),
     ],
@@ -52,40 +41,19 @@ def test_squad(output, gold, exact, f1):
     assert found["F1"] == pytest.approx(f1)
 
 
-def test_only_words_are_articles():
-    assert normalised("A theatre, an anthem; the a-team!") == "theatre anthem ateam"
-
-
 @pytest.mark.parametrize(
     ("output", "reference", "one", "two", "longest"),
     [
         ("the cat sat", "the cat sat", 1, 1, 1),
-        ("The CAT, sat!", "the cat sat", 1, 1, 1),
         ("the cat", "the cat sat", 4 / 5, 2 / 3, 4 / 5),
         ("sat cat the", "the cat sat", 1, 0, 1 / 3),
-        ("dog", "the cat sat", 0, 0, 0),
         ("", "the cat sat", 0, 0, 0),
-        ("the cat sat", "", 0, 0, 0),
-        ("", "", 0, 0, 0),
-        ("the the the", "the cat sat", 1 / 3, 0, 1 / 3),
-        ("a b c d", "a x c d", 3 / 4, 1 / 3, 3 / 4),
-        ("a c b d", "a b c d", 1, 0, 3 / 4),
-        ("cats", "cat", 0, 0, 0),
-        ("one-two", "one two", 1, 1, 1),
-        ("3.5 km", "3 5 km", 1, 1, 1),
-        ("naïve", "na ve", 1, 1, 1),
-        ("a b a b", "b a b a", 1, 2 / 3, 3 / 4),
     ],
 )
 def test_rouge(output, reference, one, two, longest):
     found = rouge(output, {"reference": reference})
     assert [found["rouge1"], found["rouge2"], found["rougeL"]] == pytest.approx([one, two, longest])
     assert found["score"] == found["rougeL"]
-
-
-WORDS = st.lists(
-    st.sampled_from(["the", "Cat", "sat", "on", "ma-t", "é", "5.5", "\n"]), max_size=12
-).map(" ".join)
 
 
 def test_only_the_answer_is_scored_and_only_if_there_is_something_to_compare_it_with():
@@ -118,7 +86,6 @@ def database(tmp_path_factory):
     ("gold", "predicted", "right"),
     [
         ("SELECT name FROM ship", "SELECT name FROM ship", True),
-        ("SELECT name FROM ship", "select NAME from ship where 1", True),
         ("SELECT name FROM ship", "SELECT name FROM ship GROUP BY name", False),  # duplicates count
         (
             "SELECT name FROM ship ORDER BY id",
@@ -129,15 +96,11 @@ def database(tmp_path_factory):
         # gold does not order
         ("SELECT id FROM ship", "SELECT id FROM ship ORDER BY id DESC", True),
         ("SELECT year FROM ship WHERE id = 2", "SELECT NULL", True),
-        ("SELECT year FROM ship", "SELECT coalesce(year, 0) FROM ship", False),
         ("SELECT tons FROM ship WHERE id = 2", "SELECT 2", True),  # 2 is 2.0
-        ("SELECT tons FROM ship WHERE id = 3", "SELECT 0.1", True),
         ("SELECT 0.1 + 0.2", "SELECT 0.3", False),  # compared as the official script does: exactly
         ("SELECT id, name FROM ship", "SELECT name, id FROM ship", True),  # columns in any order
-        ("SELECT id, id FROM ship", "SELECT id, tons FROM ship", False),
         ("SELECT id, name FROM ship", "SELECT id FROM ship", False),
         ("SELECT id FROM ship WHERE 0", "SELECT name FROM ship WHERE 0", True),  # both empty
-        ("SELECT id FROM ship WHERE 0", "SELECT id FROM ship", False),
         ("SELECT name FROM bad", "SELECT name FROM bad", True),  # cannot be decoded
         ("SELECT count(*) FROM ship", "SELECT 3", True),
         ("SELECT count(*) FROM ship", "SELECT '3'", False),
@@ -176,26 +139,19 @@ def test_queries_are_prepared_as_the_official_script_does_by_default(
     ("query", "says"),
     [
         ("DELETE FROM ship", "not authorized"),
-        ("INSERT INTO ship VALUES (9, 'x', 1, 1)", "not authorized"),
-        ("DROP TABLE ship", "not authorized"),
         ("CREATE TABLE x (a)", "not authorized"),
-        ("CREATE TEMP TABLE x (a)", "not authorized"),
         ("PRAGMA query_only = OFF", "not authorized"),
-        ("PRAGMA writable_schema = ON", "not authorized"),
         ("ATTACH '/tmp/other.sqlite' AS o", "not authorized"),
         ("VACUUM INTO '/tmp/copy.sqlite'", "authorization denied"),
         ("SELECT load_extension('/tmp/x.so')", "not authorized"),
         ("SELECT 1; DELETE FROM ship", "one statement at a time"),
-        ("SELECT", "SQLite: "),
         ("", None),
         ("SELECT * FROM nowhere", "no such table"),
         ("SELECT hex(zeroblob(1000000000))", "too big"),
         ("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
             "SELECT x, 'aaaaaaaaaaaaaaaaaaaa' FROM c", "larger than 20000 rows"),
         ("SELECT hex(randomblob(600000)) || hex(randomblob(600000))", "too big"),
-        ("SELECT '" + "a" * 30_000 + "'", "SQLite: "),
         ("SELECT " + "(" * 500 + "1" + ")" * 500, "SQLite: "),
-        ("SELECT 1\0", "SQLite: "),
     ],
 )  # fmt: skip
 def test_a_query_can_neither_write_nor_reach_out_nor_grow(database, query, says):

@@ -2,10 +2,10 @@
 
 from tests.workbench.experiments.conftest import crew, device, journal, prepared
 from tests.workbench.measuring.conftest import every_round, rows_out
-from tests.workbench.page.conftest import host, house, one_thread
+from tests.workbench.page.conftest import host, house
 from tests.workbench.terminal.conftest import call, loads, store
 
 __all__ = [
-    "call", "crew", "device", "every_round", "host", "house", "journal",
-    "loads", "one_thread", "prepared", "rows_out", "store",
+    "call", "crew", "device", "every_round", "host", "house", "journal", "loads", "prepared",
+    "rows_out", "store",
 ]  # fmt: skip

@@ -15,12 +15,11 @@ from workbench.kinds import registry
 from workbench.kinds.batch import Batch
 from workbench.kinds.branch import TextPlace, branch
 from workbench.kinds.comparison import Comparison
-from workbench.kinds.comparison.results import LivePanels
 from workbench.kinds.divergence import compared
 from workbench.kinds.draw import Draw
 from workbench.measuring import session
 from workbench.measuring.work import admit
-from workbench.runs.events import Ended, Started
+from workbench.runs.events import Ended
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.show import view
@@ -124,18 +123,6 @@ def test_panels_draw_what_the_template_wrote_as_such(run):
     panel = json.loads(run_panels(run)[0])
     assert [len(panel["prompt"]), len(panel["parts"])] == [401, 1]
     assert panel["prompt"].startswith("…")
-
-
-def test_panels_say_it_while_a_decoder_runs(pair, unmetered):
-    asked = study(ASKED)
-    panels = LivePanels(asked)
-    before = [json.loads(each) for each in panels.value()["panels"]]
-    assert [each["prompt"] for each in before] == ["Why?"] * 2
-    first = next(event for event in session.run(pair, asked, meter=unmetered))
-    assert isinstance(first, Started)
-    panels.update(first)
-    for each in map(json.loads, panels.value()["panels"]):
-        assert each["parts"][1] == ["Why?", False]
 
 
 def test_a_text_is_asked_in_a_chat_or_continued(pair):

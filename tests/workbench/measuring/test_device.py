@@ -8,22 +8,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import decoders
 from decoders import InputError
 from tests.workbench.measuring.conftest import batch, comparison, results
 from workbench.measuring import device as device_module
-from workbench.measuring import session
-from workbench.measuring.device import MOST_SECONDS, Device, candidates, chosen, quickest
-from workbench.models.environment import Threads
+from workbench.measuring.device import MOST_SECONDS, Device, chosen, quickest
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.runs.events import Ended, Progress, Started
+from workbench.runs.events import Progress, Started
 
 CHOICE = PairChoice()
 
 
 @pytest.fixture
-def keeper(pair, monkeypatch, unmetered) -> PairKeeper:
+def keeper(pair) -> PairKeeper:
     """Keeps the tiny pair in place of any other, and notes the threads that loaded it."""
 
     def load(choice, *_):
@@ -34,14 +31,11 @@ def keeper(pair, monkeypatch, unmetered) -> PairKeeper:
 
     found = PairKeeper(loader=load)
     found.threads = []
-    monkeypatch.setattr(session, "open_meter", lambda device: unmetered)
-    monkeypatch.setenv("WORKBENCH_THREADS", "1")  # else they are measured
     return found
 
 
 @pytest.fixture
-def device(keeper, monkeypatch) -> Device:
-    monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
+def device(keeper) -> Device:
     return Device(keeper)
 
 
@@ -57,105 +51,41 @@ def test_a_call_runs_in_the_one_thread_and_hands_back_what_it_gives_or_raises(de
     assert device.call(int, "7") == 7
 
 
-def test_a_study_that_is_left_ends_at_once(device, monkeypatch):
-    """In Python 3.12.0 to 3.12.3 a closed generator keeps its locals, and so did the cache."""
-    held, usual = [], session.run
+@pytest.mark.parametrize("leaves", [False, True])
+def test_an_iterator_lives_and_ends_in_the_one_thread(device, leaves):
+    """Also where it fails, or is left."""
+    threads = []
 
-    def kept(*args, **options):
-        held.append(usual(*args, **options))  # as those versions do
-        return held[-1]
-
-    monkeypatch.setattr(session, "run", kept)
-    events = device.run(comparison("greedy"), CHOICE)
-    next(events)
-    events.close()
-    assert held[0].gi_frame is None
-
-
-class Steps:
-    """An iterator that notes the threads of its life."""
-
-    def __init__(self, fails_at: int | None = None):
-        self.fails_at, self.threads, self.closed = fails_at, [threading.get_ident()], 0
-        self.given = 0
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        self.threads.append(threading.get_ident())
-        self.given += 1
-        if self.given == self.fails_at:
+    def steps():
+        try:
+            for i in (1, 2):
+                threads.append(threading.get_ident())
+                yield i
             raise KeyError("broken")
-        if self.given > 3:
-            raise StopIteration
-        return self.given
+        finally:
+            threads.append(threading.get_ident())
 
-    def close(self):
-        self.threads.append(threading.get_ident())
-        self.closed += 1
-
-
-def test_an_iterator_is_made_run_and_closed_in_the_one_thread(device):
-    steps = []
-    assert list(device.iterate(lambda: steps.append(Steps()) or steps[0])) == [1, 2, 3]
-    assert steps[0].closed == 1
-    assert set(steps[0].threads) == {device.call(threading.get_ident)}
-
-
-def test_an_iterator_that_is_left_early_is_closed_in_the_one_thread(device):
-    steps = []
-    items = device.iterate(lambda: steps.append(Steps()) or steps[0])
+    items = device.iterate(steps)
     assert next(items) == 1
-    items.close()
-    assert steps[0].closed == 1
-    assert set(steps[0].threads) == {device.call(threading.get_ident)}
-
-
-def test_an_iterator_that_fails_fails_at_its_caller_and_is_closed(device):
-    steps = []
-    items = device.iterate(lambda: steps.append(Steps(fails_at=2)) or steps[0])
-    assert next(items) == 1
-    with pytest.raises(KeyError, match="broken"):
-        next(items)
-    assert steps[0].closed == 1
-    assert device.call(int, "7") == 7  # the thread lives on
-
-
-def test_what_cannot_be_made_fails_at_its_caller(device):
-    with pytest.raises(ZeroDivisionError):
-        next(device.iterate(lambda: 1 // 0))
+    if leaves:
+        items.close()
+    else:
+        with pytest.raises(KeyError, match="broken"):
+            list(items)
+    assert threads == [device.call(threading.get_ident)] * (2 if leaves else 3)
 
 
 # ---- Studies on it
 
 
-@pytest.mark.parametrize(
-    "study",
-    [comparison("greedy", "mtad"), batch("lookup", sizes=(2,))],
-    ids=["comparison", "batch"],
-)
-def test_a_study_is_loaded_and_decoded_in_the_one_thread(device, keeper, monkeypatch, study):
-    threads, usual = [], decoders.stream
-
-    def stream(*arguments, **options):
-        threads.append(threading.get_ident())
-        return usual(*arguments, **options)
-
-    monkeypatch.setattr(decoders, "stream", stream)
-    *_, ended = device.run(study, CHOICE)
-    assert isinstance(ended, Ended)
-    assert [r.decoder for r in ended.run.results] == [j.method.name for j in study.jobs()]
-    assert {*threads, *keeper.threads} == {device.call(threading.get_ident)}
-
-
-def test_a_stop_ends_it_within_a_round_and_gives_the_run_so_far(device, every_round):
+def test_a_stop_ends_it_within_a_round_and_gives_the_run_so_far(device, keeper, every_round):
     stopped = threading.Event()
     for event in device.run(comparison("greedy", "mtad", max_new_tokens=200), CHOICE, stopped):
         if isinstance(event, Progress):
             stopped.set()
     assert event.run.cancelled
     assert event.run.results[0].alone.finished == "cancelled"
+    assert {*keeper.threads} == {device.call(threading.get_ident)}
 
 
 def test_leaving_early_frees_the_device_for_the_next(device, rows_out, every_round):
@@ -248,13 +178,11 @@ def test_on_zero_gpu_what_is_refused_there_is_raised_here(keeper, spaces):
         next(Device(keeper).run(comparison("greedy", prompt="abc" * 200), CHOICE))
 
 
-def test_candidates_are_powers_of_two_and_all_cores():
-    assert [candidates(n) for n in (1, 2, 6, 8)] == [[1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
-
-
 def test_more_threads_must_be_clearly_quicker():
     assert quickest([1, 2], lambda count, _: {1: 1.0, 2: 0.6}[count]).count == 2
     assert quickest([1, 2], lambda count, _: {1: 1.0, 2: 0.98}[count]).count == 1
+    odd = {1: iter([1.0] * 5), 2: iter([1.9, 0.5, 0.5, 0.5, 0.5])}
+    assert quickest([1, 2], lambda count, _: next(odd[count])).count == 2
 
 
 def test_a_hopeless_number_is_tried_once():
@@ -281,20 +209,12 @@ def test_trials_that_take_long_are_few():
 
 def test_threads_are_not_chosen_anew_after_each_of_many_unsteady_runs(keeper, monkeypatch):
     """On a machine where no run is steady, each began with trials of several seconds."""
-    choices = []
     monkeypatch.setattr(device_module, "unsteady", lambda *_: ["it varies"])
-    monkeypatch.setattr(
-        device_module, "chosen", lambda pair: choices.append(pair) or Threads(1, "tried")
-    )
     device = Device(keeper)
-    for _ in range(3):
+    _, first = device.call(device.ready, CHOICE)
+    for _ in range(2):
         list(device.run(comparison("greedy", max_new_tokens=4), CHOICE))
-    assert len(choices) == 1
-
-
-def test_one_odd_timing_does_not_decide():
-    odd = {1: iter([1.0] * 5), 2: iter([1.9, 0.5, 0.5, 0.5, 0.5])}
-    assert quickest([1, 2], lambda count, _: next(odd[count])).count == 2
+    assert device.call(device.ready, CHOICE)[1] is first
 
 
 def test_the_variable_overrides(pair):

@@ -1,8 +1,7 @@
 """One job on the clock: the library's tokens, and the seconds of the work."""
 
 import time
-from dataclasses import replace
-from itertools import count, pairwise
+from itertools import pairwise
 
 import pytest
 
@@ -10,11 +9,11 @@ import decoders
 from tests.models import build_pair, build_tokenizer
 from tests.workbench.measuring.conftest import batch, comparison
 from workbench.measuring import job as job_module
-from workbench.measuring.job import PromptState, Times, measure, most_at_once, totals
+from workbench.measuring.job import PromptState, measure, totals
 from workbench.measuring.meter import Sources, Watch
-from workbench.measuring.work import StopClock, Update, Work, admit
+from workbench.measuring.work import Update, Work, admit
 from workbench.runs.record import Energy, Result
-from workbench.studies.study import SCHEMES, Job, Study
+from workbench.studies.study import SCHEMES, Study
 
 
 def work(pair, study: Study, meter) -> Work:
@@ -42,12 +41,7 @@ def measured(unmetered) -> list[Result]:
     return [run(measure(place, each))[1] for each in study.jobs()]
 
 
-def test_a_result_is_what_the_library_gives_alone(pair, unmetered, monkeypatch):
-    """The lap's seconds were compared on the machine's clock: the call's own setup took 67 ms on a
-    busy machine, and CI failed. This clock advances by a millisecond whenever it is read.
-    """
-    now = count()
-    monkeypatch.setattr(job_module, "StopClock", lambda *_: StopClock(lambda: next(now) / 1000))
+def test_a_result_is_what_the_library_gives_alone(pair, unmetered):
     shared = {"temperature": 0.8, "top_k": 30, "top_p": 0.95}
     study = comparison(
         "speculative", speculative={"draft_length": 2}, max_new_tokens=20, seed=4, **shared
@@ -73,7 +67,7 @@ def test_a_result_is_what_the_library_gives_alone(pair, unmetered, monkeypatch):
     (lap,) = result.laps
     assert lap.seconds == result.metrics["seconds"]
     assert len(lap.rounds) == len(result.alone.rounds)
-    assert sum(lap.rounds) == pytest.approx(lap.seconds, abs=0.003)
+    assert 0 < sum(lap.rounds) <= lap.seconds
 
 
 def test_a_batch_gives_each_prompt_what_the_library_gives_it_alone(pair, unmetered):
@@ -121,21 +115,6 @@ def test_the_last_batch_is_filled_up_and_the_first_rounds_are_left_out_of_decodi
     ]
     assert 0 < greedy.metrics["decode_seconds"] < greedy.metrics["seconds"]
     assert greedy.laps[0].rounds == []  # rounds of several requests have no seconds of their own
-
-
-def test_what_is_kept_of_each_prompt_is_the_jobs_choice(pair, unmetered):
-    study = batch("lookup", sizes=(3,), schemes=("unpadded",))
-    place, lookup = work(pair, study, unmetered), study.jobs()[1]
-    _, lengths, _ = run(measure(place, lookup))
-    _, figures, _ = run(measure(place, replace(lookup, keep="figures")))
-    assert [sum(s.gained) for s in lengths.samples] == [10] * 5
-    assert [s.gained for s in figures.samples] == [[]] * 5
-    for result in (lengths, figures):
-        assert all(
-            (s.text, s.tokens, s.rounds, s.finished) == ("", [], [], "budget")
-            for s in result.samples
-        )
-        assert [s.prompt_length for s in result.samples] == [len(ids) for ids in place.ids]
 
 
 @pytest.mark.parametrize(
@@ -203,41 +182,7 @@ def test_a_cold_decoder_is_warmed_up_untimed(pair, unmetered, monkeypatch):
     assert budgets == [8, 16, 16]
 
 
-def test_a_timing_that_draws_nothing_yields_nothing_and_gives_the_same(
-    pair, unmetered, every_round
-):
-    study = comparison("speculative")
-    place, job = work(pair, study, unmetered), study.jobs()[0]
-    shown, first, outputs = run(measure(place, job))
-    quiet, second, again = run(measure(place, job, shows=False))
-    assert len(shown) > 0
-    assert quiet == []
-    assert (second.alone.tokens, again) == (first.alone.tokens, outputs)
-    assert [first.laps[0].drawn, second.laps[0].drawn] == [True, False]
-
-
-def test_a_job_is_plain_data_that_says_its_options():
-    job = Job(decoders.catalog["greedy"](), 0, 5)
-    assert job.batching == {
-        "max_batch": 1, "padding": "none", "ignore_eos": False, "max_cache_bytes": None,
-        "prefill_chunk": None,
-    }  # fmt: skip
-
-
 NONE = Energy(None, "not measured: a test")
-
-
-def test_overlapping_requests_are_counted():
-    assert most_at_once([(0, 2), (1, 3), (2, 4)]) == 2
-    assert most_at_once([(0, 1)] * 3) == 3
-    assert most_at_once([]) == 0
-
-
-def test_a_batch_s_first_round_reads_the_prompts_and_is_left_out_of_decoding():
-    times = Times(began=10.0, ends=[12.0, 13.0, 15.0], rounds=3, at_once=2)
-    assert (times.whole, times.after_first, times.each) == (5.0, 3.0, [2.0, 1.0, 2.0])
-    nothing = Times(10.0, [], 0, 0)
-    assert (nothing.whole, nothing.after_first, nothing.each) == (0.0, 0.0, [])
 
 
 @pytest.mark.parametrize("requests", [[], ["unfinished"]])

@@ -1,6 +1,5 @@
 """A session times every decoder several times: in cycles, the first one seen, the others quiet."""
 
-import dataclasses
 import gc
 import threading
 
@@ -11,11 +10,11 @@ from workbench.kinds.comparison import Comparison
 from workbench.measuring import job as job_module
 from workbench.measuring import session
 from workbench.measuring.meter import BELOW_RESOLUTION, Meter, Sources, Watch
-from workbench.measuring.session import MOST_MORE, extension, laps_in_order
+from workbench.measuring.session import MOST_MORE, extension
+from workbench.models.environment import Threads
 from workbench.runs.events import Ended, Finished, Progress, Started
 from workbench.runs.record import Energy, Lap, Load, Result, Sample
 from workbench.studies.settings import Settings
-from workbench.studies.study import Job, Limits
 
 
 def study(**settings) -> Comparison:
@@ -28,31 +27,41 @@ def study(**settings) -> Comparison:
     return Comparison("Once", Settings.from_json(asked | settings))
 
 
-def run_events(pair, unmetered, asked: Comparison, **options):
-    return session.run(pair, asked, meter=unmetered, watch=Watch(Sources()), **options)
+def run(pair, meter, asked: Comparison, **options):
+    return list(session.run(pair, asked, meter=meter, **{"watch": Watch(Sources()), **options}))
 
 
-def run(pair, unmetered, asked: Comparison, **options):
-    return list(run_events(pair, unmetered, asked, **options))
+class Uncounted(Watch):
+    """A machine without counters."""
+
+    def load(self, *_):
+        return Load()
 
 
 @pytest.fixture
-def uncounted(monkeypatch) -> None:
-    """A machine without counters whose timings are never enough, whatever else runs here."""
-    monkeypatch.setattr(Watch, "load", lambda *_: Load())
+def patient(monkeypatch) -> dict:
+    """Options of a run whose timings are never enough, whatever else runs here."""
     monkeypatch.setattr(session, "LEAST_SECONDS", 1e9)
+    return {"watch": Uncounted(Sources()), "patience": 1000.0}
 
 
-def test_every_second_cycle_runs_backwards():
-    jobs = [
-        Job(decoders.catalog[name](), repeat, 0)
-        for repeat in range(2)
-        for name in ("greedy", "speculative")
-    ]
-    order = list(laps_in_order(jobs, lambda numbers, lap: lap < 3))
-    assert order[:4] == [(number, 0) for number in range(4)]  # all texts come first
-    assert order[4:8] == [(1, 1), (0, 1), (0, 2), (1, 2)]
-    assert [number for number, _ in order[8:]] == [3, 2, 2, 3]
+@pytest.fixture
+def fails(monkeypatch):
+    """Lets the decodings fail whose decoder and number are given."""
+
+    def let(which) -> list[str]:
+        calls, stream = [], decoders.stream
+
+        def failing(pair, prompts, method, **options):
+            calls.append(method.name)
+            if which(method.name, calls.count(method.name)):
+                raise RuntimeError("boom")
+            return stream(pair, prompts, method, **options)
+
+        monkeypatch.setattr(decoders, "stream", failing)
+        return calls
+
+    return let
 
 
 def test_each_result_has_its_laps_and_estimates_from_them(pair, unmetered):
@@ -70,31 +79,25 @@ def test_each_result_has_its_laps_and_estimates_from_them(pair, unmetered):
     assert first == [0, 0, 1, 1, 2, 2]  # figures appear at once, as timed once
 
 
-def test_what_is_short_is_timed_more_often_in_one_extension(pair, unmetered, uncounted):
+def test_what_is_short_is_timed_more_often_in_one_extension(pair, unmetered, patient):
     """On fast passes, three timings of 0.1 s gave 1.28 to 2.21 times greedy for one comparison.
 
     On a busy machine they went on for 30 s, and the progress promised 15 and made 45."""
-    *events, ended = run(pair, unmetered, study(), patience=1000.0)
+    *events, ended = run(pair, unmetered, study(), **patient)
     assert [len(r.laps) for r in ended.run.results] == [3 + MOST_MORE] * 2
     assert not ended.run.cancelled
     last = [e.at for e in events if isinstance(e, Finished)][-1]
     assert (last.lap + 1, last.laps) == (3 + MOST_MORE, 3 + MOST_MORE)
-    *_, ended = run(pair, unmetered, study(timings=1), patience=1000.0)
+    *_, ended = run(pair, unmetered, study(timings=1), **patient)
     assert [len(r.laps) for r in ended.run.results] == [1, 1]  # who asks for one gets one
-    *_, ended = run(pair, unmetered, study(), patience=1e-9)
+    assert not ended.run.cancelled
+    *_, ended = run(pair, unmetered, study(), **{**patient, "patience": 1e-9})
     assert [len(r.laps) for r in ended.run.results] == [3, 3]
 
 
-def test_a_decoder_that_failed_is_not_waited_for(pair, unmetered, uncounted, monkeypatch):
-    stream = decoders.stream
-
-    def failing(pair, prompts, method, **options):
-        if method.name == "speculative":
-            raise RuntimeError("boom")
-        return stream(pair, prompts, method, **options)
-
-    monkeypatch.setattr(decoders, "stream", failing)
-    *_, ended = run(pair, unmetered, study(), patience=1000.0)
+def test_a_decoder_that_failed_is_not_waited_for(pair, unmetered, patient, fails):
+    fails(lambda name, _: name == "speculative")
+    *_, ended = run(pair, unmetered, study(), **patient)
     greedy, other = ended.run.results
     assert (len(greedy.laps), len(other.laps) <= 1) == (3 + MOST_MORE, True)
     assert other.errors
@@ -119,7 +122,7 @@ def test_more_laps_are_taken_where_they_help(seconds, patience, more):
 def test_who_times_is_ended_once_all_texts_are_there_and_is_not_called_stopped(pair, unmetered):
     """A run is whole after its first pass over the decoders; the rest is timing."""
     stop = threading.Event()
-    for event in run_events(pair, unmetered, study(), cancel=stop):
+    for event in session.run(pair, study(), meter=unmetered, watch=Watch(Sources()), cancel=stop):
         if isinstance(event, Finished) and event.at.last_text:
             stop.set()
     assert not event.run.cancelled
@@ -132,23 +135,9 @@ def timed(seconds: list[float], **load) -> Result:
     return Result("greedy", 0, 0, {}, none, [Sample(0, 1)], laps)
 
 
-def test_timed_once_is_one_lap(pair, unmetered):
-    *_, ended = run(pair, unmetered, study(timings=1))
-    assert [len(r.laps) for r in ended.run.results] == [1, 1]
-    assert not ended.run.cancelled
-
-
-def test_a_decoder_that_fails_in_its_second_lap_keeps_its_first(pair, unmetered, monkeypatch):
+def test_a_decoder_that_fails_in_its_second_lap_keeps_its_first(pair, unmetered, fails):
     """Earlier timings count, and the result says that a later one failed."""
-    calls, stream = [], decoders.stream
-
-    def failing(pair, prompts, method, **options):
-        calls.append(method.name)
-        if calls.count("speculative") == 2 and method.name == "speculative":
-            raise RuntimeError("boom")
-        return stream(pair, prompts, method, **options)
-
-    monkeypatch.setattr(decoders, "stream", failing)
+    calls = fails(lambda name, number: (name, number) == ("speculative", 2))
     *_, ended = run(pair, unmetered, study())
     greedy, other = ended.run.results
     assert len(greedy.laps) == 3
@@ -157,22 +146,6 @@ def test_a_decoder_that_fails_in_its_second_lap_keeps_its_first(pair, unmetered,
     assert "Timing 2 failed" in remark
     assert "boom" in remark
     assert calls.count("speculative") == 2  # and it is not tried a third time
-
-
-def test_stop_in_a_later_lap_keeps_complete_timings(pair, unmetered):
-    seen = []
-    events = session.run(
-        pair,
-        study(),
-        meter=unmetered,
-        cancel=lambda: any(isinstance(e, Started) and e.at.lap for e in seen),
-    )
-    for event in events:
-        seen.append(event)
-    run = seen[-1].run
-    assert not run.cancelled  # it has all its texts
-    assert [len(r.laps) for r in run.results] == [1, 1]
-    assert not any(r.cancelled for r in run.results)
 
 
 def test_other_tokens_of_the_same_seed_are_a_fault(pair, unmetered, monkeypatch):
@@ -197,27 +170,12 @@ def test_a_decoder_that_watches_the_clock_may_draw_other_tokens(pair, unmetered)
 
 def test_the_run_says_its_threads_and_the_counters_that_are_missing(pair, unmetered, tmp_path):
     blind = Watch(Sources(proc=tmp_path, cgroups=()))
-    from workbench.models.environment import Threads
-
     *_, ended = session.run(
         pair, study(timings=1), meter=unmetered, watch=blind, threads=Threads(1, "a test")
     )
     where = ended.run.environment
     assert (where["threads"], where["threads_reason"]) == (1, "a test")
     assert where["counters_missing"] == ["preempted", "throttled", "stolen", "pressure"]
-
-
-@pytest.mark.parametrize("timings", [0, 10**9, "three", 1.5, None])
-def test_timings_that_cannot_be_used_are_one_sentence(timings):
-    with pytest.raises(decoders.InputError, match="timings must be"):
-        Settings.from_json({"decoders": ["greedy"], "timings": timings})
-
-
-def test_a_public_place_caps_timings():
-    public = Limits.from_environment({"SYSTEM": "spaces"})
-    with pytest.raises(decoders.InputError, match="timings"):
-        public.check(study(timings=100))
-    public.check(dataclasses.replace(study(), prompt="ok"))
 
 
 class TooCoarse:
@@ -233,10 +191,14 @@ class TooCoarse:
         return Energy(7.0, "a gauge") if self.windows > 2 else Energy(None, BELOW_RESOLUTION)
 
 
-def test_thorough_energy_repeats_what_is_too_short_for_the_meter(pair, monkeypatch):
+@pytest.fixture
+def brief(monkeypatch) -> None:
     monkeypatch.setattr(job_module, "THOROUGH_SECONDS", 0.05)
+
+
+def test_thorough_energy_repeats_what_is_too_short_for_the_meter(pair, brief):
     asked = study(decoders=["greedy"], timings=2, energy="thorough")
-    *_, ended = session.run(pair, asked, meter=Meter(TooCoarse()), watch=Watch(Sources()))
+    *_, ended = run(pair, Meter(TooCoarse()), asked)
     (result,) = ended.run.results
     assert result.energy.source == "a gauge"
     assert "repetitions" in result.energy.detail
@@ -246,12 +208,7 @@ def test_thorough_energy_repeats_what_is_too_short_for_the_meter(pair, monkeypat
 
 
 def test_quick_energy_says_that_the_window_was_too_short(pair):
-    *_, ended = session.run(
-        pair,
-        study(decoders=["greedy"], timings=2),
-        meter=Meter(TooCoarse()),
-        watch=Watch(Sources()),
-    )
+    *_, ended = run(pair, Meter(TooCoarse()), study(decoders=["greedy"], timings=2))
     assert ended.run.results[0].energy == Energy(None, BELOW_RESOLUTION)
 
 
@@ -264,20 +221,11 @@ def test_the_collector_looks_at_little_while_a_study_runs_and_at_all_afterwards(
     assert gc.get_freeze_count() == 0
 
 
-def test_a_repetition_that_fails_costs_its_energy_alone(pair, monkeypatch):
+def test_a_repetition_that_fails_costs_its_energy_alone(pair, brief, fails):
     """An error in a second energy measurement once ended the whole study, and its run was lost."""
-    monkeypatch.setattr(job_module, "THOROUGH_SECONDS", 0.0)
-    calls, stream = [], decoders.stream
-
-    def failing(pair, prompts, method, **options):
-        calls.append(method.name)
-        if len(calls) > 2:  # both timings are over
-            raise RuntimeError("boom")
-        return stream(pair, prompts, method, **options)
-
-    monkeypatch.setattr(decoders, "stream", failing)
+    fails(lambda _, number: number > 2)  # both timings are over
     asked = study(decoders=["greedy"], timings=2, energy="thorough")
-    *_, ended = session.run(pair, asked, meter=Meter(TooCoarse()), watch=Watch(Sources()))
+    *_, ended = run(pair, Meter(TooCoarse()), asked)
     (result,) = ended.run.results
     assert (len(result.laps), result.error) == (2, None)
     assert "boom" in result.energy.source

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from workbench.measuring import meter as module
 from workbench.measuring.meter import (
     Meter,
     NoGauge,
@@ -91,71 +90,53 @@ def gpu(monkeypatch):
     return SimpleNamespace(properties=properties, waits=waits)
 
 
-def measure(meter, monkeypatch, seconds):
+def measure(meter, seconds):
     """The energy of a window that takes so long by its clock."""
-    now = iter([0.0, seconds])
-    with monkeypatch.context() as patch:
-        patch.setattr(module.time, "perf_counter", lambda: next(now))
-        with meter.window() as window:
-            pass
-    return window.energy
+    return meter.gauge.stop(meter.gauge.start(), seconds)
 
 
-def test_the_counter_of_the_board_in_use_is_read_among_several(gpu, monkeypatch):
+def test_the_counter_of_the_board_in_use_is_read_among_several(gpu):
     others = [board(n, energy=lambda: 0 / 0) for n in (1, 2)]
-    nvml = NVML(*others, board(7, energy=steps(0, 5_000, 47_500)))
-    energy = measure(open_meter("cuda:0", nvml), monkeypatch, 2.5)
+    nvml = NVML(*others, board(7, energy=steps(0, 5_000, 47_500, 0, 0)))
+    meter = open_meter("cuda:0", nvml)
+    energy = measure(meter, 2.5)
     assert (energy.joules, energy.source) == (42.5, "measured: GPU energy counter")
     assert {uuid for uuid, _ in nvml.asked} == {"GPU-7"}
+    with meter.window():
+        assert gpu.waits == [torch.device("cuda:0")]
     assert gpu.waits == [torch.device("cuda:0")] * 2
 
 
-def test_a_board_that_is_not_found_by_uuid_is_found_by_its_address(gpu, monkeypatch):
+def test_a_board_that_is_not_found_by_uuid_is_found_by_its_address(gpu):
     gpu.properties.uuid = "unknown"
-    energy = measure(
-        open_meter("cuda", NVML(board(7, energy=steps(0, 0, 1_000)))), monkeypatch, 2.0
-    )
-    assert energy.joules == 1.0
+    assert measure(open_meter("cuda", NVML(board(7, energy=steps(0, 0, 1_000)))), 2.0).joules == 1.0
 
 
-def test_a_window_shorter_than_the_ticks_is_below_resolution(gpu, monkeypatch):
-    energy = measure(
-        open_meter("cuda", NVML(board(7, energy=steps(0, 900, 900)))), monkeypatch, 0.4
-    )
-    assert (energy.joules, energy.source) == (None, "below resolution")
-
-
-def test_a_counter_that_fell_was_reset(gpu, monkeypatch):
-    energy = measure(
-        open_meter("cuda", NVML(board(7, energy=steps(0, 9_000, 10)))), monkeypatch, 2.0
-    )
-    assert energy.joules is None
-    assert energy.source == "not measured: the counter wrapped or was reset in between"
+@pytest.mark.parametrize(
+    ("readings", "seconds", "source"),
+    [
+        ((0, 900), 0.4, "below resolution"),
+        ((900, 900), 2.0, "below resolution"),
+        ((9_000, 10), 2.0, "not measured: the counter wrapped or was reset in between"),
+    ],
+)
+def test_a_window_shorter_than_the_ticks_and_a_counter_that_fell(gpu, readings, seconds, source):
+    energy = measure(open_meter("cuda", NVML(board(7, energy=steps(0, *readings)))), seconds)
+    assert (energy.joules, energy.source) == (None, source)
 
 
 @pytest.mark.parametrize(
     ("reading", "note"), [("instant", "instant power"), ("average", "one-second average")]
 )
-def test_without_a_counter_power_is_integrated(gpu, monkeypatch, reading, note):
-    monkeypatch.setattr(module, "SHORTEST_GPU_SECONDS", 0.1)
-    meter = open_meter("cuda", NVML(board(7, **{reading: lambda: 200_000})))
-    began = time.perf_counter()
-    with meter.window() as window:
-        time.sleep(0.2)
+def test_without_a_counter_power_is_integrated(gpu, reading, note):
+    gauge = open_meter("cuda", NVML(board(7, **{reading: lambda: 200_000}))).gauge
+    began, begun = time.perf_counter(), gauge.start()
+    time.sleep(0.1)
+    energy = gauge.stop(begun, 1.5)
     took = time.perf_counter() - began  # a busy machine sleeps longer
-    assert window.energy.joules == pytest.approx(200 * took, rel=0.3)
-    assert window.energy.source.startswith("integrated from ")
-    assert note in window.energy.detail
-
-
-def test_an_old_binding_without_the_functions_is_no_error(gpu, monkeypatch):
-    class Old(NVML):
-        nvmlDeviceGetTotalEnergyConsumption = property()
-        nvmlDeviceGetFieldValues = property()
-        nvmlDeviceGetMigMode = property()
-
-    meter = open_meter("cuda", Old(board(7, average=lambda: 1_000)))
-    assert "average" in meter.gauge.note
+    assert energy.joules == pytest.approx(200 * took, rel=0.3)
+    assert energy.source.startswith("integrated from ")
+    assert note in energy.detail
 
 
 def test_a_board_that_reports_nothing_says_so(gpu):
@@ -188,7 +169,7 @@ def rapl(folder, **packages):
     return folder
 
 
-def test_the_packages_of_the_cpu_are_counted_once_and_wrap(tmp_path, monkeypatch):
+def test_the_packages_of_the_cpu_are_counted_once_and_wrap(tmp_path):
     rapl(
         tmp_path,
         rapl_0=("package-0", 1_000_000, 10_000_000),
@@ -236,28 +217,24 @@ def test_a_counter_that_does_not_tell_where_it_wraps_counts_until_it_does(tmp_pa
     assert window.energy.source == "not measured: the counter wrapped or was reset in between"
 
 
-def test_a_cpu_without_rapl_and_one_that_keeps_it_from_us_say_so(tmp_path, monkeypatch):
-    assert open_meter("cpu", powercap=tmp_path).gauge == NoGauge(
-        "not measured: this machine shows no RAPL energy counter"
-    )
+def test_a_device_without_a_counter_and_one_that_keeps_it_from_us_say_so(tmp_path, monkeypatch):
+    for device, why in (
+        ("cpu", "this machine shows no RAPL energy counter"),
+        ("mps", "there is no energy counter for device mps"),
+    ):
+        assert open_meter(device, powercap=tmp_path).gauge == NoGauge(f"not measured: {why}")
     rapl(tmp_path, rapl_0=("package-0", 1, 10))
-    read = module.Path.read_text
+    read = Path.read_text
 
     def guarded(path, *args):
         if path.name == "energy_uj":
             raise PermissionError(13, "Permission denied", str(path))
         return read(path, *args)
 
-    monkeypatch.setattr(module.Path, "read_text", guarded)
+    monkeypatch.setattr(Path, "read_text", guarded)
     source = open_meter("cpu", powercap=tmp_path).gauge.source
     assert source.startswith("not measured: ")
     assert "root only" in source
-
-
-def test_another_device_has_no_counter():
-    assert open_meter("mps").gauge == NoGauge(
-        "not measured: there is no energy counter for device mps"
-    )
 
 
 @pytest.mark.parametrize("edge", ["start", "stop"])
@@ -275,19 +252,6 @@ def test_a_gauge_that_breaks_never_breaks_the_work(edge):
     assert done
     assert window.energy.source == "not measured: gone"
     assert window.energy.joules is None
-
-
-def test_work_that_raises_raises_and_ends_the_gauge():
-    calls = []
-
-    class Gauge(NoGauge):
-        def stop(self, begun, seconds):
-            calls.append("stop")
-            return super().stop(begun, seconds)
-
-    with pytest.raises(KeyError), Meter(Gauge("not measured: nothing")).window():
-        raise KeyError
-    assert calls == ["stop"]
 
 
 def test_power_is_integrated_by_trapezoids_over_the_real_times_of_the_samples():
@@ -309,11 +273,6 @@ def test_power_is_integrated_by_trapezoids_over_the_real_times_of_the_samples():
     assert 3 <= len(times) <= 8
 
 
-def test_a_short_window_of_power_is_below_resolution():
-    gauge = PowerSamples(lambda: 100.0, shortest=1.0)
-    assert gauge.stop(gauge.start(), 0.2).source == "below resolution"
-
-
 def test_a_reading_that_fails_in_the_thread_is_raised_at_the_end_and_the_thread_is_over():
     answers = iter([100.0])
 
@@ -332,11 +291,9 @@ def test_a_reading_that_fails_in_the_thread_is_raised_at_the_end_and_the_thread_
     assert threading.active_count() == threads
 
 
-class BoardOfClocks:
+class BoardOfClocks(NVML):
     """One board, which slows down for `reasons` and runs the processes `pids`."""
 
-    NVMLError = ValueError
-    NVML_DEVICE_MIG_ENABLE = 1
     (
         nvmlClocksEventReasonSwPowerCap,
         nvmlClocksEventReasonHwSlowdown,
@@ -344,16 +301,8 @@ class BoardOfClocks:
     ) = 4, 8, 32
 
     def __init__(self, reasons=0, pids=()):
+        super().__init__(board(7))
         self.reasons, self.pids = reasons, pids
-
-    def nvmlInit(self):
-        pass
-
-    def nvmlDeviceGetHandleByUUID(self, uuid):
-        return uuid
-
-    def nvmlDeviceGetMigMode(self, board):
-        return 0, 0
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, board):
         return self.reasons
@@ -372,11 +321,7 @@ class BoardOfClocks:
         (BoardOfClocks(pids=[-1, -2]), "2 other processes used the GPU"),
     ],
 )
-def test_a_gpu_says_why_it_was_slow(nvml, words, monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="7")
-    )
+def test_a_gpu_says_why_it_was_slow(gpu, nvml, words):
     assert disturbed(torch.device("cuda"), nvml) == words
 
 
@@ -450,8 +395,3 @@ def test_a_machine_that_shows_no_counters_is_named(tmp_path):
     assert watch.missing() == ["preempted", "throttled", "stolen", "pressure"]
     found = watch.load(watch.read(), watch.read(), 1.0, 1.0)
     assert found.preempted is found.throttled is found.stolen is found.pressure is found.gpu is None
-
-
-def test_a_lap_without_length_says_nothing(machine):
-    watch = machine.watch()
-    assert watch.load(watch.read(), watch.read(), 0.0, 0.0) == Load()

@@ -9,7 +9,6 @@ import decoders
 from decoders.distribution import Warping, warp
 from tests.models import plain_logits
 from tests.workbench.measuring.test_draws import draw, ended
-from workbench.measuring import transcript
 from workbench.measuring.transcript import FINE, cut_off
 from workbench.runs.draws import findings
 from workbench.show.draws import verdicts
@@ -89,24 +88,6 @@ def test_a_decoder_that_ignores_top_k_is_caught_by_one_text(pair, unmetered, mon
         assert token not in allowed
 
 
-def test_of_a_few_texts_at_a_time_the_same_are_ruled_out(pair, unmetered, monkeypatch):
-    monkeypatch.setattr(
-        decoders.catalog["multinomial"],
-        "warping",
-        lambda self, warping: Warping(warping.temperature, 0, 1.0),
-    )
-    study = draw("multinomial", top_k=5, top_p=1.0, temperature=1.0, draws=60)
-    runs = []
-    for at_once in (7, 64):
-        monkeypatch.setattr(transcript, "AT_ONCE", at_once)
-        runs.append(ended(pair, study, unmetered))
-    few, many = ({tuple(prefix.tokens) for prefix in run.exact if prefix.p == 0} for run in runs)
-    assert few == many
-    assert len(few) > 5
-    # None begins with another: what follows an impossible token is not asked about.
-    assert not any(a != b and b[: len(a)] == a for a in few for b in few)
-
-
 @pytest.mark.parametrize(
     "shared", [{"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.1, "top_n_sigma": 2.0}]
 )
@@ -117,10 +98,3 @@ def test_exact_decoders_never_write_what_the_target_never_writes(pair, unmetered
     )
     assert [each.never for each in findings(run)] == [""] * 5
     assert all(prefix.p > 0 for prefix in run.exact)
-
-
-def test_without_top_k_and_top_p_nothing_is_asked(pair, unmetered, monkeypatch):
-    asked = []
-    monkeypatch.setattr(transcript, "beginnings", lambda run: asked.append(run))
-    run = ended(pair, draw("multinomial", top_p=1.0), unmetered)
-    assert (len(findings(run)), asked) == (1, [])

@@ -28,11 +28,8 @@ def test_a_transcript_says_what_the_library_says(pair, byte_tokenizer, name):
             (t.node, t.parent, t.token, t.fate.value) for t in theirs.trials
         ]
         assert all(t.text for t in mine.trials)
-        assert (mine.keep, mine.nodes, mine.target_calls) == (
-            theirs.keep,
-            theirs.nodes,
-            theirs.target_calls,
-        )
+        for name in ("keep", "nodes", "target_calls"):
+            assert getattr(mine, name) == getattr(theirs, name)
 
 
 def test_half_a_character_at_the_end_belongs_to_the_last_token(pair, byte_tokenizer):
@@ -46,13 +43,7 @@ def test_half_a_character_at_the_end_belongs_to_the_last_token(pair, byte_tokeni
 
 
 def test_what_json_cannot_hold_becomes_none():
-    assert [finite(x) for x in (1.5, 0.0, None, float("inf"), float("nan"))] == [
-        1.5,
-        0.0,
-        None,
-        None,
-        None,
-    ]
+    assert [finite(x) for x in (1.5, None, float("inf"), float("nan"))] == [1.5, None, None, None]
 
 
 def pieces_of(tokenizer, tokens):

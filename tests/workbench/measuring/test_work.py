@@ -1,10 +1,10 @@
 """Whether a pair can run a study is found out without running anything."""
 
+import copy
 import re
 from dataclasses import replace
 
 import pytest
-import torch
 
 import decoders
 from decoders import InputError
@@ -12,7 +12,7 @@ from decoders.engine.passes import PackedPasses
 from tests.models import POSITIONS
 from tests.workbench.measuring.conftest import FEW, batch, comparison
 from workbench.measuring import meter, session
-from workbench.measuring.work import StopClock, admit, encode_prompt
+from workbench.measuring.work import admit, encode_prompt
 from workbench.studies.prompts import Prompt, PromptSet
 
 
@@ -44,7 +44,6 @@ def test_it_gives_the_token_ids_of_every_prompt(pair):
     ("prompt", "shared", "message"),
     [
         ("abc", {"chat_template": True}, "no chat template"),
-        ("abc" * 200, {}, "The prompt: its 600 tokens and 16 new ones exceed the 512 positions"),
         ("abc", {"top_p": 0.0}, "top_p must be"),
         ("abc", {"max_new_tokens": 510}, "exceed the 512 positions"),
     ],
@@ -83,39 +82,8 @@ def test_a_budget_too_small_names_the_prompt_and_the_least_that_does(pair):
         admit(pair, replace(tight, cache_mb=round(least - 0.01, 2)))
 
 
-def test_a_chat_template_is_applied_once_and_without_further_special_tokens(
-    pair, byte_tokenizer, monkeypatch
-):
-    monkeypatch.setattr(
-        byte_tokenizer, "chat_template", "{% for m in messages %}[{{ m['content'] }}]{% endfor %}>"
-    )
-    assert encode_prompt(pair, "hi", chat_template=True).ids == byte_tokenizer("[hi]>").input_ids
-
-
-def test_it_does_not_touch_the_weights_or_the_generators(pair):
-    state = torch.random.get_rng_state()
-    admit(pair, comparison("greedy", "mtad", "dsbd"))
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
-def test_a_stopped_clock_does_not_run():
-    now = [10.0]
-    clock = StopClock(lambda: now[0])
-    now[0] = 12.0
-    with clock.stopped():
-        now[0] = 17.0
-    now[0] = 18.0
-    assert clock() == 13.0
-
-
-def test_it_runs_again_after_an_error():
-    now = [0.0]
-    clock = StopClock(lambda: now[0])
-    try:
-        with clock.stopped():
-            now[0] = 5.0
-            raise KeyError
-    except KeyError:
-        pass
-    now[0] = 6.0
-    assert clock() == 1.0
+def test_a_chat_template_is_applied_once_and_without_further_special_tokens(pair, byte_tokenizer):
+    own = copy.deepcopy(byte_tokenizer)
+    own.chat_template = "{% for m in messages %}[{{ m['content'] }}]{% endfor %}>"
+    chats = decoders.ModelPair(pair.target, None, own)
+    assert encode_prompt(chats, "hi", chat_template=True).ids == byte_tokenizer("[hi]>").input_ids

@@ -1,15 +1,20 @@
-"""One pair in memory; asking for it neither loads nor waits."""
+"""One pair in memory; what is loaded, and what strangers may load."""
 
-import gc
 import threading
 import weakref
 
+import httpx
 import pytest
 import torch
+from huggingface_hub.errors import GatedRepoError
+from transformers import LlamaConfig
 
 from decoders import InputError
-from workbench.models import presets
-from workbench.models.keeper import PairKeeper, offered
+from decoders.engine.loading import load as loading
+from tests.hub import TOKEN, everywhere, standing_in
+from tests.models import save_small_pair
+from workbench.models import keeper, presets
+from workbench.models.keeper import PairError, PairKeeper, load, offered
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
 
 A, B = PairChoice("a"), PairChoice("b")
@@ -31,33 +36,22 @@ def loads():
 
 
 def test_a_pair_is_loaded_once_and_another_takes_its_place(loads):
-    pairs = PairKeeper(loader=loads)
+    pairs = PairKeeper(custom_allowed=False, loader=loads)
     assert [pairs.get(c) for c in (A, A, B, B, A)] == ["A", "A", "B", "B", "A"]
-    assert [choice for choice, _ in loads] == [A, B, A]
+    assert loads == [(A, False), (B, False), (A, False)]
 
 
-def test_what_another_pair_held_is_let_go_at_once(monkeypatch):
-    """Rings of references keep a pair until Python looks for them, which may be long after.
-
-    Before the first pair there is nothing to look for, and looking took a third of a second of the
-    start."""
+def test_what_another_pair_held_is_let_go_at_once():
+    """Rings of references keep a pair until Python looks for them, which may be long after."""
 
     class Ring:
         def __init__(self):
             self.own = self
 
-    collect, looked = gc.collect, []
-    monkeypatch.setattr(gc, "collect", lambda: looked.append(collect()))
     pairs = PairKeeper(loader=lambda *_: Ring())
     gone = weakref.ref(pairs.get(A))
-    assert not looked
     pairs.get(B)
     assert gone() is None
-
-
-def test_the_rule_of_the_place_goes_to_the_loader(loads):
-    PairKeeper(custom_allowed=False, loader=loads).get(A)
-    assert loads == [(A, False)]
 
 
 def test_a_pair_that_cannot_be_loaded_leaves_the_one_in_memory(loads):
@@ -68,35 +62,6 @@ def test_a_pair_that_cannot_be_loaded_leaves_the_one_in_memory(loads):
     assert pairs.peek(A) == "A"
     pairs.get(A)
     assert len(loads) == 2
-
-
-def test_a_peek_loads_nothing(loads):
-    """While another visitor had switched pairs, typing loaded a model in an interface thread."""
-    pairs = PairKeeper(loader=loads)
-    assert pairs.peek(A) is None
-    pairs.get(A)
-    assert (pairs.peek(A), pairs.peek(B)) == ("A", None)
-    assert [choice for choice, _ in loads] == [A]
-
-
-def test_a_peek_does_not_wait_for_a_pair_that_is_being_loaded():
-    loading, go_on = threading.Event(), threading.Event()
-
-    def slow(*_):
-        loading.set()
-        assert go_on.wait(30)
-        return "loaded"
-
-    pairs = PairKeeper(loader=slow)
-    worker = threading.Thread(target=pairs.get, args=(A,))
-    worker.start()
-    try:
-        assert loading.wait(30)
-        assert pairs.peek(A) is None  # would wait for ever if it asked for the lock
-    finally:
-        go_on.set()
-        worker.join()
-    assert pairs.peek(A) == "loaded"
 
 
 def test_two_that_ask_at_once_load_once(loads):
@@ -127,3 +92,173 @@ def test_presets_say_what_memory_they_need_and_which_do_not_fit(monkeypatch):
     assert labels(1000)[qwen] == f"{qwen}: does not fit, 17.6 GB in bfloat16 and 0.0 MB free"
     assert labels(1000)[EMBEDDED.name] == EMBEDDED.name
     assert list(labels(None)) == list(PAIRS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, pair):
+    """The tiny pair as a folder, and next to it a copy of the target with pickled weights only."""
+    folder = tmp_path_factory.mktemp("models")
+    for role in ("target", "draft"):
+        getattr(pair, role).save_pretrained(folder / role)
+        pair.tokenizer.save_pretrained(folder / role)
+    pickled = folder / "pickled"
+    pair.target.config.save_pretrained(pickled)
+    pair.tokenizer.save_pretrained(pickled)
+    torch.save(pair.target.state_dict(), pickled / "pytorch_model.bin")
+    return folder
+
+
+class Calls(list):
+    """Calls of load_pair, which then loads nothing, or fails so."""
+
+    failure: Exception | None = None
+
+    def __call__(self, *names, **options):
+        self.append((names, options))
+        if self.failure:
+            raise self.failure
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    calls = Calls()
+    monkeypatch.setattr(keeper, "load_pair", calls)
+    return calls
+
+
+@pytest.fixture
+def free(monkeypatch):
+    """Says how many bytes are free on any device."""
+    monkeypatch.setattr(presets, "CACHE_BYTES", 0)
+    return lambda number: monkeypatch.setattr(presets, "available_bytes", lambda device: number)
+
+
+def test_a_folder_of_ones_own_is_loaded(folder, pair):
+    found = load(PairChoice(str(folder)))
+    assert torch.equal(found.target.lm_head.weight, pair.target.lm_head.weight)
+    assert found.draft is not None
+    assert load(PairChoice(str(folder / "target"), dtype="bfloat16")).target.dtype == torch.bfloat16
+
+
+def test_own_models_are_read_from_safetensors_only(folder):
+    with pytest.raises(InputError, match="has no weights as safetensors"):
+        load(PairChoice(str(folder / "pickled")))
+
+
+def test_presets_may_have_pickled_weights_at_their_pinned_revision(loaded, free, monkeypatch):
+    free(None)
+    tiny = LlamaConfig(
+        vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
+    )
+    monkeypatch.setattr(loading.AutoConfig, "from_pretrained", lambda name, **options: tiny)
+    choice = PAIRS["OPT-13B + OPT-125M"].choice("cpu", "bfloat16")
+    load(choice)
+    ((names, options),) = loaded
+    assert names == (choice.target, choice.draft)
+    assert options["safetensors"] is None
+    load(PairChoice("facebook/opt-13b", None, "cpu"))
+    assert loaded[1][1]["safetensors"] is True
+
+
+def test_strangers_may_load_presets_only(loaded, folder):
+    with pytest.raises(InputError, match="ALLOW_CUSTOM_MODELS=1"):
+        load(PairChoice(str(folder)), custom_allowed=False)
+    load(PairChoice(), custom_allowed=False)
+    load(PairChoice(str(folder)))
+    assert [names for names, _ in loaded] == [(None, None), (str(folder), None)]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_does_not_fit_is_refused_before_anything_is_loaded(loaded, folder, free, own):
+    free(1000)
+    preset = PAIRS["Qwen3-8B + Qwen3-0.6B"].choice("cpu")
+    with pytest.raises(
+        InputError, match=r"does not fit: its weights take .* in float32 and cpu has"
+    ):
+        load(PairChoice(str(folder), device="cpu") if own else preset)
+    assert loaded == []
+
+
+def test_quantised_weights_need_less_and_reach_the_loader(loaded, free):
+    free(20 * 10**9)
+    qwen = PAIRS["Qwen3-8B + Qwen3-0.6B"]
+    with pytest.raises(InputError, match="does not fit"):
+        load(qwen.choice("cpu", "float32"))
+    load(qwen.choice("cpu", "float32", "int8"))
+    assert loaded[0][1]["quantization"] == "int8"
+
+
+def test_running_out_of_memory_while_loading_is_no_traceback(folder, loaded):
+    loaded.failure = torch.OutOfMemoryError("CUDA out of memory")
+    with pytest.raises(InputError, match="does not fit in the memory of cpu"):
+        load(PairChoice(str(folder), device="cpu"))
+
+
+def test_a_gated_model_says_that_a_token_is_needed_and_where_it_goes(loaded, free):
+    answer = httpx.Response(403, request=httpx.Request("GET", "https://huggingface.co"))
+    gated = OSError("You are trying to access a gated repo.")
+    gated.__cause__ = GatedRepoError("403", response=answer)
+    loaded.failure = InputError("meta-llama/Llama-2-13b-hf could not be loaded")
+    loaded.failure.__cause__ = gated
+    free(None)
+    with pytest.raises(
+        InputError,
+        match=r"is gated: accept its licence .* `hf auth login` or in the variable HF_TOKEN",
+    ):
+        load(PAIRS["Llama-2-13B + Llama-68M"].choice("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"target": "/no/such/folder"}, "There is no folder /no/such/folder; name one"),
+        ({"device": "quantum"}, "There is no device 'quantum' here"),
+        ({"dtype": "int"}, "dtype must be"),
+    ],
+)
+def test_what_is_not_there_is_named(folder, choice, message):
+    with pytest.raises(InputError, match=message):
+        load(PairChoice(**{"target": str(folder), **choice}))
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """With a model that everybody may read, and one that only the owner of the machine may."""
+    save_small_pair(tmp_path / "pair")
+    with standing_in() as hub:
+        everywhere(monkeypatch, hub, tmp_path / "cache")
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        for name, role in (("maker/gated", "target"), ("maker/open", "draft")):
+            files = sorted((tmp_path / "pair" / role).iterdir())
+            hub.models[name] = {file.name: file.read_bytes() for file in files}
+        hub.gated["maker/gated"] = {hub.accounts[TOKEN]}
+        yield hub
+
+
+def test_strangers_load_what_everybody_may_read(hub):
+    """The owner's token read gated models for every visitor who named one."""
+    strangers = PairKeeper(public=True)
+    assert strangers.get(PairChoice("maker/open", device="cpu"))
+    for target, draft in (("maker/gated", None), ("maker/open", "maker/gated")):
+        with pytest.raises(PairError, match="is gated, and this Space loads what everybody may"):
+            strangers.get(PairChoice(target, draft, device="cpu"))
+    assert PairKeeper().get(PairChoice("maker/gated", device="cpu"))  # its owner may
+
+
+def test_strangers_read_no_file_of_the_machine(hub, tmp_path, monkeypatch):
+    strangers, folder = PairKeeper(public=True), tmp_path / "pair"
+    monkeypatch.chdir(folder)
+    (folder / "weights.gguf").write_bytes(b"GGUF")
+    for name, says in (
+        (str(folder / "target"), "is no model of the hub; take a name"),
+        ("target", "is a folder; name a model of the hub here"),
+        ("weights.gguf", "is a file; name a model of the hub here"),
+    ):
+        with pytest.raises(PairError, match=says):
+            strangers.get(PairChoice(name, device="cpu"))
+
+
+@pytest.mark.parametrize("name", ["foo bar", "a/b/c", "../x", "a" * 5000, "a\0b", "a/b?c=d"])
+def test_a_name_that_is_none_is_one_sentence(name):
+    with pytest.raises(PairError, match=r"is no model of the hub; take a name .*\.$"):
+        PairKeeper(public=True).get(PairChoice(name, device="cpu"))

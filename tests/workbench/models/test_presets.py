@@ -42,29 +42,18 @@ from workbench.studies.settings import Settings
 SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}
 QWEN = {"vocab_size": 151936, "num_key_value_heads": 8, "head_dim": 128}
 LLAMA3 = {"vocab_size": 128256, "num_key_value_heads": 8, "num_attention_heads": 32}
-OPT = {"vocab_size": 50272}
+
 GEMMA_SIZES = {"vocab_size": 262144, "num_key_value_heads": 1, "head_dim": 256}
 
 
 def sizes(width, inner, layers, heads, **more):
-    return {
-        "hidden_size": width,
-        "intermediate_size": inner,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        **more,
-    }
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    return {**dict(zip(names, (width, inner, layers, heads), strict=True)), **more}
 
 
 def opt(width, layers, heads):
-    return OPTConfig(
-        hidden_size=width,
-        word_embed_proj_dim=width,
-        ffn_dim=4 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        **OPT,
-    )
+    own = sizes(width, 4 * width, layers, heads, word_embed_proj_dim=width)
+    return OPTConfig(ffn_dim=own.pop("intermediate_size"), vocab_size=50272, **own)
 
 
 # The architectures by their published configs.
@@ -167,21 +156,6 @@ def test_the_pair_that_a_space_is_told_to_preload_is_the_one_that_it_begins_with
     assert named == [pair.target.id, pair.draft.id]
 
 
-def test_the_embedded_head_is_a_pair_with_the_embedded_target():
-    pair = load_pair(draft=HEAD.draft.id)
-    assert sum(w.numel() for w in pair.draft.parameters()) == HEAD.draft.parameters
-    assert HEAD.choice() == PairChoice(draft="head")
-    assert HEAD.choice().title == "embedded target + head"
-    assert HEAD.choice().preset is HEAD
-
-
-def test_smollm2_is_a_pair_by_one_name():
-    assert SMOLLM2.choice() == PairChoice("smollm2")
-    assert SMOLLM2.choice().preset is SMOLLM2
-    assert SMOLLM2.target.parameters == smollm2.PARAMETERS
-    assert SMOLLM2.target.id == smollm2.NAME
-
-
 def test_every_preset_model_has_its_architecture_here():
     assert set(MODELS) == set(CONFIGS)
 
@@ -191,27 +165,6 @@ def test_parameter_counts_are_those_of_the_architecture(name):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(CONFIGS[name])
     assert MODELS[name].parameters == sum(p.numel() for p in model.parameters())
-
-
-def test_memory_follows_from_parameters_and_dtype():
-    opt_pair = PAIRS["OPT-13B + OPT-125M"]
-    assert opt_pair.weight_bytes(torch.bfloat16) == 2 * (12_853_473_280 + 125_239_296)
-    assert opt_pair.weight_bytes(torch.float32) == 2 * opt_pair.weight_bytes(torch.float16)
-
-
-def test_pickled_weights_are_pinned():
-    """OPT and Llama-68M have no safetensors on main: the revision that was read is loaded."""
-    for name in ("facebook/opt-13b", "facebook/opt-125m", "JackFram/llama-68m"):
-        assert len(MODELS[name].revision) == 40
-        assert MODELS[name].source == f"{name}@{MODELS[name].revision}"
-
-
-def test_a_choice_says_what_to_load_and_how_it_is_called():
-    choice = PAIRS["OPT-13B + OPT-125M"].choice("cuda", "bfloat16")
-    assert choice.target.startswith("facebook/opt-13b@")
-    assert choice.title == "facebook/opt-13b + facebook/opt-125m"
-    assert EMBEDDED.choice() == PairChoice()
-    assert PairChoice().title == "embedded pair"
 
 
 CHATML = (
@@ -311,11 +264,6 @@ def test_free_memory_of_the_cpu_is_what_the_machine_and_the_container_leave(monk
     assert available_bytes(CPU) > 10**8
 
 
-def test_a_gpu_is_asked_itself(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (5 * 10**9, 10**10))
-    assert available_bytes(torch.device("cuda:1")) == 5 * 10**9
-
-
 def test_weights_must_leave_room_for_the_caches(monkeypatch):
     monkeypatch.setattr(presets, "available_bytes", lambda device: 10 * 10**9)
     most = 10 * 10**9 - CACHE_BYTES
@@ -382,13 +330,9 @@ def test_pairs_that_lie_in_no_one_folder_have_none(pair, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"mtadd": {}}, "There is no decoder 'mtadd': did you mean 'mtad'"),
         ({"mtad": {"beems": 2}}, "mtad has no setting 'beems': did you mean 'beams'"),
-        ({"mtad": {"beams": 0}}, "mtad: beams must be"),
         ({"mtad": {"threshold": float("nan")}}, "mtad: threshold must be"),
-        ({"mtad": 3}, "one JSON object or several in a list, not 3"),
         ({"mtad": []}, "one JSON object or several in a list, not []"),
-        ({"mtad": [{}, {"beams": "two"}]}, "mtad: beams must be"),
     ],
 )
 def test_what_is_unknown_or_out_of_range_is_one_sentence_that_names_the_file(pair, settings, says):

@@ -1,6 +1,5 @@
 """A page over the tests' pair, without a browser."""
 
-import os
 from pathlib import Path
 
 import gradio as gr
@@ -46,9 +45,3 @@ def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
     """A host and its page, one for all tests of a file."""
     host = a_host(pair, tmp_path_factory.mktemp("runs"))
     return host, build(host)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> None:
-    """How many threads compute is not measured here."""
-    os.environ["WORKBENCH_THREADS"] = "1"

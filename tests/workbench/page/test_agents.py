@@ -7,7 +7,6 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from tests.browser.conftest import serving
-from workbench.page.widgets import schema
 
 pytest.importorskip("mcp", reason="it is in requirements.txt")
 
@@ -70,12 +69,3 @@ def test_an_agent_is_told_what_was_wrong_in_a_sentence(address, wrong, says):
     _, (answer,) = ask(address, ("compare", {"prompt": "Once", "decoders": ["greedy"], **wrong}))
     assert answer.isError
     assert says in answer.content[0].text
-
-
-def test_a_schema_is_that_of_what_is_yielded_last():
-    from collections.abc import Iterator
-
-    def job() -> Iterator[dict[str, int]]:
-        yield {}
-
-    assert schema(job) == {"type": "object", "additionalProperties": {"type": "integer"}}

@@ -6,13 +6,14 @@ import dataclasses
 import html
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gradio as gr
 import pytest
 
 from decoders import catalog
-from tests.workbench.page.conftest import OnePair
 from tests.workbench.page.visitor import Visitor
 from workbench.models.presets import PairChoice
 from workbench.page.form import SettingsForm
@@ -103,38 +104,12 @@ def test_a_rule_that_does_not_fit_its_drafts_is_told_beside_the_box(form):
     assert all("cannot judge the draft tree" in message for message in faults.values())
 
 
-def test_fewer_drafted_beams_than_kept_ones_are_told_beside_the_box(form):
-    name = "speculative_beam_search"
-    values = filled(form, {"decoders": [name]})
-    boxes = {c.field.name: c.component for c in form.controls if c.owner == name}
-    values |= {boxes["beams"]: 6, boxes["draft_beams"]: 2}
-    faults = form.faults(values)
-    assert set(faults) == {boxes["draft_beams"]}
-    assert all("at least the 6 beams kept per step" in message for message in faults.values())
-
-
 def test_an_emptied_field_is_called_empty(form):
     """It once said: settings: max_new_tokens must be 1 to 100,000, not None."""
     values = filled(form, {"decoders": ["greedy"]})
     budget = next(c.component for c in form.controls if c.field.name == "max_new_tokens")
     values[budget] = None
     assert form.faults(values)[budget] == "Max new tokens is empty."
-
-
-def test_a_cut_off_that_leaves_nothing_is_refused_at_its_field(form):
-    """top_p = 0 passed the field and failed at the prompt."""
-    values = filled(form, {"decoders": ["greedy"]})
-    field = next(c.component for c in form.controls if c.field.name == "top_p")
-    values[field] = 0
-    assert "top p must be" in form.faults(values)[field]
-
-
-def test_no_decoder_is_one_sentence(form):
-    values = filled(form, {"decoders": ["greedy"]})
-    values |= form.decoders.filled([])
-    assert form.faults(values) == {
-        form.decoders.first: "No decoder is chosen; choose at least one."
-    }
 
 
 def test_a_decoder_begins_with_the_settings_that_it_is_given(form):
@@ -156,12 +131,6 @@ def test_a_decoder_begins_with_the_settings_that_it_is_given(form):
     assert settings(own, values).methods == (catalog["dsbd"](beams=2),)
 
 
-def test_decoders_that_a_run_has_and_the_catalog_lacks_are_left_out(form):
-    assert form.decoders.chosen(filled(form, {"decoders": ["greedy", "of a later version"]})) == [
-        "greedy"
-    ]
-
-
 def test_the_form_promises_no_more_than_this_place_allows():
     """On a public Space it promised 100,000 tokens and 1,000 repeats; 256 and 5 are allowed."""
     form = SettingsForm({}, Limits.from_environment({"SYSTEM": "spaces"}).of_settings)
@@ -174,24 +143,12 @@ def test_the_form_promises_no_more_than_this_place_allows():
     assert help["timings"].endswith("(1 to 3)")
 
 
-@pytest.mark.parametrize("sent", [None, 5, "x", {}, [], [None] * 3])
+@pytest.mark.parametrize("sent", [None, "x", [None] * 3])
 def test_what_no_form_sends_is_one_sentence(form, sent):
     with gr.Blocks():
         noted = NotedForm(form.components, "form")
     with pytest.raises(gr.Error, match="reload the page"):
         noted.read(sent)
-
-
-def test_what_the_form_sends_is_read(form):
-    with gr.Blocks():
-        noted = NotedForm(form.components, "form")
-    values = list(filled(form, {"decoders": ["mtad"]}).values())
-    assert form.decoders.chosen(noted.read(values)) == ["mtad"]
-
-
-@pytest.mark.parametrize("name", catalog)
-def test_every_decoder_can_be_ticked_alone(form, name):
-    assert form.decoders.chosen(form.decoders.filled([name])) == [name]
 
 
 def box(visitor: Visitor) -> gr.Checkbox:
@@ -216,10 +173,22 @@ def setting(visitor: Visitor, label: str) -> Any:
     return next(each for each in blocks if getattr(each, "label", None) == label)
 
 
-def test_a_text_is_asked_in_a_chat_where_there_is_a_template(house, byte_tokenizer, monkeypatch):
+@pytest.fixture
+def template(byte_tokenizer):
+    """A context in which the pair's tokenizer has a chat template."""
+
+    @contextmanager
+    def within(text: str = "[{{ messages[-1]['content'] }}]") -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(byte_tokenizer, "chat_template", text)
+            yield
+
+    return within
+
+
+def test_a_text_is_asked_in_a_chat_where_there_is_a_template(house, template):
     """The box was off at first; a ticked one was in the way of pairs that have no template."""
-    with monkeypatch.context() as patch:
-        patch.setattr(byte_tokenizer, "chat_template", "[{{ messages[-1]['content'] }}]")
+    with template():
         visitor = Visitor(house[1])
         loads(visitor)
         assert (visitor.visible(box(visitor)), visitor.value(box(visitor))) == (True, True)
@@ -237,11 +206,9 @@ def test_a_text_is_asked_in_a_chat_where_there_is_a_template(house, byte_tokeniz
     assert visitor.breakdowns == []
 
 
-def test_a_system_message_that_counts_is_in_view(house, byte_tokenizer, monkeypatch):
+def test_a_system_message_that_counts_is_in_view(house, template):
     """It would be hidden with the next pair, and refused there."""
-    template = "{% for m in messages %}{{ m['content'] }}/{% endfor %}"
-    with monkeypatch.context() as patch:
-        patch.setattr(byte_tokenizer, "chat_template", template)
+    with template("{% for m in messages %}{{ m['content'] }}/{% endfor %}"):
         visitor = Visitor(house[1])
         loads(visitor)
         system = setting(visitor, "system")
@@ -260,17 +227,6 @@ def test_a_system_message_that_counts_is_in_view(house, byte_tokenizer, monkeypa
     assert visitor.breakdowns == []
 
 
-def test_a_box_stays_while_its_pair_is_not_in_memory(house, byte_tokenizer, monkeypatch):
-    """Another visitor has loaded another pair; the next run loads this one again."""
-    monkeypatch.setattr(byte_tokenizer, "chat_template", "{{ messages[0]['content'] }}")
-    visitor = Visitor(house[1])
-    visitor.type(box(visitor), True)
-    monkeypatch.setattr(OnePair, "peek", lambda *_: None)
-    loads(visitor)
-    assert visitor.visible(box(visitor))
-    assert visitor.value(box(visitor)) is True
-
-
 def test_a_link_of_a_chat_means_nothing_to_a_pair_without_a_template(house):
     visitor = Visitor(house[1], "prompt=Twice&chat_template=True")
     visitor.fire(house[1], "load")  # the browser notes the form, once it is filled
@@ -279,21 +235,21 @@ def test_a_link_of_a_chat_means_nothing_to_a_pair_without_a_template(house):
     assert "prompt=Twice" in visitor.value(visitor.find("settings-link"))
 
 
-def test_messages_in_the_box_are_a_prompt(house, byte_tokenizer, monkeypatch):
+def test_messages_in_the_box_are_a_prompt(house, template):
     """They are typed, or come with a link or a run; the link to the settings has them, too."""
-    monkeypatch.setattr(byte_tokenizer, "chat_template", "[{{ messages[-1]['content'] }}]")
-    visitor = Visitor(house[1])
-    messages = [{"role": "user", "content": "Hi"}]
-    visitor.put("prompt", json.dumps(messages))
-    assert "4 of " in visitor.value(visitor.find("token-count"))
-    (query,) = re.findall(r'href="\?(.*?)"', visitor.value(visitor.find("settings-link")))
-    other = Visitor(house[1], html.unescape(query))
-    assert json.loads(other.value(other.find("prompt"))) == messages
-    visitor.put("prompt", '[{"role": "robot", "content": "Hi"}]')
-    assert "has the role &#x27;robot&#x27;" in visitor.value(visitor.find("token-count"))
-    visitor.put("prompt", '[{"rule": 1}]')  # a text like any other, asked in a chat
-    assert "15 of " in visitor.value(visitor.find("token-count"))
-    assert visitor.breakdowns == other.breakdowns == []
+    with template():
+        visitor = Visitor(house[1])
+        messages = [{"role": "user", "content": "Hi"}]
+        visitor.put("prompt", json.dumps(messages))
+        assert "4 of " in visitor.value(visitor.find("token-count"))
+        (query,) = re.findall(r'href="\?(.*?)"', visitor.value(visitor.find("settings-link")))
+        other = Visitor(house[1], html.unescape(query))
+        assert json.loads(other.value(other.find("prompt"))) == messages
+        visitor.put("prompt", '[{"role": "robot", "content": "Hi"}]')
+        assert "has the role &#x27;robot&#x27;" in visitor.value(visitor.find("token-count"))
+        visitor.put("prompt", '[{"rule": 1}]')  # a text like any other, asked in a chat
+        assert "15 of " in visitor.value(visitor.find("token-count"))
+        assert visitor.breakdowns == other.breakdowns == []
 
 
 def test_special_tokens_that_are_typed_are_named(house):

@@ -10,7 +10,7 @@ import pytest
 from decoders import InputError, ModelPair
 from tests.workbench.page.conftest import a_host
 from workbench.kinds.comparison import Comparison
-from workbench.models import keeper
+from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.runs.events import Ended, Finished
@@ -24,30 +24,6 @@ OTHER = PairChoice("another/target")
 def study(prompt: str = "Once", **settings) -> Comparison:
     return Comparison(
         prompt, Settings.from_json({"decoders": ["greedy"], "max_new_tokens": 4, **settings})
-    )
-
-
-def test_a_run_is_kept(host):
-    *_, ended = host.run(study(), PairChoice())
-    assert ended.unkept is None
-    assert host.store.get(ended.run.id) == ended.run
-
-
-def test_a_run_that_cannot_be_kept_is_given_with_the_reason(host, monkeypatch):
-    """A full disk once lost the result."""
-
-    def save(run):
-        raise InputError(
-            "Runs cannot be kept in /full (disk full); set WORKBENCH_DATA to another folder."
-        )
-
-    monkeypatch.setattr(host.store, "save", save)
-    *_, ended = host.run(study(), PairChoice())
-    assert isinstance(ended, Ended)
-    assert ended.run.results[0].alone.text
-    assert (
-        ended.unkept
-        == "Runs cannot be kept in /full (disk full); set WORKBENCH_DATA to another folder."
     )
 
 
@@ -65,16 +41,6 @@ def test_a_run_that_was_stopped_before_its_first_result_is_not_kept(host):
     *_, ended = host.run(study(), PairChoice(), stopped)
     assert ended.run.results == []
     assert host.store.list() == []
-
-
-def test_what_was_finished_is_kept_when_the_visitor_leaves(host):
-    """A page that was reloaded while its second decoder ran lost the result of the first."""
-    events = host.run(study(decoders=["greedy", "speculative"]), PairChoice())
-    finished = next(event for event in events if isinstance(event, Finished))
-    events.close()
-    (kept,) = host.store.list()
-    assert host.store.get(kept.id) == replace(finished.run, cancelled=True)
-    assert kept.decoders == ["greedy"]
 
 
 def test_what_is_finished_is_kept_while_the_study_runs(host):
@@ -110,11 +76,6 @@ def test_the_limits_of_the_place_come_first(pair, tmp_path):
             refuse(study(), PairChoice())
 
 
-def test_what_the_pair_cannot_run_is_refused(host):
-    with pytest.raises(InputError, match="positions of the models"):
-        host.check(study(max_new_tokens=5000), PairChoice())
-
-
 def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
     """The page answered in the library's words: "load one with load_pair(target, draft)"."""
     host = a_host(ModelPair(pair.target, None, pair.tokenizer), tmp_path)
@@ -124,14 +85,6 @@ def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
     ):
         host.check(study(decoders=["greedy", "speculative", "mtad"]), PairChoice())
     host.check(study(decoders=["greedy", "lookup"]), PairChoice())
-
-
-def test_the_length_of_a_prompt(host):
-    assert host.tokens("Once", {}, PairChoice()) == (4, host.pairs.pair.positions)
-    assert host.tokens("", {}, PairChoice()) == (0, host.pairs.pair.positions)
-    assert host.tokens("Once", {}, OTHER) is None  # it is not in memory
-    assert not any(host.offers(PairChoice()).values())
-    assert not any(host.offers(OTHER).values())
 
 
 def test_stop_is_told_to_one_job_and_forgotten_after_it(host):
@@ -152,17 +105,17 @@ def test_a_job_that_ends_late_leaves_the_stop_of_its_successor(host):
         assert second.is_set()
 
 
-def test_without_the_embedded_pair_the_page_knows_why(monkeypatch, tmp_path):
+def test_without_the_embedded_pair_the_page_knows_why(tmp_path):
     def load(choice, custom_allowed, token):
         raise InputError("There are no weights; run `make train`.")
 
-    monkeypatch.setattr(keeper, "load", load)
-    host = Host(limits=Limits(), store=RunStore(tmp_path / "runs.sqlite"))
+    pairs = PairKeeper(loader=load)
+    host = Host(limits=Limits(), store=RunStore(tmp_path / "runs.sqlite"), pairs=pairs)
     host.open()
     assert host.fault == "There are no weights; run `make train`."
 
 
-def test_other_visitors_load_nothing_while_one_switches_pairs(monkeypatch, pair, tmp_path):
+def test_other_visitors_load_nothing_while_one_switches_pairs(pair, tmp_path):
     """A visitor who typed while another switched pairs once loaded a model in another thread."""
     loads: list[tuple[str, str]] = []
     loading, go_on = threading.Event(), threading.Event()
@@ -174,8 +127,8 @@ def test_other_visitors_load_nothing_while_one_switches_pairs(monkeypatch, pair,
             assert go_on.wait(30)
         return pair
 
-    monkeypatch.setattr(keeper, "load", load)
-    host = Host(limits=Limits(), store=RunStore(tmp_path / "runs.sqlite"))
+    pairs = PairKeeper(loader=load)
+    host = Host(limits=Limits(), store=RunStore(tmp_path / "runs.sqlite"), pairs=pairs)
     host.open()
 
     def type_and_press_run(i: int) -> tuple[int, int | None] | None:

@@ -13,17 +13,10 @@ from tests.workbench.page.conftest import OnePair, a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.models.presets import PairChoice
 from workbench.page import frame
-from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.page.widgets import Address
 from workbench.runs.recorded import recordings
 from workbench.studies import settings as presets
-
-
-@pytest.fixture(scope="module")
-def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
-    host = a_host(pair, tmp_path_factory.mktemp("runs"))
-    return host, build(host)
 
 
 @pytest.fixture
@@ -62,11 +55,7 @@ def test_parameters_of_others_are_passed_over(visit, own):
     ("wrong", "says"),
     [
         ("temperatur=0.5", "temperature"),
-        ("mtad.beems=4", "mtad.beams"),
-        ("temperature=hot", "temperature must be"),
-        ("max_new_tokens=0", "max_new_tokens must be"),
         ("max_new_tokens=" + "9" * 5000, "max_new_tokens"),
-        ("decoders=gredy", "greedy"),
     ],
 )
 def test_what_is_misspelt_is_named_and_the_rest_is_kept(visit, wrong, says):
@@ -88,14 +77,7 @@ def test_a_link_to_a_batch_fills_its_tab(visit):
     assert visitor.value(visitor.find("batch-sizes")) == [1, 2]
     assert visitor.value(visitor.find("batch-eos")) is False
     link = visitor.value(visitor.find("batch-settings-link"))
-    for part in (
-        "kind=batch",
-        "prompts=stories",
-        "count=3",
-        "sizes=1%2C2",
-        "schemes=dynamic",
-        "ignore_eos=False",
-    ):
+    for part in ("kind=batch", "count=3", "sizes=1%2C2", "schemes=dynamic", "ignore_eos=False"):
         assert part in link
 
 
@@ -171,15 +153,6 @@ def test_a_run_that_is_gone_or_of_another_kind_is_one_sentence(visit, house, run
 def test_without_models_the_page_says_what_to_do(house, visit, monkeypatch):
     monkeypatch.setattr(house[0], "fault", "There are no weights; run `make train`.")
     assert "make train" in notice(visit(""))
-
-
-def test_the_endpoints_for_programs(house):
-    named = [
-        function.api_name
-        for function in house[1].fns.values()
-        if function.api_visibility == "public"
-    ]
-    assert named == ["compare", "alternatives", "branch", "draw", "diverge", "judge"]
 
 
 def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(
@@ -262,25 +235,3 @@ def test_old_links_mean_the_librarys_settings_and_new_ones_name_what_is_tuned(
         assert shared(Visitor(page, urlencode(link)), prefix) == link
         link.pop("speculative.draft_length")
         assert shared(Visitor(page, urlencode(link)), prefix) == link
-
-
-def test_a_link_to_a_recorded_run_opens_it(visit):
-    run = recordings()[1].run
-    visitor = visit(f"run={run.id}")
-    assert "Recorded on" in visitor.value(visitor.find("headline"))
-    assert run.id in visitor.value(visitor.find("run-link"))
-    assert "Recorded beforehand" in visitor.value(visitor.find("run-link"))
-
-
-def test_the_browser_has_little_to_go_through_before_it_shows_the_page(house):
-    """Gradio goes through every handler for every component: there were 288.
-
-    The figures of theory were sent to everybody."""
-    config = house[1].get_config_file()
-    assert len(config["dependencies"]) < 140
-    drawn = [
-        each
-        for each in config["components"]
-        if each["type"] == "plot" and each["props"].get("value")
-    ]
-    assert len(drawn) < 4  # those of the card of the batch tab

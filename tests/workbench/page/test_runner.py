@@ -4,13 +4,12 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import SimpleNamespace
+from typing import Any
 
 import gradio as gr
 import pytest
 import torch
 
-import decoders
 from decoders import InputError
 from tests.pairwise import pairwise
 from tests.workbench.page.conftest import a_host
@@ -20,9 +19,6 @@ from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.page import host as hosting
-from workbench.page import runner
-from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.runs.events import Ended, Event, Finished, Started
 from workbench.runs.store import RunStore, new_id
@@ -106,21 +102,20 @@ def recorded(pair, unmetered) -> dict[str, list[Event]]:
     return {tab: list(session.run(pair, study, meter=unmetered)) for tab, study in studies.items()}
 
 
-@pytest.fixture(scope="module")
-def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
-    host = a_host(pair, tmp_path_factory.mktemp("runs"))
-    return host, build(host)
+@pytest.fixture
+def replays(house, recorded, monkeypatch) -> Callable[..., None]:
+    """Lets the page's device replay a tab's study, and perhaps break down at a step of it."""
+
+    def let(tab: str, *breaks: Any) -> None:
+        monkeypatch.setattr(house[0], "device", Replayed(recorded[tab], *breaks))
+
+    return let
 
 
 def idle(visitor: Visitor, tab: str) -> bool:
     """Whether Run is there, and neither Stop nor the way out of the queue."""
-    return [
-        bool(visitor.visible(visitor.find(tab + name))) for name in ("run", "stop", "leave")
-    ] == [
-        True,
-        False,
-        False,
-    ]
+    shown = [bool(visitor.visible(visitor.find(tab + name))) for name in ("run", "stop", "leave")]
+    return shown == [True, False, False]
 
 
 def said(visitor: Visitor, tab: str) -> str:
@@ -139,12 +134,12 @@ def works(visitor: Visitor, tab: str) -> None:
     ("tab", "step", "kind"), pairwise(list(TABS), list(STEPS), list(ERRORS)), ids=str
 )
 def test_every_error_at_every_step_is_one_sentence_and_run_is_back(
-    house, recorded, monkeypatch, caplog, tab, step, kind
+    house, replays, caplog, tab, step, kind
 ):
     """An unforeseen exception once left Stop on the page, Run hidden, and no reason."""
-    host, page = house
+    _, page = house
     make, sentence = ERRORS[kind]
-    monkeypatch.setattr(host, "device", Replayed(recorded[tab], step, make()))
+    replays(tab, step, make())
     visitor = Visitor(page, TABS[tab])
     visitor.press(tab + "run")
     told = re.fullmatch(r'<div role="alert">([^<>]+)</div>', said(visitor, tab))
@@ -159,10 +154,10 @@ def test_every_error_at_every_step_is_one_sentence_and_run_is_back(
 
 
 @pytest.mark.parametrize(("tab", "kind"), [*zip(itertools.cycle(TABS), ERRORS)], ids=str)
-def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, recorded, monkeypatch, tab, kind):
+def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, replays, monkeypatch, tab, kind):
     """A full disk once lost the result, and the page with it."""
     host, page = house
-    monkeypatch.setattr(host, "device", Replayed(recorded[tab]))
+    replays(tab)
     make, _ = ERRORS[kind]
     monkeypatch.setattr(host, "store", Full(host.store.path, make()))
     before = len(host.store.list())
@@ -184,37 +179,11 @@ def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, recorded, monk
     assert len(host.store.list()) == before + 1
 
 
-@pytest.mark.parametrize("seconds", [0.0, 1000.0])
-def test_figures_of_a_batch_that_grows_are_drawn_now_and_then(
-    house, recorded, monkeypatch, seconds
-):
-    """They were drawn after each timing, beside the next one.
-
-    A browser takes a quarter of a second for that, on the cores that decode."""
-    host, page = house
-    monkeypatch.setattr(host, "device", Replayed(recorded["batch-"]))
-    monkeypatch.setattr("workbench.kinds.batch.form.DRAWN_SECONDS", seconds)
-    slept: list[float] = []
-    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=slept.append))
-    visitor = Visitor(page, TABS["batch-"])
-    visitor.request.client.host = runner.HERE[0]
-    figures = visitor.find("batch-figures")
-    answers = list(visitor.firing(visitor.find("batch-run"), "click"))
-    timings = sum(isinstance(event, Finished) for event in recorded["batch-"])
-    first_and_last = 2
-    drawn = sum(isinstance(answer, dict) and figures in answer for answer in answers)
-    assert drawn == (first_and_last if seconds else timings + 1)
-    assert timings > first_and_last
-    assert (
-        slept.count(runner.PANEL_SECONDS) == drawn - 1
-    )  # the clock stands still for each, but for the last, when all is measured
-
-
 @pytest.mark.parametrize(("tab", "field"), [("", "prompt"), ("batch-", "batch-prompts")])
-def test_what_breaks_before_the_queue_is_one_sentence_too(house, recorded, monkeypatch, tab, field):
+def test_what_breaks_before_the_queue_is_one_sentence_too(house, replays, monkeypatch, tab, field):
     """A tokenizer's exception at a prompt appeared in a corner of the page, in its own words."""
     host, page = house
-    monkeypatch.setattr(host, "device", Replayed(recorded[tab]))
+    replays(tab)
 
     def broken(study, choice):
         raise TypeError("TextEncodeInput must be Union[TextInputSequence, ...]")
@@ -259,37 +228,10 @@ def test_stop_ends_the_job_of_its_own_tab(house):
     visitor.press(names[0])  # nothing runs any more
 
 
-def test_a_click_checks_once_and_sets_nothing_off(house, monkeypatch):
-    """A click on Run was validated four times, each time starting a comparison only to close it,
-    and opening an energy meter."""
-    host, page = house
-    calls: list[str] = []
-
-    def counted(place, name: str) -> None:
-        real = getattr(place, name)
-        monkeypatch.setattr(place, name, lambda *a, **k: (calls.append(name), real(*a, **k))[1])
-
-    counted(hosting, "admit")
-    counted(session, "open_meter")
-    counted(decoders, "stream")
-    counted(decoders, "check")
-    counted(host.pairs, "get")
-    visitor = Visitor(page, COMPARE)
-    calls.clear()
-    running = visitor.firing(visitor.find("run"), "click")
-    ticket = next(running)
-    assert "Waiting for the device." in str(list(ticket.values()))
-    assert calls == ["admit", "check", "check"]  # one for each decoder
-    calls.clear()
-    for _ in running:
-        pass
-    assert calls.count("get") == calls.count("open_meter") == 1
-
-
-def test_measuring_again_runs_the_same_study_and_can_leave_the_queue(house, recorded, monkeypatch):
+def test_measuring_again_runs_the_same_study_and_can_leave_the_queue(house, replays):
     """Measure again once went into the queue without a word, and without the way out of it."""
-    host, page = house
-    monkeypatch.setattr(host, "device", Replayed(recorded[""]))
+    _, page = house
+    replays("")
     visitor = Visitor(page, COMPARE)
     visitor.press("run")
     running = visitor.firing(visitor.find("again"), "click")
@@ -302,18 +244,6 @@ def test_measuring_again_runs_the_same_study_and_can_leave_the_queue(house, reco
     assert "Done" in said(visitor, "")
     assert idle(visitor, "")
     assert visitor.breakdowns == []
-
-
-def test_input_that_is_refused_gets_no_ticket(house):
-    _, page = house
-    visitor = Visitor(page, COMPARE)
-    before = said(visitor, "")
-    visitor.put("prompt", "   ")
-    visitor.press("run")
-    said_of_it = "The prompt is empty; write a few words, or open an example below it."
-    assert visitor.message("prompt") == said_of_it
-    assert said(visitor, "") == before
-    assert visitor.visible(visitor.find("run"))
 
 
 def test_a_run_that_nobody_asked_for_is_none(pair, tmp_path):

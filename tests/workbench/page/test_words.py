@@ -20,13 +20,6 @@ def test_time_left_is_as_exact_as_a_guess_is(seconds, says):
     assert words.seconds_left(seconds) == says
 
 
-def test_one_result_is_not_called_results(run):
-    """It once said "1 results"."""
-    one = replace(run, results=run.results[:1])
-    assert "· 1 result ·" in words.outcome(one)
-    assert "s of computing" in words.outcome(one)
-
-
 def test_what_was_stopped_before_its_first_token_is_no_result(run):
     """It once said "Stopped · 5 results" when one had none."""
     first, *others = run.results

@@ -1,6 +1,5 @@
 """What other processes do with a file of runs. They import this alone: the page takes seconds."""
 
-import dataclasses
 import os
 import resource
 import signal
@@ -22,12 +21,6 @@ def add_many(path, run):
 def open_when(path, barrier):
     barrier.wait()
     RunStore(path).list()
-
-
-def save_many(path, run, first):
-    store = RunStore(path)
-    for i in range(first, first + 20):
-        store.save(dataclasses.replace(run, id=f"{i:x}"))
 
 
 def die_in_mid_write(path, run, ready):

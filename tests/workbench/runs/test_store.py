@@ -1,4 +1,4 @@
-"""The file of past runs: several processes, older versions, and all ways to be unusable."""
+"""The file of past runs: several processes, older versions, all ways to be unusable, the hub."""
 
 import dataclasses
 import json
@@ -8,17 +8,21 @@ import signal
 import sqlite3
 import stat
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from decoders import InputError
+from tests.hub import TOKEN, standing_in
 from tests.processes import CLEAN
 from tests.workbench.runs import others
 from workbench.page.runs import best
 from workbench.runs.record import Load, Run
-from workbench.runs.store import RunStore, data_folder
+from workbench.runs.recorded import BatchRecording, id_of, recorded, recordings, shipped
+from workbench.runs.store import Dataset, RunStore, data_folder
 
 VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
 
@@ -86,17 +90,12 @@ def test_the_list_is_of_one_kind_searched_and_ordered(store, small, batch_run):
 
 def test_a_run_from_outside_never_replaces_another(store, small):
     """An import with a used id silently replaced that run, on a public Space another visitor's."""
-    store.save(small)
+    assert store.add(small) == small  # its id is free
     stranger = dataclasses.replace(small, title="mine now")
     kept = store.add(stranger)
     assert kept.id != small.id
     assert kept == dataclasses.replace(stranger, id=kept.id)
     assert (store.get(small.id), store.get(kept.id)) == (small, kept)
-
-
-def test_a_run_from_outside_keeps_its_id_if_that_is_free(store, small):
-    assert store.add(small) == small
-    assert store.get(small.id) == small
 
 
 def test_the_list_reads_the_beginning_of_a_title_that_is_too_long(store, small, batch_run):
@@ -175,17 +174,11 @@ def test_a_run_that_does_not_exist_is_named(store):
             act("abc")
 
 
-def test_runs_survive_a_restart(store, small):
-    store.save(small)
-    assert RunStore(store.path).get(small.id) == small
-
-
 def test_the_folder_is_the_one_the_environment_names_or_else_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path))
     assert RunStore().path == tmp_path / "runs.sqlite"
-    monkeypatch.delenv("WORKBENCH_DATA")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
-    assert data_folder() == tmp_path / "home" / "decoding-workbench"
+    monkeypatch.setenv("WORKBENCH_DATA", "")
+    assert data_folder() == Path(platformdirs.user_data_dir("decoding-workbench"))
 
 
 def test_the_list_names_the_decoder_with_most_tokens_per_second(store, run, batch_run):
@@ -200,12 +193,9 @@ def test_the_list_names_the_decoder_with_most_tokens_per_second(store, run, batc
     }
     means = {d: sum(v) / len(v) for d, v in speeds.items()}
     quickest = max(means, key=means.get)
-    assert found[run.id][:4] == (
-        quickest,
-        pytest.approx(means[quickest]),
-        1,
-        pytest.approx(means["greedy"]),
-    )
+    first = found[run.id]
+    assert (first.decoder, first.batch_size) == (quickest, 1)
+    assert (first[1], first[3]) == pytest.approx((means[quickest], means["greedy"]))
     assert found["0c"] is None
     assert found[batch_run.id].batch_size in (1, 2)
 
@@ -228,10 +218,6 @@ def test_failed_and_forged_results_are_not_the_fastest(store, run):
     store.save(dataclasses.replace(run, results=[failed, forged, *rest[1:2]]))
     (kept,) = store.list()
     assert kept.fastest.decoder == rest[1].decoder
-
-
-def test_runs_of_earlier_files_get_their_fastest_decoder(old):
-    assert all(summary.fastest is not None for summary in RunStore(old).list())
 
 
 def test_the_list_says_how_tokens_were_drawn_also_of_earlier_files(store, old, small, draw_run):
@@ -263,20 +249,15 @@ def test_a_file_of_version_1_is_taken_over_with_its_rows_untouched(old, small):
     store = RunStore(old)
     assert rows(old) == before
     listed = store.list(order="oldest")
+    assert all(summary.fastest is not None for summary in listed)
     assert [(r.id, r.kind, r.title) for r in listed] == [
         (i.decode(), "comparison", p.decode()) for i, _, p, *_ in before
     ]
     for (_, _, prompt, decoders, models, text), summary in zip(before, listed, strict=True):
         run = store.get(summary.id)
-        assert (run.title, run.decoders, run.models) == (
-            prompt.decode(),
-            json.loads(decoders),
-            models.decode(),
-        )
-        assert (
-            run.to_json()["results"][0]["samples"][0]["text"]
-            == json.loads(text)["results"][0]["text"]
-        )
+        assert (run.title, run.models) == (prompt.decode(), models.decode())
+        assert run.decoders == json.loads(decoders)
+        assert run.results[0].alone.text == json.loads(text)["results"][0]["text"]
     store.save(small)
     assert RunStore(old).get(small.id) == small
     assert rows(old)[: len(before)] == before
@@ -285,29 +266,10 @@ def test_a_file_of_version_1_is_taken_over_with_its_rows_untouched(old, small):
 def test_processes_that_take_over_a_file_of_version_1_at_once_all_succeed(old):
     before = rows(old)
     barrier = CLEAN.Barrier(4)
-    assert (
-        _exit_codes([CLEAN.Process(target=others.open_when, args=(old, barrier)) for _ in range(4)])
-        == [0] * 4
-    )
+    four = [CLEAN.Process(target=others.open_when, args=(old, barrier)) for _ in range(4)]
+    assert _exit_codes(four) == [0] * 4
     assert rows(old) == before
     assert len(RunStore(old).list(kind="comparison")) == len(before)
-
-
-def test_two_processes_use_the_file_at_once(store, small):
-    workers = [
-        CLEAN.Process(target=others.save_many, args=(store.path, small, first))
-        for first in (100, 200)
-    ]
-    for worker in workers:
-        worker.start()
-    seen = []
-    while any(worker.is_alive() for worker in workers):
-        seen.append(len(store.list()))
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0, 0]
-    assert len(store.list()) == 40
-    assert seen == sorted(seen)
 
 
 def test_a_crash_loses_at_most_the_run_that_was_being_written(store, small):
@@ -351,9 +313,8 @@ def test_a_folder_that_may_not_be_written_is_one_sentence(small):
         for file in folder.iterdir():
             file.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
         folder.chmod(0o555)
-        assert _exit_codes(
-            [CLEAN.Process(target=others.as_nobody, args=(partial(store.save, small),))]
-        ) == [0]
+        nobody = CLEAN.Process(target=others.as_nobody, args=(partial(store.save, small),))
+        assert _exit_codes([nobody]) == [0]
     finally:
         folder.chmod(0o755)
         shutil.rmtree(folder)
@@ -361,13 +322,8 @@ def test_a_folder_that_may_not_be_written_is_one_sentence(small):
 
 def test_a_full_disk_is_one_sentence_and_what_was_there_stays(store, run, small):
     store.save(small)
-    assert _exit_codes(
-        [
-            CLEAN.Process(
-                target=others.on_a_full_disk, args=(store, dataclasses.replace(run, id="ff"))
-            )
-        ]
-    ) == [0]
+    other = dataclasses.replace(run, id="ff")
+    assert _exit_codes([CLEAN.Process(target=others.on_a_full_disk, args=(store, other))]) == [0]
     assert [r.id for r in store.list()] == [small.id]
     assert store.get(small.id) == small
 
@@ -378,3 +334,159 @@ def _exit_codes(workers: list) -> list[int]:
     for worker in workers:
         worker.join(60)
     return [worker.exitcode for worker in workers]
+
+
+def test_ids_stay_when_runs_are_recorded_again():
+    assert id_of("fox") == id_of("fox") != id_of("story")
+    assert recordings()[0].run.id == id_of("fox")
+    assert recorded(id_of("story")) == recordings()[-1]
+
+
+def test_a_recorded_run_is_found_like_a_kept_one_but_is_not_among_them(tmp_path):
+    store, first = RunStore(tmp_path / "runs.sqlite"), recordings()[0].run
+    assert store.get(first.id) == first
+    assert store.list() == []
+    with pytest.raises(InputError, match="no run"):
+        store.delete(first.id)
+    assert recorded("0") is None
+
+
+def test_an_imported_run_never_takes_the_place_of_a_recorded_one(tmp_path, run):
+    """On a shared machine a visitor could have replaced what the gallery's links show."""
+    store, first = RunStore(tmp_path / "runs.sqlite"), recordings()[0].run
+    kept = store.add(replace(run, id=first.id))
+    assert kept.id != first.id
+    assert store.get(first.id) == first
+    assert store.get(kept.id) == kept
+
+
+def test_batches_that_were_written_come_back(batch_run, tmp_path):
+    found = BatchRecording("python -m tools.batch --sizes 1 2", (0.5, 0.25, 0.1), (batch_run,))
+    file = tmp_path / "measured.json"
+    assert shipped(file) is None
+    file.write_text(found.to_json(), encoding="utf-8")
+    assert shipped(file) == found
+    hostile = replace(found, command="é 🦊\n")
+    assert BatchRecording.from_json(hostile.to_json()) == hostile
+
+
+NEVER = 10_000.0  # minutes; a test uploads when it wants to
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    with standing_in() as hub:
+        yield hub
+
+
+@pytest.fixture
+def opened(hub):
+    """Makes a store in a folder, as a Space does when it starts."""
+    datasets = []
+
+    def store(folder: Path) -> RunStore:
+        found = RunStore(folder / "runs.sqlite")
+        found.dataset = Dataset("me/runs", folder / "up", TOKEN, NEVER, hub.address)
+        upload(found)  # after that of the start: nothing is on its way
+        datasets.append(found.dataset)
+        return found
+
+    yield store
+    for dataset in datasets:
+        dataset.uploads.stop()
+
+
+def upload(store: RunStore) -> None:
+    store.dataset.uploads.trigger().result()
+
+
+def test_a_run_outlives_the_disk_and_its_link_opens_it(hub, opened, tmp_path, run):
+    """Each restart of a Space forgot all runs, and their links led nowhere."""
+    store = opened(tmp_path / "first")
+    store.save(run)
+    upload(store)
+    assert [*hub.files["me/runs"]] == [f"runs/{run.id}.json"]
+    assert hub.private["me/runs"]
+    again = opened(tmp_path / "second")  # nothing of the first disk is there
+    assert again.get(run.id) == run
+    assert again.has(run.id)
+    assert not again.has("abc")
+
+
+def test_what_was_not_uploaded_waits_and_comes_with_the_next_attempt(hub, opened, tmp_path, run):
+    store = opened(tmp_path)
+    hub.down = True
+    store.save(run)
+    with pytest.raises(Exception, match="503"):
+        upload(store)
+    store.dataset.uploads.stop()  # the process ends
+    hub.down = False
+    assert not hub.files["me/runs"]
+    upload(opened(tmp_path))
+    assert [*hub.files["me/runs"]] == [f"runs/{run.id}.json"]
+
+
+def test_many_runs_are_one_commit_and_a_changed_one_replaces_itself(hub, opened, tmp_path, run):
+    store = opened(tmp_path)
+    for i in range(5):
+        store.save(dataclasses.replace(run, id=f"a{i}"))
+    before = hub.commits
+    upload(store)
+    assert hub.commits == before + 1
+    assert len(hub.files["me/runs"]) == 5
+    upload(store)  # nothing is new
+    assert hub.commits == before + 1
+    store.save(dataclasses.replace(run, id="a1", title="another"))
+    upload(store)
+    assert opened(tmp_path / "second").get("a1").title == "another"
+
+
+def test_a_deleted_run_is_gone_there_too(hub, opened, tmp_path, run):
+    store = opened(tmp_path)
+    store.save(run)
+    upload(store)
+    store.delete(run.id)
+    assert not hub.files["me/runs"]
+    with pytest.raises(InputError, match="There is no run"):
+        store.get(run.id)
+    store.save(run)
+    store.delete(run.id)  # before it was uploaded
+    upload(store)
+    assert not hub.files["me/runs"]
+
+
+@pytest.mark.parametrize("id", ["../../etc/passwd", "a/b", "", "A1", "a" * 65, "%2e%2e"])
+def test_an_id_is_never_a_path(hub, opened, tmp_path, id):
+    store = opened(tmp_path)
+    hub.files["me/runs"]["runs/secret.json"] = b"{}"
+    with pytest.raises(InputError, match="There is no run"):
+        store.get(id)
+
+
+def test_each_fault_is_one_sentence(hub, opened, tmp_path, run):
+    assert Dataset.from_environment(tmp_path, {}) is None
+    for environ, says in (
+        ({"WORKBENCH_RUNS": "runs"}, "must name a dataset as USER/NAME, not 'runs'."),
+        ({"WORKBENCH_RUNS": "me/runs"}, "needs the secret HF_TOKEN"),
+    ):
+        with pytest.raises(InputError, match=says):
+            Dataset.from_environment(tmp_path, environ)
+    with pytest.raises(InputError, match="me/runs of WORKBENCH_RUNS cannot be used") as refused:
+        Dataset("me/runs", tmp_path / "up", "hf_wrong", NEVER, hub.address)
+    assert "hf_wrong" not in str(refused.value)
+    # nothing listens there, which ended in a traceback: the error was no longer one of httpx
+    with pytest.raises(InputError, match="me/runs of WORKBENCH_RUNS cannot be used"):
+        Dataset("me/runs", tmp_path / "up", TOKEN, NEVER, "http://127.0.0.1:9")
+    store = opened(tmp_path)
+    hub.down = True
+    with pytest.raises(InputError, match="the dataset me/runs does not answer"):
+        store.get(run.id)
+    hub.down = False
+    (store.dataset.folder / f"{run.id}.json").mkdir()  # as unusable as a full disk
+    with pytest.raises(InputError, match=r"cannot wait in .* for its upload"):
+        store.save(run)
+    store = opened(tmp_path / "second")
+    hub.files["me/runs"][f"runs/{run.id}.json"] = b"not json"
+    with pytest.raises(InputError):
+        store.get(run.id)

@@ -37,19 +37,6 @@ def test_speed_up_is_over_greedy_of_the_same_size_and_scheduling(figures):
     assert found["dynamic batch"] == {1: 1.8, 4: 2.0}
 
 
-def test_leaving_prompts_out_drops_dynamic_batches(figures):
-    assert "padded (usual)" not in lines(
-        batch.speed(without("vanilla", decode_seconds=None), "lookup", decoding=True)
-    )
-    assert list(lines(batch.speed(figures, "lookup", decoding=True))) == [
-        "padded (usual)", "unpadded cache", "unpadded inputs", "no padding", "greedy",
-    ]  # fmt: skip
-    assert lines(batch.speed(figures, "lookup", decoding=True))["no padding"][4] == pytest.approx(
-        320
-    )
-    assert lines(batch.speed(figures, "lookup"))["dynamic batch"][4] == pytest.approx(240)
-
-
 def test_doubts_stand_at_the_points_and_in_the_papers_table():
     """A batch on a busy machine had ≈ only in its table of figures.
 
@@ -98,20 +85,6 @@ def test_padding_and_acceptance(figures):
     assert lines(batch.padding(figures)) == {"Prompt lookup": {1: None, 4: 0.25}}
     assert list(batch.acceptance(figures).data[0].y) == [1, 3, 2, 4]
     assert lines(batch.least_acceptance(figures)) == {"Prompt lookup": {1: 2.5, 4: 1}}
-
-
-def test_a_card_without_points_says_so(figures):
-    card = next(c for c in batch.CARDS if c.title == "Padding")
-    assert not card.draw(figures, "lookup", False).layout.annotations
-    (words,) = card.draw(without("vanilla"), "lookup", False).layout.annotations
-    assert "no measurement" in words.text
-
-
-def test_a_round_holds_its_pads(figures):
-    vanilla = next(
-        t for t in batch.round_time(figures, "lookup").data if t.name == "padded (usual)"
-    )
-    assert (list(vanilla.x), list(vanilla.y)) == ([4], [25])  # (60 + 20) / 20 tokens, 0.5 s / 20
 
 
 @pytest.mark.parametrize("card", batch.CARDS, ids=lambda card: card.title)

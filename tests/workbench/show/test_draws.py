@@ -92,16 +92,6 @@ def test_the_sentences(run, says):
     assert says in words
 
 
-def test_beams_of_the_first_step_are_named():
-    run = made(EVEN, "beam_sampling")
-    for i, each in enumerate(run.results[0].samples):
-        each.beams.extend([1 + i % 4] * 4)
-    assert (
-        "No difference from one step of beam sampling shown by the 400 first beams of 100 draws"
-        in draws.verdicts(run)[0]
-    )
-
-
 def test_one_unlucky_set_of_seeds_is_no_proof_against_five_decoders():
     """200 draws of the default seeds: "Plain sampling: Unlike the target (p = 0.019)", and the same
     of four exact decoders, which have the same seeds: one unlucky set read as five proofs."""
@@ -116,19 +106,6 @@ def test_one_unlucky_set_of_seeds_is_no_proof_against_five_decoders():
     assert re.search(r"further off than 99\.\d% of honest samples", control)
     assert control.endswith("draws from the target by definition: these seeds are unlucky.")
     assert all(other.endswith("So is plain sampling with these seeds.") for other in others)
-
-
-def test_a_decoder_that_is_off_where_the_control_is_not_is_suspected_but_not_condemned():
-    even, odd = draws.verdicts(made(EVEN * 2, more=[("speculative", UNLUCKY)]))
-    assert "unlucky" not in even
-    assert odd.endswith("Chance or a fault: other seeds will tell.")
-    assert "Tick plain sampling for a control" in draws.shared(made(UNLUCKY, "speculative"))
-
-
-def test_if_the_control_itself_is_unlike_no_decoder_is_blamed_first():
-    control, _ = draws.verdicts(made(ODD, more=[("speculative", ODD)]))
-    assert control.startswith("Plain sampling: Unlike the target")
-    assert control.endswith("suspect the models or the seeds first.")
 
 
 IMPOSSIBLE = [*(Prefix([i], TEXTS[i], 0.25) for i in TEXTS), Prefix([1, 7], "w7", 0.0)]
@@ -154,28 +131,11 @@ def test_one_text_that_the_target_never_writes_is_proof():
     assert "script" not in tree.seen
 
 
-def test_of_beams_only_the_first_token_can_be_impossible():
-    run = made(EVEN, "beam_sampling", law=[*IMPOSSIBLE, Prefix([9], "w9", 0.0)])
-    for i, each in enumerate(run.results[0].samples):
-        each.beams.extend([1 + i % 4] * 4)
-    assert "No difference" in draws.verdicts(run)[0]
-    run.results[0].samples[5].beams[2] = 9
-    assert "Unlike one step of beam sampling: seed 5 wrote “w9”" in draws.verdicts(run)[0]
-
-
 def test_how_far_one_has_to_go_is_said():
     far = draws.reach(made(EVEN))
     assert "To notice an error of 0.1 you need about 1,590 draws; you have 100." in far
     assert "you have 2,000, which is enough." in draws.reach(made(EVEN * 20))
     assert draws.reach(made(EVEN, "mtad")) == ""
-
-
-def test_holm_corrects_over_the_decoders_that_claim_a_law():
-    few = [(1, 2, 3)] * 45 + [(2, 2, 2)] * 30 + [(3,)] * 15 + [(4,)] * 10
-    alone = draws.findings(made(few))[0].p
-    first, second, own = draws.findings(made(few, more=[("speculative", EVEN), ("mtad", ODD)]))
-    assert 0 < alone < 0.1
-    assert (first.p, second.p, own.p) == (pytest.approx(2 * alone), 1.0, None)
 
 
 class Nesting(HTMLParser):
@@ -241,14 +201,6 @@ def test_a_tree_counts_merges_what_does_not_fork_and_is_closed():
     assert not any(c in "".join(found.texts) for c in "\u202e\x1b")
     assert "(1.8)" not in "".join(found.texts)  # brackets are the style sheet's
     assert "1.8" in found.texts  # 7 draws, a quarter of them
-
-
-def test_what_is_rare_is_folded_and_a_huge_tree_ends():
-    many = [(i % 200 + 10, i) for i in range(4000)]
-    found = parsed(draws.trees(made(many, law=[])))
-    assert "details" in found.seen
-    assert any("others" in text for text in found.texts)
-    assert sum(text.isdecimal() for text in found.texts) <= draws.MOST_LINES + 200
 
 
 def test_a_file_with_a_thousand_forks_above_each_other_is_shown():

@@ -17,12 +17,6 @@ def test_thresholds_are_those_of_the_settings():
     assert (typical["threshold"], typical["at_most"]) == (0.05, True)
 
 
-def test_what_p_is_follows_the_settings():
-    assert rule(catalog["bild"]())["raw"]
-    assert rule(catalog["mtad"](ratio="raw"))["raw"]
-    assert not rule(catalog["mtad"]())["raw"]
-
-
 def test_what_a_head_reads_is_told_of_those_that_draft_with_it():
     beside = {"draft": {"name": "a"}, "head": {"name": "h", "reads": [2, 5], "layers": 8}}
     in_its_place = {"draft": {"name": "h", "reads": [-1], "layers": 8}}
@@ -32,12 +26,6 @@ def test_what_a_head_reads_is_told_of_those_that_draft_with_it():
     assert head(in_its_place, model) == head(in_its_place, by_head) == {"reads": [-1], "layers": 8}
     assert head(in_its_place, catalog["lookup"]()) == {}
     assert head({}, model) == {}
-
-
-def test_joint_probabilities_and_leftovers_are_explained():
-    assert "joint" in rule(catalog["dsbd"]())["says"]
-    assert "left" in rule(catalog["specinfer"]())["says"]
-    assert "Lenience 0.5" in rule(catalog["speculative"](lenience=0.5))["says"]
 
 
 @pytest.mark.parametrize("decoder", list(catalog))

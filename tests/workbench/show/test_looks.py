@@ -4,9 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from decoders import Fate, catalog
-from workbench.runs.record import UNTOLD
-from workbench.show.looks import COLOURS, FATES, look_of, mark
+from decoders import catalog
+from workbench.show.looks import COLOURS, FAMILIES, FATES, look_of, mark
 
 
 def luminance(colour: str) -> float:
@@ -37,16 +36,6 @@ def test_colours_stand_out_on_either_ground(ground):
         assert contrast(colour, ground) >= 3, colour
 
 
-def test_every_fate_has_a_look_and_words():
-    assert set(FATES) == {*Fate, UNTOLD}
-    assert all(style.label and style.help.endswith(".") for style in FATES.values())
-
-
-def test_a_guess_is_not_said_to_be_a_models():
-    """Tokens that look-up had copied said "The small model guessed this token"."""
-    assert not any("small model" in style.help for style in FATES.values())
-
-
 def test_no_two_fates_share_the_second_cue():
     """Without any colour at all the lines still tell them apart."""
     for (_, a), (_, b) in combinations(FATES.items(), 2):
@@ -58,3 +47,20 @@ def test_marks_stand_out_on_their_ground():
     for style in FATES.values():
         assert contrast(style.colour, "#ffffff") >= 3
         assert contrast(style.colour_dark, "#14171d") >= 3
+
+
+def test_every_decoder_is_in_exactly_one_family():
+    assert sorted(name for family in FAMILIES for name in family.decoders) == sorted(catalog)
+
+
+def test_families_say_what_their_decoders_claim():
+    by_name = {family.name: family for family in FAMILIES}
+    assert all(
+        catalog[d].law == "target" and catalog[d].uses_draft for d in by_name["exact"].decoders
+    )
+    assert all(
+        catalog[d].law == "target" and not catalog[d].uses_draft
+        for d in by_name["copying"].decoders
+    )
+    assert all(catalog[d].law != "target" for d in by_name["other"].decoders)
+    assert not any(catalog[d].uses_draft for d in by_name["baselines"].decoders)

@@ -5,17 +5,9 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 from decoders import catalog
-from workbench.runs.events import At, Progress
 from workbench.runs.record import Agreement
 from workbench.runs.recorded import id_of, recorded
-from workbench.show.panel import BLANK, PROMPT_SHOWN, Panel, badge, picture, run_panels, source
-from workbench.studies.study import ALONE
-
-
-def test_claims_follow_the_settings_before_there_is_a_result():
-    lenient = catalog["speculative"](lenience=0.5)
-    for panel in (Panel.waiting(lenient, "Once", 1.0), Panel.running(lenient, "Once", 1.0)):
-        assert json.loads(panel.to_json())["claim"] == "changes the text"
+from workbench.show.panel import PROMPT_SHOWN, Panel, badge, picture, run_panels, source
 
 
 def test_badges():
@@ -36,18 +28,6 @@ def test_a_long_prompt_is_cut_on_the_left():
     panel = json.loads(Panel.waiting(catalog["greedy"](), "x" * 1000 + "end", 1.0).to_json())
     assert panel["prompt"].endswith("end")
     assert len(panel["prompt"]) == PROMPT_SHOWN + 1
-
-
-def test_a_decoder_at_work_says_how_fast_it_is_so_far():
-    at = At("greedy", 0, 1, ALONE, 0, 1)
-    panel = Panel.running(
-        catalog["greedy"](), "Once", 1.0, Progress(at, 30, 64, [], [], False, None, 0.25)
-    )
-    assert json.loads(panel.to_json())["pace"] == "120 tokens/s so far"
-    unknown = Panel.running(
-        catalog["greedy"](), "Once", 1.0, Progress(at, 30, 64, [], [], False, None)
-    )
-    assert json.loads(unknown.to_json())["pace"] == ""
 
 
 RUN = recorded(id_of("story")).run
@@ -73,11 +53,6 @@ def test_the_data_survives_its_attribute_and_stays_data():
     assert shown["panels"][0]["prompt"] == HOSTILE
     assert (shown["run"], shown["state"], shown["play"]) == (RUN.id, "lookup", False)
     assert shown["settings"]["temperature"] == RUN.settings["temperature"]
-
-
-def test_a_run_of_another_kind_has_no_picture():
-    assert picture(replace(RUN, results=[])) == ""
-    assert json.loads(Reader(BLANK).found[0][1]["data-shown"]) == {"panels": []}
 
 
 def test_a_draft_comes_from_where_its_decoder_takes_it():

@@ -51,18 +51,6 @@ def test_figures_equal_those_recomputed_from_the_json(run):
         assert BY_NAME["acceptance"].counts(result) == f"{len(accepted)} of {len(drafted)} drafted"
 
 
-def test_real_passes_stand_beside_the_target_passes_where_they_are_more(run):
-    """A model that runs one branch at a time takes several for what counts as one."""
-    result = of(run, "mtad").first
-    calls, tokens = result.metrics["target_calls"], result.metrics["new_tokens"]
-    told = BY_NAME["block_efficiency"].counts
-    assert told(result) == f"{tokens} tokens / {calls} passes"
-    plain = replace(result, metrics=result.metrics | {"target_passes": 3 * calls})
-    assert (
-        told(plain) == f"{tokens} tokens / {calls} passes, {3 * calls} taken one branch at a time"
-    )
-
-
 def test_mean_and_deviation_over_repeats(run):
     row = of(run, "mtad")
     found = spread(BY_NAME["perplexity"], row)
@@ -83,21 +71,6 @@ def test_a_deviation_that_shows_as_nothing_is_not_shown(run):
     ]
     assert shown(BY_NAME["perplexity"], replace(row, results=both)) == "2.03"
     assert "±" not in shown(BY_NAME["x_greedy"], of(run, "greedy"))
-
-
-def test_times_greedy_is_over_greedy_with_the_same_seed(run):
-    row, greedy = of(run, "dsbd"), of(run, "greedy")
-    ratios = [
-        own.metrics["tokens_per_second"] / base.metrics["tokens_per_second"]
-        for own, base in zip(row.results, greedy.results, strict=True)
-    ]
-    assert math.isclose(spread(BY_NAME["x_greedy"], row).mean, sum(ratios) / 2)
-
-
-def test_what_is_not_measured_is_no_zero(run):
-    row = of(run, "mtad")
-    assert shown(BY_NAME["joules_per_token"], row) == "–"
-    assert BY_NAME["joules_per_token"].counts(row.first).startswith("not measured: ")
 
 
 def test_a_failed_repeat_does_not_spoil_the_others(run):
@@ -139,11 +112,6 @@ def test_a_figure_follows_from_the_counts_beside_it(run, seconds):
     assert gives(megabytes(1_145_678_901 / 64), float(read.replace(",", "")) / 64)
 
 
-def test_numbers_as_text():
-    assert [significant(v) for v in (0.012345, 12.345, 1234.5)] == ["0.0123", "12.3", "1,234"]
-    assert megabytes(3_000_000) == "3 MB"
-
-
 CHANCES = st.floats(1e-6, 1)
 
 
@@ -161,22 +129,6 @@ def test_a_reader_who_divides_finds_the_result(p, q):
     a, b = operands(p, q, result)
     assert abs(float(a) / float(b) - p / q) <= 0.0051
     assert gives(result, float(a) / float(b))
-
-
-def test_a_digit_more_is_shown_only_where_it_must_be():
-    """ "0.538 / 0.645 = 84%" is 83% for those who divide."""
-    assert operands(0.5384, 0.6447, "84%") == ["0.5384", "0.6447"]
-    assert operands(0.5, 0.625, "80%") == ["0.5", "0.625"]
-
-
-@given(CHANCES, CHANCES)
-def test_what_is_less_shows_as_less(a, b):
-    x, y = enough(
-        lambda x, y: (x < y) == (a < b),
-        lambda more: percent(a, more),
-        lambda more: significant(b, more),
-    )
-    assert (float(x[:-1]) / 100 < float(y)) == (a < b) or math.isclose(a, b, rel_tol=1e-6)
 
 
 def test_numbers_are_read_as_they_are_shown():

@@ -6,8 +6,8 @@ import pytest
 
 from tests.workbench.made import made_batch, made_result, with_results
 from workbench.kinds import batch
-from workbench.runs.figures import BatchFigures, rows
-from workbench.runs.record import Energy, Load, Run
+from workbench.runs.figures import BatchFigures
+from workbench.runs.record import Load, Run
 from workbench.show import tables
 from workbench.show.tables import Table
 
@@ -21,18 +21,6 @@ def row_of(table: Table, scheme: str) -> dict[str, str]:
     return dict(zip(table.heads, next(r for r in table.rows if r[2] == scheme), strict=True))
 
 
-def test_a_comparison_has_a_row_for_each_decoder(run):
-    table = tables.figures(run)
-    assert [row[0] for row in table.rows] == [
-        "Greedy",
-        "Beam search",
-        "Speculative",
-        "MTAD",
-        "DSBD",
-    ]
-    assert all(len(row) == len(table.heads) for row in table.rows)
-
-
 def test_a_batch_has_a_row_for_each_measurement_and_repeats_as_a_spread(made):
     again = made_result("lookup", 4, "vanilla", 140.0, repeat=1)
     table = tables.figures(with_results(made, [*made.results, again]))
@@ -42,34 +30,6 @@ def test_a_batch_has_a_row_for_each_measurement_and_repeats_as_a_spread(made):
     assert (vanilla["× greedy"], vanilla["padding"], vanilla["same"]) == ("1.50×", "25%", "yes")
     assert (vanilla["at once"], vanilla["cache"], vanilla["pad tokens"]) == ("4", "3 MB", "20")
     assert [row[2] for row in table.rows[:4]] == ["alone", "alone", "static", "dynamic"]
-
-
-def test_repeats_show_the_most_at_once_and_all_that_differ(made):
-    again = made_result(
-        "lookup", 4, "vanilla", 140.0, repeat=1, at_once=9, peak_cache_bytes=5_000_000, differing=2
-    )
-    vanilla = row_of(tables.figures(with_results(made, [*made.results, again])), "padded (usual)")
-    assert (vanilla["at once"], vanilla["cache"], vanilla["same"]) == ("9", "5 MB", "2 differ")
-
-
-def test_energy_of_batches_is_shown_if_any_was_measured(made):
-    assert "J/token" not in tables.figures(made).heads
-    first = replace(made.results[0], energy=Energy(2.0, "measured: GPU energy counter"))
-    table = tables.figures(with_results(made, [first, *made.results[1:]]))
-    at = table.heads.index("J/token")
-    assert [row[at] for row in table.rows[:2]] == ["0.02", "–"]
-
-
-def test_the_figures_of_batches_are_those_of_the_charts(batch_run):
-    """A mean of ratios over repeats is not the ratio of means: table and chart could have
-    differed."""
-    found, table = BatchFigures(batch_run), tables.figures(batch_run)
-    at = table.heads.index("× greedy")
-    for row, cells in zip(rows(batch_run.results), table.rows, strict=True):
-        assert (
-            cells[at].removeprefix("≈")
-            == f"{found.times_greedy(row.decoder, row.batch_size, row.scheme):.2f}×"
-        )
 
 
 def test_the_papers_table(made):
@@ -127,11 +87,6 @@ def test_a_measurement_that_broke_down_is_in_the_verdict(made):
     assert {cells[name] for name in ("tokens/s", "× greedy", "decoding", "same")} == {"–"}
 
 
-def test_nothing_compared_is_not_called_identical(made):
-    alone = with_results(made, [replace(made.results[0], agreement=None)])
-    assert batch.verdict(alone) == "Too little to compare."
-
-
 def test_findings_say_how_much_samples_differ(made):
     _, words = batch.findings(made)
     assert words == (
@@ -150,36 +105,6 @@ def test_two_comparisons_side_by_side(run):
     assert speeds["MTAD"][0] == "–"
     assert speeds["Greedy"][0] == speeds["Greedy"][1]
     assert not any(row[2:] == ["–", "–"] for row in table.rows)
-
-
-def test_two_batches_side_by_side_have_the_figures_of_both(made, batch_run):
-    table = tables.side_by_side(made, batch_run)
-    assert table.heads == ["decoder", "batch", "scheme", "figure", "A", "B"]
-    assert {tuple(row[:3]) for row in table.rows} == {
-        ("Greedy", "1", "alone"),
-        ("Prompt lookup", "1", "alone"),
-    }
-    assert [row[0] for row in table.rows if row[3] == "tokens/s"] == ["Greedy", "Prompt lookup"]
-    figures = [row[3] for row in table.rows]
-    assert figures == sorted(figures, key=figures.index)  # those of one figure stand together
-    assert table.rows[0][4] == "50"
-
-
-def test_runs_of_two_kinds_side_by_side_have_the_figures_of_both(run, made):
-    table = tables.side_by_side(run, made)
-    assert {row[0] for row in table.rows} == {"Greedy"}
-    assert next(row[5] for row in table.rows if row[3] == "tokens/s") == "50"
-    assert not any("–" in row for row in table.rows)
-
-
-def test_facts_name_what_was_asked_and_where_it_ran(run, made):
-    names = dict(tables.facts(run))
-    assert names["prompt"] == run.title
-    assert {"device", "dtype", "torch", "transformers", "target", "temperature", "mtad"} <= set(
-        names
-    )
-    assert dict(tables.facts(made))["prompts"] == "4 few"
-    assert "name a/big" in dict(tables.facts(made))["target"]
 
 
 def test_a_table_as_markdown_and_as_html():
@@ -209,12 +134,6 @@ def test_decoders_with_the_same_doubt_share_a_sentence(run):
         second == "Unsteady (Beam search, MTAD): programs on this machine waited for a free core."
     )
     assert tables.notes(disturbed(run, set(run.decoders)))[1].startswith("Unsteady (all): ")
-
-
-def test_the_rows_of_a_batch_with_a_doubt_are_counted(made):
-    """Its tables have up to a hundred rows, and those with a doubt are marked."""
-    words = tables.notes(disturbed(made, {"lookup"}))[1]
-    assert words == "Unsteady (6 of 9 rows): programs on this machine waited for a free core."
 
 
 def test_a_remark_keeps_its_letters(run):

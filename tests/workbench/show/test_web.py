@@ -3,7 +3,6 @@
 import json
 import re
 
-from decoders import Fate
 from workbench.show import web
 from workbench.show.web import TERMS, explained
 
@@ -12,11 +11,6 @@ def test_json_cannot_leave_its_script():
     text = web.embed({"text": "</script><!-- \u2028"})
     assert "<" not in text
     assert json.loads(text) == {"text": "</script><!-- \u2028"}
-
-
-def test_every_fate_has_its_look():
-    for fate in Fate:
-        assert f".wb .{fate} " in web.head()
 
 
 def test_nothing_is_loaded_from_elsewhere():
@@ -31,13 +25,3 @@ def test_a_term_is_marked_where_it_stands_first_and_the_text_stays():
     assert shown.count("wb-term") == 2
     assert f'data-help="{TERMS["beam"]}">beams</button>' in shown
     assert shown.endswith(" a beam &lt;b&gt;")
-
-
-def test_a_part_of_a_word_and_the_name_of_a_decoder_are_no_terms():
-    for text in ("surpassed", "beam_search", "non-draft"):
-        assert "wb-term" not in explained(text)
-
-
-def test_the_longest_term_counts():
-    assert ">tokens per pass</button>" in explained("4 tokens per pass")
-    assert ">top-p</button> 0.9" in explained("top-p 0.9")

@@ -20,7 +20,6 @@ from workbench.studies.prompts import (
     parse,
     plain,
     read,
-    title,
     typed,
     written,
 )
@@ -46,16 +45,9 @@ def test_jsonl_prompts_may_hold_newlines(tmp_path):
     assert texts(file) == ["two\nlines", "x"]
 
 
-def test_a_folder_is_its_text_files_in_order(tmp_path):
-    for name, text in (("b.txt", "second\nprompt\n"), ("a.txt", "first"), ("c.md", "not read")):
-        (tmp_path / name).write_text(text)
-    assert texts(tmp_path) == ["first", "second\nprompt"]
-
-
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
-        ("a.txt", b"", "a.txt has no prompts"),
         ("a.txt", b"\n \n", "a.txt has no prompts"),
         ("a.txt", b"fine\n\xff\xfe bad", "a.txt, line 2: not text in UTF-8"),
         ("a.txt", b"fine\nz\0ro", "a.txt, line 2: zero bytes"),
@@ -65,8 +57,6 @@ def test_a_folder_is_its_text_files_in_order(tmp_path):
             "a.txt, line 2: 20,001 characters are too long",
         ),
         ("a.jsonl", b'{"prompt": "x"}\n{"prompt": 3}', "a.jsonl, line 2: must be a JSON object"),
-        ("a.jsonl", b'["prompt"]', "a.jsonl, line 1: must be a JSON object"),
-        ("a.jsonl", b"{", "a.jsonl, line 1: must be a JSON object"),
         ("a.jsonl", b'{"prompt": "\\ud800"}', "a.jsonl, line 1: must be a JSON object"),
         ("a.jsonl", b'{"prompt": " "}', "a.jsonl, line 1: must be a JSON object"),
     ],
@@ -163,14 +153,6 @@ def test_a_prompt_goes_through_boxes_and_json(prompt):
 @pytest.mark.parametrize("text", ["[5, 9]", "[]", "[{}]", '[{"a": 1}]', "[x", '{"role": "user"}'])
 def test_other_json_is_a_text(text):
     assert typed(text) == text
-
-
-def test_titles():
-    assert title("Once") == "Once"
-    assert title(Chat.of(HELLO)) == "Hello"
-    talk = Chat.of([{"role": "system", "content": "Rhyme."}, *HELLO])
-    assert title(talk) == "system: Rhyme. · user: Hello"
-    assert title(talk.answered("Hi").answered("!")) == f"{title(talk)} · assistant: Hi!"
 
 
 @pytest.mark.parametrize(

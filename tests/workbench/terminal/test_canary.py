@@ -70,15 +70,9 @@ def test_a_greedy_text_in_another_number_type_asks_for_it(call, answers):
     ("words", "says"),
     [
         (("ftp://host",), "the URL must begin with http"),
-        (("http://a:secret@host",), "the URL must hold no user and no password"),
-        (("nobody",), "There is no engine 'nobody'"),
         (("http://127.0.0.1:1",), "cannot be reached"),
         (("http://127.0.0.1:1", "--draws", "many"), "--draws takes a whole number, not 'many'"),
-        (("http://127.0.0.1:1", "--draws", "0"), "draws must be"),
-        (("http://127.0.0.1:1", "--tokens", "-1"), "--tokens takes a whole number, not '-1'"),
-        (("http://127.0.0.1:1", "--served-in", "float8"), "invalid choice: 'float8'"),
         (("http://127.0.0.1:1", "--key", "NOT_SET"), "`key` must name an environment variable"),
-        (("http://127.0.0.1:1", "--kind", "vlm"), "no known kind 'vlm': did you mean 'vllm'"),
         (("http://127.0.0.1:1", "--json", "/no/folder/x"), "There is no folder"),
     ],
 )

@@ -65,7 +65,6 @@ def test_a_function_of_trees_takes_chosen_children(call, file):
     [
         (("--function", "elsewhere"), "draws from elsewhere than `source`"),
         (("--function", "x"), "has no function 'x'; name one with --function"),
-        (("--function", "__name__"), "called as verify"),
     ],
 )
 def test_what_cannot_be_proven_is_one_sentence(call, file, words, says):
@@ -79,10 +78,7 @@ def test_what_cannot_be_proven_is_one_sentence(call, file, words, says):
     ("text", "says"),
     [
         (None, "cannot be read: No such file"),
-        ("1 +", "failed: SyntaxError"),
         ("raise SystemExit(3)", "failed: SystemExit: 3"),
-        ("open('elsewhere')", "failed: FileNotFoundError"),
-        ("raise OSError('no accelerator')", "failed: OSError: no accelerator"),
         ("def verify(p, q, tokens, source):\n    raise SystemExit(0)", "failed with p = "),
     ],
 )

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from workbench.kinds.comparison import text
 from workbench.runs.events import At, Ended, Finished, Progress, Started
-from workbench.runs.record import Energy, TokenRecord
+from workbench.runs.record import TokenRecord
 from workbench.runs.store import RunSummary
 from workbench.terminal import show
 
@@ -30,14 +30,6 @@ def test_tokens_are_text_and_never_markup():
     text = show.coloured([token("[bold red]", "accepted"), token("[/]\x1b[2J", "corrected")])
     assert text.plain == "[bold red][/]␛[2J"
     assert "\x1b[2J" not in drawn(text, force_terminal=True)
-
-
-def test_fates_differ_without_colour():
-    styles = {
-        fate: drawn(show.coloured([token("x", fate)]), force_terminal=True, no_color=True)
-        for fate in ("accepted", "corrected", "bonus", "sampled", "searched")
-    }
-    assert len(set(styles.values())) >= 4
 
 
 def test_a_comparison_shows_its_texts_figures_and_why_energy_is_missing(run):
@@ -64,16 +56,6 @@ def test_a_batch_shows_a_row_for_each_size_and_scheme_and_what_was_found(batch_r
     assert "energy not measured: a test" in shown
 
 
-def test_measured_energy_of_a_batch_is_shown(batch_run):
-    measured = Energy(30.0, "measured: GPU energy counter", "2.00 s")
-    run = dataclasses.replace(
-        batch_run, results=[dataclasses.replace(r, energy=measured) for r in batch_run.results]
-    )
-    shown = drawn(show.run(run), width=200)
-    assert "J/token" in shown
-    assert "energy not measured" not in shown
-
-
 def test_the_id_of_a_run_is_whole_in_80_columns():
     """It was split in two, so that nobody could copy it."""
     line = RunSummary(
@@ -92,12 +74,6 @@ def test_an_error_is_shown_in_place_of_the_text(run):
         run.results[1], error="The device ran out of memory [red]", samples=[empty]
     )
     assert "ran out of memory [red]" in drawn(text(failed))
-
-
-def test_a_run_of_a_kind_that_is_not_known_here_is_a_table(batch_run):
-    assert "tokens/s" in drawn(
-        show.run(dataclasses.replace(batch_run, kind="experiment")), width=300
-    )
 
 
 def test_the_bar_names_the_job_and_the_time_left(run, batch_run):

@@ -1,17 +1,24 @@
-"""Shared by compare and batch: a run that cannot be kept is still shown and written."""
+"""Past runs in a terminal, and a run that cannot be kept."""
+
+from pathlib import Path
 
 import pytest
 
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
+from workbench.terminal import flags
 
 COMMANDS = [
-    ("compare", "Once", "--decoders", "greedy", "--max-new-tokens", "4"),
-    ("batch", "--decoders", "lookup", "--count", "2", "--sizes", "1", "--max-new-tokens", "4"),
+    "compare Once --decoders greedy --max-new-tokens 4",
+    "batch --decoders lookup --count 2 --sizes 1 --max-new-tokens 4",
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c[0])
+@pytest.fixture(params=COMMANDS, ids=["compare", "batch"])
+def command(request) -> list[str]:
+    return request.param.split()
+
+
 def test_a_run_that_cannot_be_kept_is_shown_written_and_said(call, monkeypatch, tmp_path, command):
     """A full disk or a protected folder ended in a traceback, and the results were lost."""
     (tmp_path / "file").write_text("")
@@ -25,28 +32,88 @@ def test_a_run_that_cannot_be_kept_is_shown_written_and_said(call, monkeypatch, 
     assert Run.from_json((tmp_path / "out.json").read_bytes()).results
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c[0])
-def test_so_is_one_whose_keeping_fails_as_nobody_foresaw(call, monkeypatch, command):
+def test_so_is_one_whose_keeping_fails_as_nobody_foresaw(call, monkeypatch):
     def save(self, run):
         raise RuntimeError("something else")
 
     monkeypatch.setattr(RunStore, "save", save)
-    status, out, err = call(*command)
+    status, out, err = call(*COMMANDS[0].split())
     assert status == 0
     assert "tokens/s" in out
     assert "The run was not kept: something else" in err
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c[0])
-def test_a_file_that_cannot_be_written_after_all_is_one_sentence_and_the_run_is_kept(
-    call, store, monkeypatch, tmp_path, command
-):
-    def write_bytes(self, *arguments, **options):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.write_bytes", write_bytes)
-    status, out, err = call(*command, "--json", str(tmp_path / "out.json"))
+def test_a_file_that_cannot_be_written_after_all_is_one_sentence_and_the_run_is_kept(call, store):
+    status, out, err = call(*COMMANDS[0].split(), "--json", "/dev/full")
     assert status == 2
     assert "kept as run" in out
-    assert "out.json cannot be written: No space left on device" in err
+    assert "full cannot be written: No space left on device" in err
     assert len(store.list()) == 1
+
+
+def test_a_file_is_written_whatever_its_text(tmp_path):
+    """Half a character in a text emptied the file that was there, and the command broke down."""
+    path = tmp_path / "report.md"
+    path.write_text("before")
+    flags.write(path, "é \ud800")
+    assert path.read_text(encoding="utf-8") == "é \\ud800"
+
+
+VERSION_1 = Path(__file__).parents[1] / "runs" / "version1"
+
+
+@pytest.fixture(params=["comparison", "batch"])
+def any_run(request, run, batch_run) -> Run:
+    return run if request.param == "comparison" else batch_run
+
+
+def test_past_runs_are_listed_shown_compared_exported_imported_and_deleted(
+    call, store, any_run, tmp_path
+):
+    store.save(any_run)
+    status, out, _ = call("runs")
+    assert (status, any_run.id in out, any_run.kind in out) == (0, True, True)
+    assert f"temperature {any_run.settings['temperature']:g}, seed 0" in out
+    status, out, _ = call("runs", "show", any_run.id)
+    assert "speculative" in out
+    assert "tokens/s" in out
+    assert "\x1b[31m" not in out
+    status, out, _ = call("runs", "compare", any_run.id, any_run.id)
+    assert "tokens/s" in out
+    for kind in ("json", "csv", "html"):
+        assert call("runs", "export", any_run.id, str(tmp_path / f"run.{kind}"))[0] == 0
+    assert call("runs", "delete", any_run.id)[0] == 0
+    assert call("runs")[1].strip() == "There are no runs yet."
+    assert call("runs", "import", str(tmp_path / "run.json")) == (
+        0,
+        f"kept as run {any_run.id}\n",
+        "",
+    )
+    assert store.get(any_run.id) == any_run
+
+
+@pytest.mark.parametrize("name", ["comparison", "comparison_t0", "batch"])
+def test_files_of_version_1_are_imported_shown_and_exported(call, name, tmp_path):
+    status, out, _ = call("runs", "import", str(VERSION_1 / f"{name}.json"))
+    assert status == 0
+    id = out.removeprefix("kept as run ").strip()
+    assert "greedy" in call("runs", "show", id)[1]
+    for kind in ("json", "csv", "html"):
+        assert call("runs", "export", id, str(tmp_path / f"out.{kind}"))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("runs show abc", "There is no run 'abc'"),
+        ("runs delete abc", "There is no run 'abc'"),
+        ("runs export abc out.pdf", "must end in .json, .csv, .html"),
+        (f"runs import {__file__}", "This is not a run of the workbench"),
+        ("runs list --kind poem", "invalid choice: 'poem'"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence_and_status_2(call, arguments, message):
+    status, out, err = call(*arguments.split())
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.strip().count("\n") == 0

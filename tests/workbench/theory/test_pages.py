@@ -1,4 +1,4 @@
-"""Statements of a page about a run, in words and on its figures."""
+"""The pages of theory: statements about a run, figures and tables, exact small trees."""
 
 import re
 from dataclasses import replace
@@ -8,11 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoders import judge, theory
 from decoders.theory import expected_tokens, walltime_factor
 from tests.workbench.made import made_batch
 from workbench.show.quantities import gives
-from workbench.theory import PAGES
-from workbench.theory.estimates import NOTHING, MeasuredSpeculative, Measurements, measured
+from workbench.theory import PAGES, dsbd, mtad, one_draft, rules, speculative
+from workbench.theory.estimates import (
+    MeasuredDSBD,
+    MeasuredMTAD,
+    MeasuredSpeculative,
+    Measurements,
+    measured,
+)
+from workbench.theory.one_draft import ONE_DRAFT, judged
+from workbench.theory.rules import RULES, TREES, enumerated
+from workbench.theory.speculative import TABLE_1, TABLE_4
 
 EMS_SD = next(page for page in PAGES if page.title == "EMS-SD")
 
@@ -28,11 +38,6 @@ def test_every_page_speaks_of_every_kind_of_run(page, run, batch_run):
         assert page.of_run(found).endswith((".", "|"))
         assert all(card.figure(values(page), found).data for card in page.cards)
         assert page.tables is None or "formula" in page.tables(found)
-
-
-def test_a_decoder_without_rounds_is_not_said_to_have_not_run(batch_run):
-    """In a batch speculative decoding runs, though no round of it is kept."""
-    assert PAGES[0].of_run(measured(batch_run)) == "This run has no rounds of speculative decoding."
 
 
 @given(
@@ -84,16 +89,6 @@ def test_without_a_draft_model_there_is_no_c_but_a_speed():
     assert "greedy did not run" in alone
 
 
-def test_a_batch_stands_next_to_the_formula():
-    found = measured(made_batch())
-    words, table = EMS_SD.of_run(found).split("\n\n")
-    assert words.startswith("Prompt lookup gained 2.50 tokens per round, mean of 4 samples")
-    heads, _, row = table.splitlines()
-    assert [cell.strip() for cell in row.split("|")][1] == "4"
-    assert row.endswith("| 25% |")
-    assert "vanilla scheme" in heads
-
-
 def test_batches_are_diamonds_and_bars_at_a_size_that_was_run():
     found = measured(made_batch())
     (run,) = found.batches
@@ -111,5 +106,107 @@ def test_batches_are_diamonds_and_bars_at_a_size_that_was_run():
     )
 
 
-def test_without_a_run_the_figures_have_the_formula_alone():
-    assert len(EMS_SD.cards[1].figure(values(EMS_SD), NOTHING).data) == 1
+SPECULATIVE = MeasuredSpeculative(60, 100, 4.0, 2.3, 0.1, 1.2, 1.4)
+DSBD = MeasuredDSBD(60, 100, 2.0, 1.9, 1.5)
+MTAD = MeasuredMTAD(3.0, 2.5, 40, 0, "warped", 1.2, 50, 0.1, 4)
+
+
+def bold(figure):
+    return next(trace for trace in figure.data if trace.line.width == 3)
+
+
+def marks(figure, symbol):
+    points = (
+        trace for trace in figure.data if trace.type == "scatter" and trace.mode == "markers+text"
+    )
+    return [(point.x[0], point.y[0]) for point in points if point.marker.symbol == symbol]
+
+
+@pytest.mark.parametrize("row", TABLE_1, ids=lambda r: f"{r.alpha},{r.gamma}")
+def test_table_1_lies_on_the_curves(row):
+    speed = dict(
+        zip(
+            *(bold(speculative.speedup_figure(row.alpha, row.gamma, 0))[k] for k in "xy"),
+            strict=True,
+        )
+    )
+    operations = dict(
+        zip(
+            *(bold(speculative.operations_figure(row.alpha, row.gamma, 0))[k] for k in "xy"),
+            strict=True,
+        )
+    )
+    assert speed[row.alpha] == pytest.approx(row.speed, abs=0.0051)
+    assert operations[row.alpha] == pytest.approx(row.operations, abs=0.0051)
+
+
+def test_best_gamma_of_the_paper():
+    for alpha, best in ((0.6, 4), (0.7, 6), (0.8, 8), (0.9, 13)):
+        assert marks(speculative.best_gamma_figure(alpha, 0.05), "circle") == [(alpha, best)]
+
+
+@pytest.mark.parametrize("U", [50.0, 1000.0])
+def test_a_bound_that_would_leave_the_curves_no_room_is_not_drawn(U):
+    """The page broke with an OverflowError for a run at temperature 0.005."""
+    wide = replace(MTAD, U=U)
+    assert marks(mtad.ratio_figure(0.1, 2.5, 0.7, 2.0, 0.0, wide), "diamond") == []
+    assert marks(mtad.ratio_figure(0.1, 2.5, 0.7, 3.0, 0.0, MTAD), "diamond")
+
+
+def test_what_was_measured_is_a_diamond():
+    assert marks(speculative.tokens_figure(0.8, 5, SPECULATIVE), "diamond") == [(0.6, 2.3)]
+    assert marks(speculative.speedup_figure(0.8, 5, 0.05, SPECULATIVE), "diamond") == [(0.6, 1.4)]
+    expected = theory.walltime_factor(0.6, 4.0, 0.1)
+    assert marks(speculative.table_4_figure(SPECULATIVE), "diamond") == [(expected, 1.4)]
+    assert marks(dsbd.steps_figure(0.8, 0.9, 2, DSBD), "diamond") == [(0.6, 1.9)]
+    assert marks(mtad.kept_figure(0.1, 0.5, 8, MTAD), "diamond") == [(2.5, 3.0)]
+
+
+@pytest.mark.parametrize("row", TABLE_4, ids=lambda r: f"{r.task}-{r.draft}-{r.temperature}")
+def test_table_4_expectations(row):
+    """The paper prints alpha and c with two digits: its own expectation may differ accordingly."""
+    low, high = (
+        walltime_factor(row.alpha + s * 0.005, row.gamma, row.c - s * 0.005) for s in (-1, 1)
+    )
+    assert low - 0.05 <= row.expected <= high + 0.05
+
+
+def test_the_rows_are_those_of_the_library():
+    v = values(ONE_DRAFT, draft="AB", u_1=0.9)
+    p, q = [[3 / 6, 2 / 6, 1 / 6]] * 3, [[2 / 6, 3 / 6, 1 / 6]] * 3
+    found = {each.rule.name: each for each in judge(p, q, [0, 1], uniforms=[0.9, 0.8])}
+    rows = judged(v)
+    assert {rule for row in rows for rule in row["rules"]} == set(found)
+    for row in rows:
+        for rule in row["rules"]:
+            assert row["kept"] == found[rule].kept
+            assert row["mean"] == pytest.approx(found[rule].expected)
+    figure = one_draft.kept_figure(rows)
+    assert [sum(bar.x[0] for bar in figure.data)] == pytest.approx([rows[0]["mean"]])
+    assert one_draft.now(v).count("\n") == len(rows) - 1
+
+
+def test_a_draft_that_q_cannot_have_drawn_is_said():
+    v = values(ONE_DRAFT, draft="CA", q_C=0)
+    assert one_draft.now(v) == "q(C) is 0, so the draft CA cannot have been drawn: raise q(C)."
+    assert not one_draft.kept_figure(judged(v)).data
+
+
+@pytest.mark.parametrize("rule", TREES)
+def test_every_rule_of_trees_is_exact_and_below_the_most(rule):
+    for v in (values(RULES, rule=rule, gamma=1), values(RULES, rule=rule, gamma=3, V=3)):
+        outcome = enumerated(v)
+        assert outcome.distance < 1e-9
+        assert sum(outcome.chances) <= outcome.together + 1e-9
+        assert all(a <= b + 1e-9 for a, b in zip(outcome.chances, outcome.most, strict=True))
+        assert f"at most **{outcome.together:.3f}**" in rules.now(v)
+        assert len(rules.kept_figure(outcome).data[0].x) == len(outcome.chances) == 1
+    assert "two layers of two tokens" in rules.now(v)
+
+
+def test_two_paths_reach_the_most_where_multi_path_block_verification_is_optimal():
+    """And SpecInfer's rule does not: the linear program is no bound of what rules happen to do."""
+    two = enumerated(values(RULES, rule="multipath", gamma=2))
+    assert sum(two.chances) == pytest.approx(two.together)
+    tree = enumerated(values(RULES, rule="specinfer", gamma=1))
+    assert sum(tree.chances) < tree.together - 0.01

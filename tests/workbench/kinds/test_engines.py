@@ -1,21 +1,29 @@
-"""The panel of an engine, its columns and its place in charts: what is not told is not drawn."""
+"""An engine in a comparison: what is not told is not drawn, and no way in takes its address."""
 
 import csv
 import io
 import json
 from dataclasses import replace
+from urllib.parse import quote
 
+import gradio as gr
 import pytest
 
+from decoders import InputError
+from tests.workbench.engines.served import Served, a_json, served
+from workbench.engines.addresses import LISTED
+from workbench.kinds import registry
+from workbench.kinds.comparison import Comparison
+from workbench.kinds.comparison.form import endpoints
 from workbench.measuring.served import NO_ENERGY, untold
+from workbench.page.form import SettingsForm
 from workbench.runs.figures import rows
 from workbench.runs.record import UNTOLD, Agreement, Lap, Result, Run, Sample, Server, TokenRecord
-from workbench.runs.timing import round_seconds
 from workbench.show import comparison, tables
-from workbench.show.looks import look_of
 from workbench.show.panel import run_panels
 from workbench.show.tables import verdict
 from workbench.show.view import WRITERS
+from workbench.studies.settings import SERVED
 
 NAME = "engine:fast"
 MODEL = "<b>stories</b>"
@@ -66,14 +74,6 @@ def test_a_panel_says_what_the_server_is_and_when_its_first_token_came(beside):
     assert found["rounds"] == []
 
 
-def test_what_is_not_told_has_no_figure(beside):
-    values = {n["name"]: n["value"] for n in panel(beside)["numbers"]}
-    for name in ("block_efficiency", "acceptance", "alpha", "memory_per_token", "peak_memory"):
-        assert values[name] == "–", name
-    assert values["joules_per_token"] == "–"
-    assert values["decoding"] == "–"
-
-
 @pytest.mark.parametrize(
     ("verdict", "kind", "text"),
     [
@@ -92,12 +92,6 @@ def test_the_judge_s_verdict_is_its_badge(verdict, kind, text, beside):
     badge = panel(judged)["badge"]
     assert (badge["kind"], badge["text"]) == (kind, text)
     assert (badge["help"] == "Because.") == differs
-
-
-def test_the_race_has_its_pieces_when_they_arrived(beside):
-    assert panel(beside)["clock"] == [0.5, 1.0]
-    slow = asked(laps=[Lap(4.0, [], NO_ENERGY), Lap(2.0, [], NO_ENERGY)])
-    assert round_seconds(slow) == [0.25, 0.5]  # the quicker of its timings
 
 
 def test_charts_tables_and_files_hold_it(beside):
@@ -131,14 +125,77 @@ def test_a_spreadsheet_has_columns_for_engines_where_there_is_one(beside, run):
     assert "engine_version" not in lines(run)[0]
 
 
-def test_a_failed_engine_keeps_its_text_and_says_why(beside):
-    died = asked(error="Engine fast broke off the answer.")
-    found = panel(replace(beside, results=[*beside.results[:-1], died]))
-    assert (found["status"], found["numbers"]) == ("failed", [])
-    assert found["error"] == "Engine fast broke off the answer."
-    assert len(found["tokens"]) == 4
+SAYS = "by the name that whoever runs the workbench"
 
 
-def test_an_engine_has_one_look_wherever_it_is_drawn():
-    assert look_of(NAME) == look_of(NAME)
-    assert look_of("engine:other") != look_of(NAME)
+@pytest.fixture
+def server():
+    """A server that nobody may call."""
+    with served(lambda call: a_json({})) as found:
+        yield found
+        assert found.calls == []
+
+
+def forms(server: Served) -> list[str]:
+    """What a visitor may write to have a server called."""
+    bare = server.url.removeprefix("http://")
+    return [f"{SERVED}{server.url}", f"{SERVED}{bare}", f"{SERVED}//{bare}", f"{SERVED}x@{bare}"]
+
+
+def test_a_study_takes_none(server):
+    for name in forms(server):
+        with pytest.raises(InputError, match=SAYS) as error:
+            Comparison.from_json({"prompt": "a", "settings": {"decoders": ["greedy", name]}})
+        assert "127.0.0.1" not in str(error.value)
+    with pytest.raises(InputError, match="Neither a decoder nor an engine is called by"):
+        Comparison.from_json({"prompt": "a", "settings": {"decoders": [server.url]}})
+
+
+def test_a_link_names_engines_and_holds_no_address():
+    data = {"prompt": "a", "settings": {"decoders": ["greedy", f"{SERVED}fast"]}}
+    query = registry.to_query("comparison", data)
+    assert f"decoders=greedy%2C{quote(SERVED, safe='')}fast" in query
+    found = registry.from_query({"decoders": f"greedy,{SERVED}fast"})
+    assert (found.faults, found.data["settings"]["decoders"]) == ([], ["greedy", f"{SERVED}fast"])
+
+
+def test_an_import_takes_none(server, run):
+    first = run.results[0]
+    for name in forms(server):
+        told = replace(run, results=[first]).to_json()
+        told["results"][0]["decoder"] = name
+        with pytest.raises(InputError, match="no such decoder"):
+            registry.read(json.dumps(told))
+        asked = run.to_json()
+        asked["study"]["settings"]["decoders"] = ["greedy", name]
+        with pytest.raises(InputError, match=SAYS):
+            registry.read(json.dumps(asked))
+
+
+def test_the_api_takes_none(server, host):
+    compare, *_ = endpoints(host)
+    for name in forms(server):
+        with pytest.raises(gr.Error, match=SAYS):
+            list(compare("a", ["greedy", name]))
+    with pytest.raises(gr.Error, match=f"There is no engine 'fast' here: .* sets {LISTED}"):
+        list(compare("a", ["greedy", f"{SERVED}fast"]))
+
+
+def test_the_form_takes_only_names_that_it_shows(server):
+    form = SettingsForm({}, {}, engines=["fast"])
+    with gr.Blocks():
+        form.lay_out_decoders()
+    assert form.decoders.families[-1].decoders == (f"{SERVED}fast",)
+    values = form.decoders.filled([])
+    values[form.decoders.groups[-1]] = [f"{SERVED}fast", *forms(server), f"{SERVED}other"]
+    assert form.decoders.chosen(values) == [f"{SERVED}fast"]
+    asked = ["greedy", f"{SERVED}fast", f"{SERVED}other"]
+    assert "Engine other is not known here" in form.decoders.missing(asked)[0]
+    assert len(form.decoders.missing(asked)) == 1
+
+
+def test_other_kinds_ask_no_engines():
+    for kind, extra in (("draw", {"prompt": "a"}), ("batch", {"prompts": "refrains"})):
+        data = {**extra, "settings": {"decoders": ["greedy", f"{SERVED}fast"]}}
+        with pytest.raises(InputError, match=f"A {kind} asks no engines; leave out Engine fast"):
+            registry.studies()[kind].from_json(data)

@@ -1,34 +1,29 @@
-"""A branch is its prefix decoded from scratch, for every decoder and at every token.
-
-If there can be no branch, one sentence says so."""
+"""A branch is its prefix decoded from scratch, for every decoder and at every token."""
 
 import dataclasses
 
+import gradio as gr
 import pytest
 import torch
 
 import decoders
 from decoders import InputError
 from decoders.distribution import Warping, warp
-from decoders.engine.passes import PackedPasses
 from tests.models import build_pair, build_tokenizer, plain_logits
 from tests.workbench.measuring.conftest import comparison
+from tests.workbench.page.visitor import Visitor
 from workbench.kinds.branch import TextPlace, alternatives, branch, listed, token_of
 from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.measuring.work import admit
+from workbench.page.host import Host
+from workbench.page.widgets import Alternatives
 from workbench.runs.record import Run
 
 NAMES = [
-    "greedy",
-    "multinomial",
-    "beam_search",
-    "beam_sampling",
-    "speculative",
-    "mtad",
-    "dsbd",
+    "greedy", "multinomial", "beam_search", "beam_sampling", "speculative", "mtad", "dsbd",
     "specinfer",
-]
+]  # fmt: skip
 SHARED = {"max_new_tokens": 8, "temperature": 0.8, "top_k": 20, "seed": 7}
 
 
@@ -95,14 +90,6 @@ def test_all_chosen_decoders_continue_and_a_branch_can_be_branched(exact, run, u
     assert second.prompt.startswith(study.prompt)
 
 
-def test_rewinding_greedy_to_a_token_writes_the_same_again(exact, run, unmetered):
-    own = [t.id for t in run.results[0].alone.tokens]
-    found = (
-        ended(exact, branch(exact, run, TextPlace("greedy", 3), own[3]), unmetered).results[0].alone
-    )
-    assert [t.id for t in found.tokens][:4] == own[4:]
-
-
 def test_a_branch_is_never_tokenised_again(exact, run, unmetered):
     """`ab` and `c` are two tokens, and their text would be three."""
     one, two = exact.tokenizer.convert_tokens_to_ids(["ab", "c"])
@@ -141,27 +128,13 @@ def test_a_decoder_that_does_not_sample_has_no_chances_of_plain_sampling(exact, 
     assert found == ([1.0] + [0.0] * 19 if name == "greedy" else [None] * 20)
 
 
-def test_the_prefix_is_read_once_for_all_alternatives(exact, run, monkeypatch):
-    passes, forward = [], PackedPasses.run
-    monkeypatch.setattr(
-        PackedPasses, "run", lambda *arguments: passes.append(1) or forward(*arguments)
-    )
-    alternatives(exact, run, TextPlace("dsbd", 4), [1, 2, 3])
-    assert len(passes) == 1
-
-
 @pytest.mark.parametrize(
     ("where", "token", "says"),
     [
         (TextPlace("greedy", 99), 5, "This text has 8 tokens; choose a place from 0 to 8, not 99."),
-        (TextPlace("greedy", -1), 5, "choose a place"),
         (TextPlace("typical", 1), 5, "This run has no text of 'typical'"),
-        (TextPlace("greedy", 1, 3), 5, "This run has no text of 'greedy'"),
         (TextPlace("greedy", True), 5, "A place is a decoder's name"),
-        (TextPlace(None, 1), 5, "A place is a decoder's name"),
         (TextPlace("greedy", 1), 67, "There is no token 67; the vocabulary has ids 0 to 66."),
-        (TextPlace("greedy", 1), -1, "There is no token -1"),
-        (TextPlace("greedy", 1), True, "There is no token True"),
         (TextPlace("greedy", 1), "#999999", "There is no token 999999"),
         (TextPlace("greedy", 1), "ab c", "4 tokens here (a | b |   | c)"),
         (TextPlace("greedy", 1), "", "is no token"),
@@ -220,10 +193,7 @@ def test_a_run_without_its_prompts_tokens_is_branched_if_they_are_as_many(exact,
 @pytest.mark.parametrize(
     "start",
     [
-        {}, [], 7, {"ids": [], "trail": []}, {"ids": [1], "trail": []},
-        {"ids": ["1"], "trail": [{}]},
-        {"ids": [1],
-            "trail": [{"run": 1, "decoder": "greedy", "repeat": 0, "at": 0, "chosen": "x"}]},
+        7, {"ids": [1], "trail": []}, {"ids": ["1"], "trail": [{}]},
         {"ids": [-1],
             "trail": [{"run": "a", "decoder": "greedy", "repeat": 0, "at": 0, "chosen": "x"}]},
         {"ids": [1],
@@ -240,3 +210,164 @@ def test_a_start_beyond_the_vocabulary_is_refused_before_any_work(exact, run):
     wrong = dataclasses.replace(study, start=dataclasses.replace(study.start, ids=(5, 99)))
     with pytest.raises(InputError, match="out of range"):
         admit(exact, wrong)
+
+
+ASKED = "prompt=ab<b>&decoders=greedy,mtad&max_new_tokens=6&temperature=0.7&top_k=5&timings=1"
+
+
+@pytest.fixture(scope="module")
+def visitor(house) -> Visitor:
+    visitor = Visitor(house[1], ASKED)
+    visitor.press("run")
+    return visitor
+
+
+@pytest.fixture(scope="module")
+def parent(house, visitor) -> Run:
+    """The run of the visitor."""
+    return newest(house[0])
+
+
+def ask(visitor: Visitor, event: str, data) -> None:
+    """Fire the strip's `event` at the panels."""
+    visitor.event = gr.EventData(None, data)
+    visitor.fire(visitor.find("panels"), event)
+    assert visitor.breakdowns == []
+
+
+def answer(visitor: Visitor):
+    return visitor.value(
+        next(block for block in visitor.page.blocks.values() if isinstance(block, Alternatives))
+    )
+
+
+def newest(host: Host) -> Run:
+    return host.store.get(host.store.list()[0].id)
+
+
+def test_alternatives_and_a_branch_of_all_decoders_with_its_trail(house, visitor, parent):
+    where = {"run": parent.id, "decoder": "mtad", "at": 2, "ask": "the first"}
+    ask(visitor, "select", where)
+    found = answer(visitor)
+    assert found["ask"] == "the first"
+    assert len(found["choices"]) == 20
+    assert {each["warped"] for each in found["choices"]} == {None}
+    token = found["choices"][1]["id"]
+    ask(visitor, "submit", {**where, "token": token, "decoders": ["greedy", "mtad"]})
+    child = newest(house[0])
+    assert child.study["start"]["trail"][0]["run"] == parent.id
+    assert child.study["start"]["ids"][-1] == token
+    assert f'href="?run={parent.id}"' in visitor.value(visitor.find("headline"))
+    assert "Done" in visitor.value(visitor.find("progress"))
+    again = Visitor(house[1], f"run={child.id}")
+    assert f'href="?run={parent.id}"' in again.value(again.find("headline"))
+
+
+def test_a_typed_token_is_looked_up(visitor, parent):
+    where = {"run": parent.id, "decoder": "greedy", "at": 0}
+    ask(visitor, "select", {**where, "token": "#3"})
+    assert answer(visitor)["wanted"] == 3
+    ask(visitor, "select", {**where, "token": "<b>two"})
+    assert "tokens here" in answer(visitor)["error"]
+
+
+@pytest.mark.parametrize("event", ["select", "submit"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        None, "x", {}, {"run": 1},
+        {"run": "nowhere", "decoder": "greedy", "at": 1, "token": 1, "decoders": ["greedy"]},
+
+        {"run": "OWN", "decoder": "greedy", "at": 1, "token": {"a": 1}, "decoders": ["greedy"]},
+        {"run": "OWN", "decoder": "greedy", "at": 10**30, "token": 1, "decoders": ["greedy"]},
+    ],
+)  # fmt: skip
+def test_whatever_a_client_sends_is_answered_in_a_sentence(house, visitor, parent, event, data):
+    if isinstance(data, dict) and data.get("run") == "OWN":
+        data = {**data, "run": parent.id}
+    before = len(house[0].store.list())
+    ask(visitor, event, data)
+    assert answer(visitor)["error"].endswith(".")
+    assert len(house[0].store.list()) == before
+
+
+@pytest.mark.parametrize("decoders", [None, "greedy", ["no such"], [1]])
+def test_decoders_that_cannot_continue_are_refused(visitor, parent, decoders):
+    ask(
+        visitor,
+        "submit",
+        {"run": parent.id, "decoder": "greedy", "at": 1, "token": 1, "decoders": decoders},
+    )
+    assert answer(visitor)["error"]
+
+
+def endpoint(house, name: str):
+    return next(function.fn for function in house[1].fns.values() if function.api_name == name)
+
+
+def test_the_endpoints(house, parent):
+    found = endpoint(house, "alternatives")(parent.id, "mtad", 1)["alternatives"]
+    assert set(found[0]) == {"id", "text", "raw", "warped"}
+    *_, child = endpoint(house, "branch")(parent.id, "mtad", 1, found[2]["id"])
+    assert child["start"]["trail"][0]["run"] == parent.id
+    assert [r["decoder"] for r in child["results"]] == ["mtad"]
+    for arguments in (
+        (parent.id, "mtad", 99, 1),
+        ("nowhere", "mtad", 1, 1),
+        (parent.id, 7, 1, 1),
+        (parent.id, "mtad", 1, 10**9),
+    ):
+        with pytest.raises(gr.Error):
+            list(endpoint(house, "branch")(*arguments))
+    with pytest.raises(gr.Error):
+        endpoint(house, "alternatives")(parent.id, "mtad", -5)
+
+
+COMPARED = (
+    "compare abab --decoders greedy mtad --max-new-tokens 6 --temperature 0.7 --top-k 5 --timings 1"
+)
+
+
+@pytest.fixture
+def mother(call, store) -> str:
+    call(*COMPARED.split())
+    return store.list()[0].id
+
+
+def test_alternatives_are_listed_and_one_of_them_is_continued(call, store, mother, tmp_path):
+    status, out, _ = call("branch", mother, "--decoder", "mtad", "--at", "2")
+    assert status == 0
+    lines = out.splitlines()[1:]
+    assert len(lines) == 20
+    assert "p of" not in out  # MTAD does not draw token by token
+    _, drawn, _ = call("branch", mother, "--decoder", "greedy", "--at", "2")
+    assert "p of Greedy" in drawn
+    assert sum(line.split()[-1] == "never" for line in drawn.splitlines()) == 19
+    token = lines[1].split()[0]
+    status, out, _ = call(
+        "branch", mother, "--decoder", "mtad", "--at", "2", "--token", token, "--decoders", "mtad",
+        "greedy", "--json", str(tmp_path / "x.json")
+    )  # fmt: skip
+    assert status == 0
+    child = store.get(store.list()[0].id)
+    assert child.decoders == ["greedy", "mtad"]
+    (step,) = child.study["start"]["trail"]
+    assert (step["run"], step["decoder"], step["at"]) == (mother, "mtad", 2)
+    assert child.study["start"]["ids"][-1] == int(token[1:])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--decoder", "mtad", "--at", "99"), "choose a place from 0 to"),
+        (("--decoder", "mtad", "--at", "1", "--token", "ab"), "2 tokens here"),
+        (
+            ("--decoder", "mtad", "--at", "1", "--token", "a", "--decoders", "mtadd"),
+            "did you mean 'mtad'?",
+        ),
+    ],
+)
+def test_the_command_says_what_is_not_there(call, mother, words, says):
+    status, _, complaint = call("branch", mother, *words)
+    assert status == 2
+    assert says in complaint

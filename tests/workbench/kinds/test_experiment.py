@@ -1,4 +1,4 @@
-"""The Experiments tab without a browser: run, look, stop, resume, refusals, a second visitor."""
+"""Experiments in the terminal and in their tab."""
 
 import time
 
@@ -6,10 +6,15 @@ import gradio as gr
 import pytest
 from gradio.utils import get_upload_folder
 
-from tests.workbench.experiments.test_schema import RAISED, written
+from tests.workbench.conftest import finished
+from tests.workbench.experiments.test_journal import RAISED, written
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
-from workbench.kinds.experiment.form import ExperimentsTab
+from workbench.experiments import driver
+from workbench.experiments.journal import Journal
+from workbench.experiments.plan import ExperimentRequest
+from workbench.kinds.comparison import Comparison
+from workbench.kinds.experiment.form import ExperimentsTab, as_run, prompts
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
@@ -29,8 +34,7 @@ def served(host: Host) -> gr.Blocks:
 
 
 @pytest.fixture
-def page(host, monkeypatch) -> gr.Blocks:
-    monkeypatch.setattr("workbench.experiments.workers.IDLE_SECONDS", 0.01)
+def page(host) -> gr.Blocks:
     return served(host)
 
 
@@ -167,24 +171,16 @@ def test_files_are_made(visitor, plan):
     ("text", "says"),
     [
         ('[[part]]\ndecoders = ["gredy"]', "did you mean 'greedy'"),
-        ("nonsense", "mine.toml is not TOML"),
         (
             '[[part]]\nprompts = ["/etc/hosts.txt"]\ndecoders = ["greedy"]',
             "There is no set of prompts",
         ),
-        ('[[part]]\nprompts = ["squad"]\ndecoders = ["greedy"]', "does not come with the project"),
     ],
 )
 def test_a_plan_that_cannot_be_used_is_a_sentence_and_nothing_starts(visitor, plan, text, says):
     plan.write_text(text)
     started(visitor, plan)
     assert says in visitor.value(visitor.find("experiment-note")).replace("&#x27;", "'")
-
-
-def test_without_a_file_it_says_so(visitor):
-    visitor.put("experiment-plan", "own")
-    visitor.press("experiment-run")
-    assert "No plan is chosen" in visitor.value(visitor.find("experiment-note"))
 
 
 def test_a_shared_machine_offers_no_plan_of_ones_own_and_no_list(pair, tmp_path, plan):
@@ -257,3 +253,132 @@ def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
     visitor.put("experiment-prompt", None)
     visitor.press("experiment-open")
     assert "Choose a decoder and a prompt." in visitor.value(visitor.find("experiment-opened"))
+
+
+TWICE = """
+[[part]]
+limit = 3
+timings = 2
+seeds = [0, 7]
+max_new_tokens = 8
+decoders = ["multinomial", "speculative"]
+"""
+
+
+def test_a_prompt_states_the_settings_it_was_decoded_with_so_that_it_can_be_run_again(
+    prepared, journal, crew, pair, unmetered
+):
+    """Every prompt but the first had the seed of the first, and so another text when run again.
+
+    It stated three timings, and there was one."""
+    experiment = prepared(TWICE)
+    *_, last = driver.run(experiment, journal, crew)
+    assert (last.done, last.failed) == (12, 0)
+    for cell in journal.cells(experiment.id):
+        assert prompts(cell) == [0, 1, 2]
+        for prompt in prompts(cell):
+            run = as_run(journal, experiment.id, cell.part, cell.cell, prompt)
+            assert run.settings["seed"] == cell.spec["seed"] + prompt
+            assert [r.seed for r in run.results] == [run.settings["seed"]] * 3
+            assert run.settings["timings"] == 1
+            assert [len(r.laps) for r in run.results] == [1] * 3
+            again = finished(pair, Comparison.from_json(run.study), unmetered)
+            assert [r.alone.text for r in again.results] == [r.alone.text for r in run.results]
+
+
+SHORT = '[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    (tmp_path / "mine.toml").write_text(f'title = "Mine [bold]"\n{SHORT}')
+    return str(tmp_path / "mine.toml")
+
+
+def test_a_plan_runs_is_listed_reported_and_resumed(call, loads, plan_file, tmp_path):
+    status, out, err = call(
+        "experiment", plan_file, "--to", "md", "csv", "html", "--out", str(tmp_path)
+    )
+    assert (status, "speculative" in out) == (0, True), err
+    id = out.split("experiment ")[1].split(",")[0]
+    assert {f.suffix for f in tmp_path.glob(f"mine-{id}.*")} == {".md", ".csv", ".html"}
+    assert (tmp_path / f"mine-{id}.md").read_text().startswith("# Mine [bold]")
+    status, out, _ = call("experiment", "--list")
+    assert f"{id}" in out
+    assert "2/2" in out
+    assert "stories" in out
+    assert call("experiment", "report", id)[1].startswith("# Mine [bold]")
+    status, out, _ = call("experiment", "resume", id)
+    assert (status, id in out) == (0, True)
+
+
+def test_a_plan_runs_on_quantised_weights_where_no_model_is_named(call, loads, plan_file):
+    """`--quantization` alone was ignored without a word."""
+    assert call("experiment", plan_file, "--limit", "1", "--quantization", "int8")[0] == 0
+    assert {choice.quantization for choice in loads} == {"int8"}
+
+
+@pytest.mark.parametrize("option", [("--quantization", "int8"), ("--device", "cpu")])
+def test_how_models_are_loaded_does_not_replace_those_that_a_plan_names(call, option):
+    """The embedded pair was measured in their place, under the plan's name."""
+    status, _, errors = call("experiment", "mtad-table4", *option)
+    assert status == 2
+    assert "The plan mtad-table4 names its models: give --models, or omit --device" in errors
+
+
+def test_a_row_that_failed_gives_status_1(call, tmp_path):
+    (tmp_path / "long.jsonl").write_text('{"prompt": "%s"}' % ("ab " * 400))
+    own = tmp_path / "own.toml"
+    own.write_text(SHORT.replace("limit = 2", 'prompts = ["long.jsonl"]'))
+    status, out, _ = call("experiment", str(own), "--data", str(tmp_path))
+    assert status == 1
+    assert "exceed the 512 positions" in out
+
+
+def test_the_command_says_what_an_earlier_version_did(call, tmp_path):
+    """Results of other prompts stood in tables without a word."""
+    written(tmp_path / "data")
+    status, out, err = call("experiment", "report", RAISED)
+    assert (status, err) == (0, "")
+    assert "1 of 6 items still have to be run: resume the experiment." in out
+    out = call("experiment", "resume", RAISED)[1]
+    assert out.startswith("An earlier version of the workbench")
+
+
+def test_show_says_what_a_plan_measures(call):
+    status, out, _ = call("experiment", "show", "stories")
+    assert status == 0
+    assert "threshold: 12 settings of multinomial, mtad" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("storys", "did you mean 'stories'"),
+        (
+            "engines",
+            "The plan `engines` is gone; AIPerf, GuideLLM and `vllm bench serve` put load",
+        ),
+        ("stories --limit x", "--limit takes a whole number"),
+        ("stories --data /no/such", "There is no folder /no/such"),
+        ("stories --to pdf", "--to takes html, md, csv, spec-bench"),
+        ("stories --gpus 3", "--gpus takes `all` or a number"),
+        ("stories --gpus all --ray local", "either --gpus or --ray"),
+        ("report nothing", "There is no experiment 'nothing'"),
+    ],
+)
+def test_bad_input_is_one_sentence_before_any_work(call, loads, words, says):
+    status, out, err = call("experiment", *words.split())
+    assert (status, out, loads) == (2, "", [])
+    assert says in err
+    assert err.strip().count("\n") == 0
+
+
+def test_a_stored_experiment_on_servers_is_one_sentence(call):
+    request = ExperimentRequest('[[engine]]\nname = "fast"\n', "load.toml")
+    Journal().begin("a1b2c3", "Load", request.to_json(), {}, [])
+    for action in ("report", "resume"):
+        status, out, err = call("experiment", action, "a1b2c3")
+        assert (status, out) == (2, "")
+        assert err.startswith("load.toml: Plans no longer ask servers of other engines")
+        assert len(err.splitlines()) == 1

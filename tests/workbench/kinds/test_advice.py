@@ -1,7 +1,8 @@
-"""The advisor's predictions of rounds, against enumeration and against decoding."""
+"""Advice: rounds against enumeration and decoding, its card and its command."""
 
 import itertools
 import math
+import re
 import time
 from dataclasses import replace
 
@@ -12,16 +13,15 @@ from hypothesis import strategies as st
 
 import decoders
 from decoders import InputError, ModelPair, catalog
-from decoders.theory import expected_tokens
 from tests.layouts import pair_of
+from tests.workbench.page.conftest import a_host
+from tests.workbench.page.visitor import Visitor
 from workbench.kinds import registry
 from workbench.kinds.advice import (
     Advice,
     Findings,
     Timed,
     answer,
-    between,
-    doubts,
     findings,
     ranked,
     sentences,
@@ -29,13 +29,15 @@ from workbench.kinds.advice import (
     tokens_per_round,
     verdict,
 )
-from workbench.kinds.registry import from_query, to_query
+from workbench.kinds.registry import from_query
 from workbench.measuring import session
 from workbench.measuring.transcript import acceptances
+from workbench.page.layout import build
 from workbench.runs.events import Ended, Progress
 from workbench.runs.record import Result, Run
 from workbench.studies.settings import Settings
 from workbench.studies.study import GONE
+from workbench.terminal import show
 
 PROMPTS = ["abc abc", "one two one", "xyz"]
 
@@ -81,11 +83,6 @@ def test_rounds_are_those_of_enumerating_every_acceptance(betas, length):
     assert tokens_per_round(betas, length) == pytest.approx(len(betas) / total)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
-def test_with_one_alpha_for_all_places_it_is_equation_1(alpha):
-    assert tokens_per_round([alpha] * 4000, 4) == pytest.approx(expected_tokens(alpha, 4), rel=0.01)
-
-
 @pytest.mark.parametrize("length", [1, 8])
 def test_at_temperature_0_the_rounds_are_exactly_those_of_decoding(each_pair, length):
     pair = each_pair
@@ -108,11 +105,6 @@ def test_above_it_the_mean_rounds_are_those_of_decoding(each_pair):
         for p in plain
     ]
     assert sum(found) == pytest.approx(sum(len(d.rounds) for d in drafted), rel=0.08)
-
-
-def test_costs_between_the_measured_lengths_are_interpolated():
-    rounds = {1: 1.2, 4: 1.8, 8: 3.0}
-    assert [round(between(rounds, n), 6) for n in (1, 2, 4, 6, 8)] == [1.2, 1.4, 1.8, 2.4, 3.0]
 
 
 def advice(temperature: float = 1.0, tokens: int = 24, others: str = "mtad") -> Advice:
@@ -165,18 +157,6 @@ def test_a_table_has_joules_only_if_they_were_measured():
     assert {row[-1] for row in shown.rows} == {"0.2", "–"}  # lengths that are only predicted
 
 
-def test_a_decoder_that_failed_is_left_out(short_run):
-    run = short_run
-    results = [
-        replace(r, error="broken") if r.decoder == "mtad" and r.repeat == 1 else r
-        for r in run.results
-    ]
-    known = findings(replace(run, results=results))
-    assert {line.method.name for line in known.lines} == {"speculative"}
-    results = [replace(r, error="broken") if r.decoder == "greedy" else r for r in run.results]
-    assert "Nothing is known until" in sentences(replace(run, results=results))[1]
-
-
 @pytest.fixture(scope="module")
 def short_run(pair) -> Run:
     return ended(session.run(pair, advice(tokens=8)))
@@ -196,15 +176,9 @@ def damaged(result: Result, field: str, value: object) -> Result:
     [
         ("metrics", {}),
         ("metrics", {"new_tokens": 0, "seconds": 0}),
-        ("metrics", {"new_tokens": None, "seconds": None}),
         ("laps", []),
         ("rounds", []),
-        ("rounds", [0.0] * 9),
-        ("drafting", []),
-        ("chances", []),
         ("chances", [1e100, -1e100]),
-        ("gained", []),
-        ("settings", {"beans": 1}),
         ("settings", {"draft_length": "hot"}),
         ("repeat", 7),
     ],
@@ -226,7 +200,6 @@ def test_a_pair_without_a_draft_cannot_be_advised_on(pair):
     ("changed", "says"),
     [
         ({"timings": 3}, "leave repeats and timings at 1"),
-        ({"repeats": 2}, "leave repeats and timings at 1"),
         ({"measure_all": "yes"}, "measure_all must be true or false"),
     ],
 )
@@ -234,27 +207,6 @@ def test_settings_that_give_no_advice_are_refused(changed, says):
     study = advice().to_json()
     with pytest.raises(InputError, match=says):
         Advice.from_json({**study, "settings": {**study["settings"], **changed}})
-
-
-def test_more_prompts_than_it_takes_are_refused():
-    with pytest.raises(InputError, match="at most 20 prompts, not 24"):
-        Advice.from_json({"prompts": {"name": "stories", "count": 24}, "settings": Advice.usual})
-
-
-def test_a_link_has_what_is_asked():
-    data = {"prompts": {"name": "stories", "count": 7}, "settings": dict(Advice.usual)}
-    query = dict(
-        pair.split("=") for pair in to_query("advice", data, {"settings": Advice.usual}).split("&")
-    )
-    assert query == {"kind": "advice", "prompts": "stories", "count": "7"}
-    link = from_query({**query, "temperature": "0.5"})
-    assert link.faults == []
-    assert link.data["prompts"] == {"name": "stories", "count": 7}
-    assert link.data["settings"] == {"temperature": 0.5}
-    assert from_query({"kind": "advice", "count": "many"}).faults == [
-        "The link's count was left out: only whole numbers from 1 to 10,000 can be used, "
-        "not 'many'."
-    ]
 
 
 def timed(speeds: dict[str, list[float]], disturbed: tuple[str, ...] = ()) -> dict:
@@ -325,14 +277,6 @@ def test_every_verdict_follows_from_its_interval(speeds):
     assert (len(speeds) < 3) == says.endswith("an interval needs at least 3 prompts.")
 
 
-def test_a_busy_machine_is_said():
-    speeds = {"greedy": [10.0] * 3, "speculative": [9.0] * 3}
-    assert doubts(found(speeds)) == ""
-    assert "in 12 of 12 timings another program ran" in doubts(
-        found(speeds, ("another program ran",))
-    )
-
-
 def test_it_stops_within_a_second_and_says_what_is_known(pair):
     """There was no way to stop it: with twenty prompts it ran for more than a minute."""
     stopped: list[float] = []
@@ -363,3 +307,65 @@ def test_a_run_and_a_link_that_asked_about_load_open_with_a_sentence(short_run):
     assert link.faults == [
         f"The link's {name} was left out: {GONE['loads']}" for name in ("loads", "gpu_tflops")
     ]
+
+
+@pytest.fixture
+def page(host):
+    return build(host)
+
+
+def test_advice_is_given_kept_and_opened_again(host, page):
+    """It was kept nowhere."""
+    visitor = Visitor(page, "kind=advice&count=2&temperature=0&max_new_tokens=8&decoders=lookup")
+    assert visitor.value(visitor.find("advice-count")) == 2
+    visitor.press("advice-run")
+    assert visitor.breakdowns == []
+    said = visitor.value(visitor.find("advice-figures"))
+    assert "predicted x greedy" in said
+    assert "at temperature 0" in said
+    assert "Done" in visitor.value(visitor.find("advice-progress"))
+    (listed,) = host.store.list(kind="advice")
+    again = Visitor(page, f"run={listed.id}")
+    assert again.value(again.find("advice-figures")) == said
+    assert again.value(again.find("advice-count")) == 2
+    assert again.value(again.find("advice-temperature")) == 0
+
+
+def test_what_cannot_be_advised_on_is_refused_at_its_field(page):
+    visitor = Visitor(page)
+    visitor.put("advice-count", 21)
+    visitor.press("advice-run")
+    assert "at most 20 prompts" in visitor.message("advice-count")
+    visitor.put("advice-count", None)
+    visitor.press("advice-run")
+    assert visitor.message("advice-count") == "Prompts is empty."
+
+
+def test_limits_hold_for_advice_too(pair, tmp_path):
+    """Advice ran whatever the place allowed."""
+    visitor = Visitor(build(a_host(pair, tmp_path, max_new_tokens=8)))
+    visitor.press("advice-run")
+    assert "At most 8 new tokens here" in visitor.message("advice-count")
+
+
+def test_it_ranks_the_decoders_and_says_whether_it_pays(call, monkeypatch):
+    """It ran for more than a minute without a word, and then gave speeds without intervals."""
+    monkeypatch.setattr(show, "LINE_SECONDS", 0)
+    status, out, err = call(
+        "advise", "--count", "3", "--max-new-tokens", "8", "--decoders", "greedy", "--no-save"
+    )
+    assert status == 0, err
+    assert "predicted x greedy" in out
+    assert re.search(
+        r"The best exact decoder is .* at \d\.\d\d \(\d\.\d\d to \d\.\d\d\) times greedy",
+        " ".join(out.split()),
+    )
+    assert re.search(r"^1/\d+ multinomial on prompt 1$", err, re.M)
+    assert re.search(r"^\d+/\d+ \S+ on prompt 3$", err, re.MULTILINE)
+
+
+@pytest.mark.parametrize("words", ["--temperature warm", "--count few"])
+def test_it_refuses_in_one_sentence(call, words):
+    status, _, err = call("advise", *words.split())
+    assert status == 2
+    assert err.strip().count("\n") == 0

@@ -2,13 +2,16 @@
 
 import re
 
+import gradio as gr
 import pytest
 
 from decoders import InputError, ModelPair, load_pair
 from tests.models import folder_of_three
 from tests.workbench.conftest import finished
+from tests.workbench.page.visitor import Visitor
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.judge import RoundPlace, checked, of_round, of_text
+from workbench.page.widgets import Alternatives
 from workbench.runs.record import Run
 from workbench.studies.settings import Settings
 
@@ -93,13 +96,9 @@ def test_a_draft_of_ids_and_chosen_rules(pair):
     ("arguments", "words"),
     [
         (("", "a"), "Give the text before the draft and the draft"),
-        (("a", 5), "Give the text before the draft and the draft"),
-        (("Once", "\ud800"), "The draft holds half a character"),
         (("Once", " upon", ["blok"]), "did you mean 'block'?"),
         (("Once", " upon", 5), "Rules are given as a list of names"),
         (("Once", " upon", (), {"temprature": 1}), "did you mean 'temperature'?"),
-        (("Once", " upon", (), {"temperature": -1}), "temperature must be"),
-        (("Once", " upon", (), {"seed": "x"}), "seed must be a whole number"),
         (("Once", "[9999]"), "Token id 9999 is out of range"),
     ],
 )
@@ -122,3 +121,55 @@ def test_rounds_that_cannot_be_judged_again_say_why(pair, judged):
         of_text(ModelPair(pair.target, None, pair.tokenizer), "Once", " upon")
     with pytest.raises(InputError, match="one JSON object"):
         checked("x")
+
+
+ASKED = "prompt=ab<b>&decoders=speculative&max_new_tokens=8&temperature=0.7&timings=1"
+
+
+@pytest.fixture(scope="module")
+def visitor(house) -> Visitor:
+    visitor = Visitor(house[1], ASKED)
+    visitor.press("run")
+    return visitor
+
+
+def ask(visitor: Visitor, data):
+    visitor.event = gr.EventData(None, data)
+    visitor.fire(visitor.find("panels"), "expand")
+    assert visitor.breakdowns == []
+    return visitor.value(
+        next(block for block in visitor.page.blocks.values() if isinstance(block, Alternatives))
+    )
+
+
+def test_a_round_of_a_run_is_judged(house, visitor):
+    store = house[0].store
+    run = store.get(store.list()[0].id)
+    asked = {"ask": "q", "run": run.id, "decoder": "speculative", "round": 0}
+    found = ask(visitor, asked)
+    assert found["ask"] == "q"
+    kept = sum(t.fate == "accepted" for t in run.results[0].alone.rounds[0].trials)
+    assert found["rows"][0]["own"]
+    assert found["rows"][0]["kept"] == kept
+    assert len(found["tokens"]) == len(found["rows"][0]["chances"])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [None, {}, {"run": 5, "decoder": "x"}, {"run": "no", "decoder": "speculative", "round": 0}],
+)
+def test_anything_else_gets_one_sentence(visitor, data):
+    assert ask(visitor, data)["error"].endswith(".")
+
+
+def test_a_draft_its_rules_and_bad_input(call):
+    status, out, _ = call("judge", "abab", "[5, 9]", "--temperature", "0.7")
+    assert status == 0
+    assert out.startswith("Draft:")
+    for title in ("Speculative", "Match", "Block verification", "Typical acceptance", "MTAD"):
+        assert title in out
+    status, out, _ = call("judge", "abab", "[5, 9]", "--rules", "match")
+    assert (status, "Block" in out) == (0, False)
+    status, _, error = call("judge", "abab", "[5, 9]", "--rules", "blok")
+    assert (status, error.count("\n")) == (2, 1)
+    assert "did you mean 'block'?" in error

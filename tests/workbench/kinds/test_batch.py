@@ -1,0 +1,313 @@
+"""A batch: its study, its tab, its command."""
+
+import csv
+from dataclasses import replace
+
+import pytest
+
+from decoders import InputError, catalog
+from tests.workbench.page.visitor import Visitor
+from workbench.kinds.batch import Batch
+from workbench.page.host import Host
+from workbench.runs.record import Run
+from workbench.runs.store import new_id
+from workbench.studies.prompts import Prompt, PromptSet, built_in
+from workbench.studies.settings import Settings
+
+FEW = PromptSet(
+    "few", tuple(Prompt(text, f"few, prompt {i}") for i, text in enumerate(("abab", "one two"), 1))
+)
+
+
+def batch(*names: str, prompts=FEW, sizes=(1, 3), **changes) -> Batch:
+    return Batch(prompts, Settings(tuple(catalog[n]() for n in names), seed=5), sizes, **changes)
+
+
+def test_the_baseline_runs_once_in_static_and_once_in_dynamic_batches():
+    jobs = batch("greedy", "lookup", schemes=("vanilla", "dynamic")).jobs()
+    assert [(j.method.name, j.batch_size, j.scheme) for j in jobs] == [
+        ("greedy", 1, "unpadded"), ("lookup", 1, "unpadded"),
+        ("greedy", 3, "unpadded"), ("greedy", 3, "dynamic"), ("lookup", 3, "vanilla"),
+        ("lookup", 3, "dynamic"),
+    ]  # fmt: skip
+
+
+def test_greedy_runs_also_if_it_is_not_chosen_and_sizes_go_up_once_each():
+    jobs = batch("lookup", sizes=(4, 1, 4), schemes=("unpadded",)).jobs()
+    assert [(j.method.name, j.batch_size) for j in jobs] == [
+        ("greedy", 1),
+        ("lookup", 1),
+        ("greedy", 4),
+        ("lookup", 4),
+    ]
+
+
+@pytest.mark.parametrize("prompts", [FEW, built_in("refrains").first(3)], ids=["typed", "built in"])
+def test_it_comes_back_from_its_json(prompts):
+    study = batch(
+        "lookup",
+        prompts=prompts,
+        schemes=("dynamic",),
+        cache_mb=2.0,
+        prefill_chunk=7,
+        ignore_eos=False,
+    )
+    assert Batch.from_json(study.to_json()) == study
+    assert study.title == f"{len(prompts.prompts)} {prompts.name}"
+
+
+def test_texts_of_a_file_go_into_the_json_and_built_in_ones_do_not():
+    assert batch("lookup").to_json()["prompts"] == {
+        "name": "few",
+        "count": 2,
+        "texts": ["abab", "one two"],
+    }
+    data = batch("lookup", prompts=built_in("stories").first(2)).to_json()
+    assert data["prompts"] == {"name": "stories", "count": 2, "texts": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"sizes": (0,)}, "A batch size must be a whole number from 1"),
+        ({"sizes": ()}, "choose at least one of each"),
+        ({"schemes": ("vanila",)}, "did you mean 'vanilla'"),
+        ({"cache_mb": 0}, "cache_mb must be None or a number from 0.01"),
+        ({"prefill_chunk": 2.5}, "prefill_chunk must be None or a whole number from 1"),
+        (
+            {"cache_mb": 1.0},
+            (
+                r"schemes that pad nothing: leave out padded \(usual\), unpadded cache, unpadded "
+                r"inputs, or"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(changes, says):
+    with pytest.raises(InputError, match=says):
+        batch("lookup", **changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"settings": {"decoders": ["lookup"], "sizes": 3}}, "`sizes` must be a list"),
+        ({"settings": {"decoders": ["lookup"], "schemes": [["vanilla"]]}}, "no scheme"),
+        ({"settings": {"decoders": ["lookup"], "ways": ["vanilla"]}}, "no setting 'ways'"),
+        ({"prompts": {"name": "mine.txt", "texts": None}}, "not part of this study"),
+        ({"prompts": {"name": "mine.txt", "texts": ["a", 5]}}, "not part of this study"),
+        ({"prompts": {"name": "stories", "count": "all"}}, "number of prompts"),
+    ],
+)
+def test_json_that_cannot_be_used_is_one_sentence(change, says):
+    data = {**batch("lookup").to_json(), **change}
+    with pytest.raises(InputError, match=says) as refusal:
+        Batch.from_json(data)
+    assert "\n" not in str(refusal.value)
+
+
+LINK = (
+    "kind=batch&count=2&sizes=1&schemes=unpadded&decoders=lookup"
+    "&max_new_tokens=4&temperature=0&timings=1"
+)
+
+
+@pytest.fixture
+def visitor(house) -> Visitor:
+    return Visitor(house[1], LINK)
+
+
+def measured(host: Host, visitor: Visitor):
+    """The run made by a press of Measure."""
+    before = {run.id for run in host.store.list()}
+    visitor.press("batch-run")
+    assert visitor.breakdowns == []
+    assert "Done" in visitor.value(visitor.find("batch-progress"))
+    [new] = [run.id for run in host.store.list() if run.id not in before]
+    return host.store.get(new)
+
+
+def refused(visitor: Visitor) -> str:
+    visitor.press("batch-run")
+    assert visitor.breakdowns == []
+    assert visitor.visible(visitor.find("batch-run"))
+    return visitor.message("batch-prompts")
+
+
+def test_batches_larger_than_the_set_say_that_prompts_come_again(visitor):
+    """Sizes above the prompt count took prompts again without a word."""
+    visitor.put("batch-sizes", [1, 8])
+    visitor.put("batch-count", 3)
+    assert "batches of 8 use some prompts twice: only 3 are chosen" in visitor.value(
+        visitor.find("batch-asked")
+    )
+
+
+def test_a_file_is_read_once_when_it_is_given(house, visitor, tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("one\ntwo\nthree\n")
+    visitor.put("batch-prompts", "own")
+    visitor.give("batch-file", file)
+    assert "mine.txt: 3 prompts" in visitor.value(visitor.find("batch-file-note"))
+    file.unlink()
+    assert measured(house[0], visitor).study["prompts"]["texts"] == ["one", "two"]
+
+
+def test_a_file_that_cannot_be_read_is_said_at_once_and_at_measure(visitor, tmp_path):
+    file = tmp_path / "bad.txt"
+    file.write_bytes(b"fine\n\xff")
+    visitor.put("batch-prompts", "own")
+    assert refused(visitor) == "No file is chosen; choose one, or take a built-in set."
+    visitor.give("batch-file", file)
+    reason = "bad.txt, line 2: not text in UTF-8; save the file as plain text in UTF-8."
+    assert reason in visitor.value(visitor.find("batch-file-note"))
+    assert refused(visitor) == reason
+    visitor.fire(visitor.find("batch-file"), "clear")
+    assert refused(visitor) == "No file is chosen; choose one, or take a built-in set."
+
+
+def test_a_run_of_a_file_keeps_its_prompts_when_it_is_opened(house, visitor, tmp_path):
+    """The emptied file box of an opened run took its prompts and the line with its outcome away."""
+    file = tmp_path / "mine.txt"
+    file.write_text("one\ntwo\n")
+    visitor.put("batch-prompts", "own")
+    visitor.give("batch-file", file)
+    run = measured(house[0], visitor)
+    again = Visitor(house[1], f"run={run.id}")
+    assert "Done" in again.value(again.find("batch-progress"))
+    assert again.value(again.find("batch-prompts")) == "own"
+    assert "mine.txt: 2 prompts" in again.value(again.find("batch-file-note"))
+    assert measured(house[0], again).study == run.study
+
+
+@pytest.mark.parametrize("sent", ["/etc/passwd", {"path": "/etc/passwd"}, None])
+def test_a_path_in_the_form_is_never_read(house, visitor, sent):
+    """A client sends the name of a set, never a path, and there are two names."""
+    visitor.put("batch-prompts", sent)
+    message = refused(visitor)
+    assert "root:" not in message
+    assert message.endswith(".")
+
+
+def test_what_a_run_was_made_with_comes_back(house, visitor):
+    visitor.put("batch-sizes", [1, 2])
+    visitor.put("batch-eos", False)
+    run = measured(house[0], visitor)
+    again = Visitor(house[1], f"run={run.id}")
+    assert again.value(again.find("batch-sizes")) == [1, 2]
+    assert again.value(again.find("batch-eos")) is False
+    assert again.value(again.find("batch-count")) == 2
+    assert "every scheme" in again.value(again.find("batch-verdict"))
+    link = (
+        again.value(again.find("batch-settings-link"))
+        .partition('href="?')[2]
+        .partition('"')[0]
+        .replace("&amp;", "&")
+    )
+    third = Visitor(house[1], link)
+    assert measured(house[0], third).study == run.study
+
+
+def choices(visitor: Visitor) -> list[int]:
+    return visitor.told(visitor.find("batch-sizes"), "choices")
+
+
+def test_sizes_that_have_no_box_get_one(house):
+    """Measure asked to reload the page, and nobody could untick a size that had no box.
+
+    Links may name any size, and so may runs of the terminal."""
+    visitor = Visitor(house[1], LINK.replace("sizes=1", "sizes=3,1"))
+    assert choices(visitor) == [1, 2, 3, 4, 8, 12, 16, 20, 24]
+    run = measured(house[0], visitor)
+    assert "sizes=3%2C1" in visitor.value(visitor.find("batch-settings-link"))
+    again = Visitor(house[1], f"run={run.id}")
+    assert choices(again) == choices(visitor)
+    assert again.value(again.find("batch-sizes")) == [3, 1]
+    assert measured(house[0], again).study == run.study
+    again.put("batch-sizes", [1])  # the box can be unticked
+    assert measured(house[0], again).study["settings"]["sizes"] == [1]
+
+
+def test_what_is_missing_is_said_at_its_field(visitor):
+    visitor.put("batch-sizes", [])
+    visitor.put("batch-schemes", [])
+    visitor.put("batch-count", None)
+    visitor.tick("batch-decoders", [])
+    visitor.press("batch-run")
+    assert visitor.message("batch-sizes") == "No batch size is chosen; choose at least one."
+    assert visitor.message("batch-schemes") == "No scheme is chosen; choose at least one."
+    assert visitor.message("batch-count") == "The number of prompts is empty; give at least 1."
+    assert (
+        visitor.message("batch-decoders-baselines") == "No decoder is chosen; choose at least one."
+    )
+
+
+def test_a_run_stopped_during_greedy_has_no_charts(house, visitor):
+    """Six empty charts, 650 px high, stood above its table of one line."""
+    run = measured(house[0], visitor)
+    greedy = [r for r in run.results if r.decoder == "greedy"]
+    house[0].store.save(stopped := replace(run, id=new_id(), results=greedy, cancelled=True))
+    for shown, charts in ((run, True), (stopped, False)):
+        again = Visitor(house[1], f"run={shown.id}")
+        assert again.visible(again.find("batch-drawn")) is charts
+        assert "Greedy" in again.value(again.find("batch-figures"))
+    assert "Too little to compare." in again.value(again.find("batch-verdict"))
+
+
+def test_it_measures_prints_writes_and_keeps(call, store, tmp_path):
+    prompts = tmp_path / "mine.jsonl"
+    prompts.write_text('{"prompt": "aa"}\n{"prompt": "[bold]b"}\n{"prompt": "c"}\n')
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "html")}
+    status, out, _ = call(
+        "batch", "--prompts", str(prompts), "--count", "2", "--decoders", "lookup", "--set",
+        "lookup.copy=3", "--sizes", "1", "2", "--schemes", "vanilla", "unpadded",
+        "--max-new-tokens", "4", "--end",
+        *(x for kind, path in files.items() for x in (f"--{kind}", str(path))),
+    )  # fmt: skip
+    assert status == 0
+    assert "Identical tokens in every scheme" in out
+    run = Run.from_json(files["json"].read_bytes())
+    assert [(r.decoder, r.batch_size, r.scheme) for r in run.results] == [
+        ("greedy", 1, "unpadded"), ("lookup", 1, "unpadded"),
+        ("greedy", 2, "unpadded"), ("lookup", 2, "vanilla"), ("lookup", 2, "unpadded"),
+    ]  # fmt: skip
+    assert (run.title, run.settings["lookup"]["copy"]) == ("2 mine.jsonl", 3)
+    assert run.settings["ignore_eos"] is False
+    # its texts, too
+    assert run.study["prompts"] == {"name": "mine.jsonl", "count": 2, "texts": ["aa", "[bold]b"]}
+    assert [s.prompt_length for s in run.results[0].samples] == [2, 7]
+    assert len(list(csv.DictReader(files["csv"].open()))) == 5
+    assert files["html"].read_text().startswith("<!doctype html>")
+    assert store.get(run.id) == run
+    assert out.endswith(f"\nkept as run {run.id}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--sizes 0", "A batch size must be a whole number from 1"),
+        ("--sizes two", "invalid int value"),
+        ("--ways vanila", "did you mean 'vanilla'"),
+        ("--prompts novels", "cannot be read"),
+        ("--json /no/such/folder/out.json", "There is no folder"),
+    ],
+)
+def test_bad_input_is_one_sentence_before_any_work(call, loads, words, says):
+    status, out, err = call("batch", *words.split())
+    assert (status, out, loads) == (2, "", [])
+    assert says in err
+    assert err.strip().count("\n") == 0
+
+
+def test_bounds_are_kept_with_the_run_and_a_budget_too_small_names_the_line(call, store, tmp_path):
+    prompts = tmp_path / "mine.txt"
+    prompts.write_text("aa\n\nbbbb\n")
+    words = f"batch --decoders lookup --sizes 2 --schemes dynamic --prompts {prompts}".split()
+    status, *_ = call(*words, "--max-new-tokens", "4", "--cache-mb", "5", "--prefill-chunk", "3")
+    run = store.get(store.list()[0].id)
+    assert (status, run.settings["cache_mb"], run.settings["prefill_chunk"]) == (0, 5.0, 3)
+    assert all(r.metrics["peak_cache_bytes"] > 0 for r in run.results)
+    status, _, err = call(*words, "--max-new-tokens", "400", "--cache-mb", "0.01")
+    assert status == 2
+    assert err.startswith("mine.txt, line 3: with ")
+    assert "give at least" in err

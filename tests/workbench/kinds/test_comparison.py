@@ -1,0 +1,429 @@
+"""A comparison: its panels, its endpoint, its command."""
+
+import io
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import gradio as gr
+import pytest
+
+from decoders import catalog
+from tests.workbench.engines.served import a_stream, chunk, served, usage, vllm
+from workbench.kinds.comparison import Comparison
+from workbench.kinds.comparison.form import CompareTab, endpoints
+from workbench.kinds.comparison.results import LivePanels
+from workbench.measuring import session
+from workbench.models.presets import PAIRS, PairChoice, tuned
+from workbench.page.host import Host
+from workbench.runs.events import Ended, Finished, Progress
+from workbench.runs.record import Run
+from workbench.show.panel import run_panels
+from workbench.studies.settings import Settings
+
+
+def panels_of(run):
+    return [json.loads(text) for text in run_panels(run)]
+
+
+def test_a_finished_run_gives_a_panel_for_each_decoder(run):
+    panels = panels_of(run)
+    assert [p["decoder"] for p in panels] == run.settings["decoders"]
+    for panel in panels:
+        first = next(r for r in run.results if r.decoder == panel["decoder"])
+        assert "".join(t["text"] for t in panel["tokens"]) == first.alone.text
+        assert panel["status"] == "done"
+        assert panel["state"] == "token limit reached"
+        assert len(panel["clock"]) == len(panel["rounds"])  # for the race
+        assert sum(panel["clock"]) == pytest.approx(
+            first.metrics["seconds"], rel=0.1
+        )  # a busy machine may pause between two rounds
+
+
+def test_a_failure_is_shown_in_its_panel_alone(run):
+    first, *rest = run.results
+    broken = replace(run, results=[replace(first, error="<b>it broke</b>"), *rest])
+    panels = panels_of(broken)
+    assert panels[0]["status"] == "failed"
+    assert panels[0]["error"] == "<b>it broke</b>"
+    assert panels[0]["numbers"] == []
+    assert all(p["status"] == "done" for p in panels[1:])
+
+
+@pytest.fixture(scope="module")
+def events(pair, unmetered):
+    """The study, and what its session reports."""
+    asked = {"decoders": ["speculative", "greedy"], "max_new_tokens": 12, "repeats": 2}
+    study = Comparison.from_json({"prompt": "aba ab", "settings": asked})
+    return study, list(session.run(pair, study, meter=unmetered))
+
+
+def live(panels):
+    return {p["decoder"]: p for p in map(json.loads, panels.value()["panels"])}
+
+
+def test_live_panels_follow_a_run_to_its_end(events):
+    study, reported = events
+    panels = LivePanels(study)
+    assert [(name, p["state"]) for name, p in live(panels).items()] == [
+        ("greedy", "waiting"),
+        ("speculative", "waiting"),
+    ]
+    panels.update(reported[0])
+    assert live(panels)["greedy"]["state"] == "reading the prompt"
+    *rest, ended = reported[1:]
+    for event in rest:
+        panels.update(event)
+    assert isinstance(ended, Ended)
+    shown = [json.loads(p) for p in panels.value()["panels"]]
+    for panel, last in zip(shown, panels_of(ended.run), strict=True):
+        kept = ("title", "tokens", "rounds", "status", "error")
+        assert {name: panel[name] for name in kept} == {name: last[name] for name in kept}
+        assert panel["state"] == "repeat 2, timing 3 of 3"
+        speed = next(n for n in panel["numbers"] if n["name"] == "speed")
+        assert speed["detail"].startswith("mean of 2 repeats")
+
+
+def test_only_panels_that_changed_are_sent_again(events):
+    """Every finished panel, 60 kB, was sent ten times a second while the next decoder was timed."""
+    study, reported = events
+    panels, shown = LivePanels(study), [None, None]
+    for event in reported[:-1]:
+        panels.update(event)
+        changes = panels.changes()["panels"]
+        shown = [new or old for new, old in zip(changes, shown, strict=True)]
+        assert shown == panels.value()["panels"]
+        assert changes.count(None) >= 1 or event is reported[0]
+    assert panels.changes()["panels"] == [None, None]
+
+
+def test_a_later_repeat_keeps_the_text_of_the_first(events):
+    study, reported = events
+    panels = LivePanels(study)
+    for event in reported:
+        if not isinstance(event, Ended) and event.at.repeat == 0:
+            panels.update(event)
+    before = live(panels)
+    later = next(e for e in reported if not isinstance(e, Ended) and e.at.repeat == 1)
+    panels.update(later)
+    assert live(panels) == {**before, "greedy": {**before["greedy"], "state": "repeat 2"}}
+
+
+def test_the_texts_of_later_repeats_can_be_read(run):
+    """They could not be seen."""
+    for panel in panels_of(run):
+        second = next(r for r in run.results if r.decoder == panel["decoder"] and r.repeat == 1)
+        assert panel["others"] == [{"seed": second.seed, "text": second.alone.text}]
+
+
+def test_while_it_runs_a_panel_has_only_the_refused_drafts_of_its_rounds(events):
+    study, reported = events
+    done = next(e for e in reported if isinstance(e, Finished) and e.at.decoder == "speculative")
+    sample = done.result.alone
+    panels = LivePanels(study)
+    panels.update(
+        Progress(done.at, len(sample.tokens), 12, sample.tokens, sample.rounds, False, None)
+    )
+    shown = live(panels)["speculative"]
+    assert shown["state"] == f"token {len(sample.tokens)} of 12"
+    assert not any(t["alternatives"] for t in shown["tokens"])
+    panels.update(done)
+    assert all(t["alternatives"] for t in live(panels)["speculative"]["tokens"])
+    fates = [t["fate"] for r in shown["rounds"] for t in r["trials"]]
+    assert set(fates) <= {"rejected", "discarded"}
+    assert len(fates) == sum(
+        t.fate in ("rejected", "discarded") for r in sample.rounds for t in r.trials
+    )
+
+
+SETTINGS = {"max_new_tokens": 4, "temperature": 0}
+
+
+def compare(host: Host) -> Callable[..., Iterator[dict]]:
+    """The function behind /compare."""
+    (job,) = endpoints(host)
+    return job
+
+
+@pytest.fixture
+def answer(host) -> Callable[..., dict]:
+    call = compare(host)
+    return lambda *arguments: list(call(*arguments))[-1]
+
+
+def test_it_keeps_the_keys_of_version_1_beside_the_run(answer, host):
+    """The answer that README.md and docs/UI promised a program.
+
+    Prompt and settings at the top, text, tokens and rounds in each result."""
+    found = answer("Once", ["mtad", "greedy"], {**SETTINGS, "mtad": {"threshold": 0.2}})
+    assert found["prompt"] == "Once"
+    assert found["settings"]["mtad"]["threshold"] == 0.2
+    assert [r["decoder"] for r in found["results"]] == ["greedy", "mtad"]
+    for result in found["results"]:
+        assert {
+            "text",
+            "tokens",
+            "rounds",
+            "prompt_length",
+            "finished",
+            "error",
+            "metrics",
+            "energy",
+            "x_greedy",
+        } <= set(result)
+        assert "".join(token["text"] for token in result["tokens"]) == result["text"]
+    assert found["results"][0]["x_greedy"] == 1.0
+    assert found["results"][0]["metrics"]["new_tokens"] == 4
+    kept = host.store.get(found["id"]).to_json()
+    assert kept.items() <= {**found, "results": kept["results"]}.items()
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_prompt_alone_is_asked_as_the_page_asks_it(answer, host, call, store):
+    """It failed without decoders; page, endpoint and terminal began with other settings: top-p 0.9
+    and tuned lengths here, the library's there."""
+    found = answer("Once")["settings"]
+    page = Settings.from_json({**tuned(), **CompareTab.opening["settings"]}).to_json()
+    assert found == page | {"chat_template": False}  # which the tests' pair does not have
+    assert (found["temperature"], found["top_p"], found["mtad"]["draft_length"]) == (0.7, 0.9, 8)
+    status, *_ = call("compare", "Once", "--timings", "1", "--max-new-tokens", "2")
+    (kept,) = store.list()
+    assert status == 0
+    assert store.get(kept.id).settings == found | {"timings": 1, "max_new_tokens": 2}
+
+
+def test_settings_stand_over_those_of_the_page(answer):
+    settings = {**SETTINGS, "mtad": {"beams": 3}}
+    found = answer("Once", ["mtad"], settings)["settings"]
+    assert (found["temperature"], found["top_p"]) == (0, 0.9)
+    assert (found["mtad"]["beams"], found["mtad"]["draft_length"]) == (3, 8)
+
+
+def test_a_run_that_cannot_be_kept_is_answered_with_the_reason(answer, host, monkeypatch):
+    """A read-only folder once lost the result of /compare, too."""
+
+    def save(run):
+        raise OSError("read-only file system")
+
+    monkeypatch.setattr(host.store, "save", save)
+    found = answer("Once", ["greedy"], SETTINGS)
+    assert found["results"][0]["text"]
+    assert found["unkept"] == "This run could not be kept (OSError); the server's log says more."
+
+
+NAMES = ["greedy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("", NAMES, {}), "The prompt is empty"),
+        ((7, NAMES, {}), "The prompt must be a text or a list of messages, not int"),
+        (("half a \ud800 pair", NAMES, {}), "lone surrogate"),
+        (("Once", "greedy", {}), "`decoders` must be a list of names"),
+        (("Once", ["gredy"], {}), "greedy"),
+        (("Once", NAMES, {"decoders": ["mtad"]}), "name them in `decoders` alone"),
+        (("Once", NAMES, []), "`settings` must be one JSON object"),
+        (("Once", NAMES, {"temperatur": 1}), "temperature"),
+        (("Once", NAMES, {"temperature": float("nan")}), "temperature must be"),
+        (("Once", NAMES, {"max_new_tokens": 10**400}), "max_new_tokens must be"),
+        (("Once", NAMES, {"max_new_tokens": 99_999}), "positions of the models"),
+        (("Once", ["mtad"], {"mtad": {"beans": 3}}), "beams"),
+        (("Once", ["lookup"], {"lookup": {"references": 5}}), ""),
+        (("Once", NAMES, {"chat_template": True}), "chat template"),
+        (([{"role": "user", "content": "Hi"}], NAMES, {}), "has no chat template"),
+        (([{"role": "robot", "content": "Hi"}], NAMES, {}), "Message 1 has the role 'robot'"),
+    ],
+)  # fmt: skip
+def test_whatever_is_sent_is_answered_in_one_sentence(answer, host, caplog, arguments, says):
+    """Settings as a list, a prompt as a number and half an emoji once gave tracebacks."""
+    with pytest.raises(gr.Error) as refusal:
+        answer(*arguments)
+    sentence = refusal.value.message
+    assert says in sentence
+    assert sentence.rstrip().endswith((".", "?"))
+    assert "\n" not in sentence
+    assert "Something went wrong" not in sentence
+    assert not refusal.value.print_exception
+    assert caplog.records == []
+    assert host.store.list() == []
+
+
+def test_a_client_that_leaves_ends_its_job(host):
+    answers = compare(host)("Once", NAMES, {"max_new_tokens": 400, "timings": 5})
+    next(answers)
+    answers.close()
+    assert list(compare(host)("next", NAMES, SETTINGS))[-1]["prompt"] == "next"
+
+
+def test_a_comparison_prints_texts_and_figures_writes_files_and_is_kept(call, store, tmp_path):
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "html")}
+    flags = [x for kind, path in files.items() for x in (f"--{kind}", str(path))]
+    status, out, _err = call(
+        "compare", "Once", "--decoders", "greedy", "mtad", "--max-new-tokens", "12",
+        "--temperature", "0.5", "--seed", "3", "--set", "mtad.beams=3", "--set", "mtad.ratio=raw",
+        "--repeats", "2", *flags,
+    )  # fmt: skip
+    assert status == 0
+    run = Run.from_json(files["json"].read_bytes())
+    assert run.settings["decoders"] == ["greedy", "mtad"]
+    shared = run.settings["temperature"], run.settings["seed"]
+    own = run.settings["mtad"]["beams"], run.settings["mtad"]["ratio"]
+    assert (*shared, *own) == (0.5, 3, 3, "raw")
+    assert [r.seed for r in run.results] == [3, 3, 4, 4]
+    assert store.get(run.id) == run
+    assert out.endswith(f"\nkept as run {run.id}\n")
+    assert "tokens/s" in out
+    assert out.count("\ngreedy  Takes the likeliest token") == 1  # the texts of the first repeat
+    assert files["csv"].read_text().count("\n") == 5
+    assert files["html"].read_text().startswith("<!doctype html>")
+
+
+def test_a_preset_is_the_ground_that_flags_change_and_a_run_need_not_be_kept(call, store, tmp_path):
+    path = tmp_path / "out.json"
+    _, out, _ = call(
+        "compare", "Once", "--preset", "MTAD paper", "--decoders", "greedy", "--max-new-tokens",
+        "4", "--top-k", "5", "--json", str(path), "--no-save",
+    )  # fmt: skip
+    settings = Run.from_json(path.read_bytes()).settings
+    assert (settings["top_k"], settings["top_p"], settings["decoders"]) == (5, 0.9, ["greedy"])
+    assert store.list() == []
+    assert "kept as run" not in out
+
+
+def test_standard_input_that_is_no_text_is_one_sentence(call, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), "utf-8"))
+    status, out, err = call("compare", "-")
+    assert (status, out) == (2, "")
+    assert err.startswith("Standard input is not text in UTF-8")
+
+
+def test_the_pair_is_the_one_that_the_flags_name(call, loads):
+    base = ("compare", "x", "--decoders", "greedy", "--max-new-tokens", "1", "--no-save")
+    call(*base)
+    call(*base, "--models", "a", "b", "--device", "cpu", "--dtype", "bfloat16")
+    call(*base, "--models", "Qwen3-8B + Qwen3-0.6B")
+    call(*base, "--models", "a", "--quantization", "int8")
+    assert loads == [
+        PairChoice(),
+        PairChoice("a", "b", "cpu", "bfloat16"),
+        PAIRS["Qwen3-8B + Qwen3-0.6B"].choice(),
+        PairChoice("a", quantization="int8"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("compare x --decoders gredy", "did you mean 'greedy'"),
+        ("compare x --set mtad.beams=900", "beams must be"),
+        ("compare x --set beams=3", "as in mtad.beams=8"),
+        ("compare x --preset papers", "There is no preset"),
+        ("compare x --models a b c", "a target and a draft"),
+        ("compare x --csv /tmp", "/tmp is a folder"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence_before_anything_is_loaded(call, loads, arguments, message):
+    status, out, err = call(*arguments.split())
+    assert (status, out, loads) == (2, "", [])
+    assert message in err
+    assert err.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize("prompt", ["", " \n", "half \ud83e"])
+def test_a_prompt_that_is_no_text_is_one_sentence(call, loads, prompt):
+    """A lone surrogate gave a traceback and "TextEncodeInput must be Union[...]"."""
+    status, out, err = call("compare", prompt)
+    assert (status, out, loads) == (2, "", [])
+    assert err.startswith("The prompt ")
+
+
+def test_messages_are_an_operand(call, store, byte_tokenizer, monkeypatch):
+    template = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}/{% endfor %}"
+    monkeypatch.setattr(byte_tokenizer, "chat_template", template)
+    base = ("--decoders", "greedy", "--max-new-tokens", "1")
+    messages = [{"role": "user", "content": "Hi"}]
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(messages)))
+    for words in ([json.dumps(messages)], ["-"], ["Hi"], ["Hi", "--no-chat-template"],
+                  ["Hi", "--system", "Hm"]):  # fmt: skip
+        assert call("compare", *words, *base)[0] == 0
+    runs = [store.get(kept.id) for kept in store.list()][::-1]
+    assert [run.study["prompt"] for run in runs] == [messages, messages, "Hi", "Hi", "Hi"]
+    assert [run.results[0].alone.prompt_ids for run in runs] == [
+        byte_tokenizer(text).input_ids for text in ("u:Hi/", "u:Hi/", "u:Hi/", "Hi", "s:Hm/u:Hi/")
+    ]
+    status, _, err = call("compare", '[{"role": "user"}]')
+    assert (status, err) == (2, "Message 1 has no content; give it a text.\n")
+
+
+def test_a_decoder_that_fails_gives_status_1_and_the_others_are_shown_and_kept(call, monkeypatch):
+    def decode(self, request):
+        raise RuntimeError("broken on purpose")
+        yield
+
+    monkeypatch.setattr(catalog["mtad"], "decode", decode)
+    status, out, _ = call("compare", "x", "--decoders", "greedy", "mtad", "--max-new-tokens", "4")
+    assert status == 1
+    assert "broken on purpose" in out
+    assert "kept as run" in out
+
+
+def test_an_interrupt_keeps_what_is_finished(call, store, monkeypatch):
+    def decode(self, request):
+        os.kill(os.getpid(), signal.SIGINT)
+        yield from usual(self, request)
+
+    usual = catalog["dsbd"].decode
+    monkeypatch.setattr(catalog["dsbd"], "decode", decode)
+    before = signal.getsignal(signal.SIGINT)
+    status, _, _ = call(
+        "compare", "x", "--decoders", "greedy", "dsbd", "mtad", "--max-new-tokens", "8"
+    )
+    assert status == 130
+    (kept,) = store.list()
+    assert kept.decoders == ["greedy", "dsbd"]
+    assert store.get(kept.id).cancelled
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def answers(call):
+    last = {"finish_reason": "length"}
+    return a_stream([chunk(" a red", [1]), chunk(" ball", [2], **last), usage(2)])
+
+
+def test_an_engine_may_be_given_by_its_url_which_no_run_holds(call, store, tmp_path, monkeypatch):
+    path = tmp_path / "out.json"
+    with served(vllm(answers)) as server, served(vllm(answers)) as other:
+        monkeypatch.setenv("WORKBENCH_ENGINES", f"near={other.url}")
+        status, out, err = call(
+            "compare", "Once", "--decoders", "greedy", "--max-new-tokens", "4", "--temperature",
+            "0", "--engines", server.url, "near", "--json", str(path),
+        )  # fmt: skip
+    assert status == 0, err
+    run = Run.from_json(path.read_bytes())
+    assert run.settings["decoders"] == ["greedy", "engine:given-1", "engine:near"]
+    assert [result.alone.text for result in run.results[1:]] == [" a red ball"] * 2
+    assert "vllm 0.32.0, over HTTP" in out
+    assert "It serves 'stories', by its name another model than the target here" in out
+    for text in (path.read_text(), out, err, store.get(run.id).dumps()):
+        assert "127.0.0.1" not in text
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("fats", "There is no engine 'fats': did you mean 'fast'?"),
+        ("ftp://host", "must begin with http"),
+        ("http://user:secret@host", "must hold no user and no password"),
+    ],
+)
+def test_an_engine_that_cannot_be_asked_is_refused_before_any_work(
+    word, says, call, loads, monkeypatch
+):
+    monkeypatch.setenv("WORKBENCH_ENGINES", "fast=http://127.0.0.1:9")
+    status, _, err = call("compare", "Once", "--engines", word)
+    assert (status, loads) == (2, [])
+    assert says in err
+    assert "secret" not in err

@@ -1,0 +1,314 @@
+"""Draws: the same prompt many times, each with the next seed."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import gradio as gr
+import pytest
+
+from decoders import InputError
+from tests.workbench.page.visitor import Visitor
+from workbench.kinds.draw import MOST_AT_ONCE, Draw, again
+from workbench.kinds.registry import from_query, to_query
+from workbench.runs.draws import findings, seeds
+from workbench.runs.events import pooled
+from workbench.runs.record import Run
+from workbench.runs.recorded import recordings
+from workbench.studies.study import PUBLIC_DRAWS, Limits
+
+
+def draw(draws: int = 100, **shared) -> Draw:
+    data = {"decoders": ["multinomial", "dsbd"], "draws": draws, **shared}
+    return Draw.from_json({"prompt": "é 🦊 &\n", "settings": data})
+
+
+@pytest.mark.parametrize("draws", [10, 64, 65, 97, 100, 1000])
+def test_batches_are_small_enough_to_stop_and_hardly_draw_twice(draws):
+    """The last batch of a job is filled up from the start.
+
+    A batch of 64 would have drawn 28 of 100 texts twice."""
+    job, _ = draw(draws).jobs()
+    assert job.batch_size <= MOST_AT_ONCE
+    batches = -(-draws // job.batch_size)
+    assert 0 <= batches * job.batch_size - draws < batches
+    assert (job.keep, job.scheme, job.max_cache_bytes) == ("text", "dynamic", 512_000_000)
+
+
+def test_it_comes_back_from_its_json_and_its_link():
+    study = draw(
+        200, temperature=0.5, cache_mb=None, dsbd={"draft_beams": 3}, timings=2, max_new_tokens=64
+    )
+    assert Draw.from_json(study.to_json()) == study
+    link = from_query(dict(parse_qsl(to_query("draw", study.to_json()), keep_blank_values=True)))
+    assert (link.kind, link.faults) == ("draw", [])
+    assert Draw.from_json(link.data) == study
+    assert to_query("draw", draw().to_json()).count("=") == 3  # kind, prompt, decoders
+
+
+def test_a_public_place_limits_the_draws_and_not_the_prompts():
+    limits = Limits.from_environment({"SYSTEM": "spaces"})
+    limits.check(draw(PUBLIC_DRAWS))
+    with pytest.raises(InputError, match=f"At most {PUBLIC_DRAWS} draws"):
+        limits.check(draw(PUBLIC_DRAWS + 1))
+    assert limits.of_settings["draws"] == PUBLIC_DRAWS
+    Limits().check(draw(1000))
+
+
+OLD = Path(__file__).parents[1] / "runs" / "version2" / "draw.json"  # written at b2b7125
+
+
+def test_as_many_are_drawn_as_there_are_with_the_seeds_after_them(draw_run):
+    study = again(draw_run)
+    assert (study.draws, study.settings.seed) == (20, 20)
+    assert study.settings.methods == again(draw_run, draws=500).settings.methods
+    assert again(draw_run, draws=500).draws == 500
+    assert again(draw_run, most=15).draws == 15
+    more = replace(draw_run, results=[replace(result, seed=20) for result in draw_run.results])
+    both = pooled(draw_run, more)
+    assert again(both).draws == 40
+    assert again(both).settings.seed == 40
+    assert {result.repeat for result in both.results} == {0, 1}
+    assert [each.texts for each in findings(both)] == [40, 40, 40]
+    assert seeds(both.results) == [range(40)]
+
+
+def test_seeds_that_were_left_out_are_told():
+    run = Run.from_json(OLD.read_bytes())
+    later = replace(run, results=[replace(result, seed=100) for result in run.results])
+    assert seeds(pooled(run, later).results) == [range(40), range(100, 140)]
+
+
+def test_a_run_of_an_older_version_opens_and_can_be_added_to():
+    """It knows fewer prefixes: those that its 40 draws were expected to begin with five times.
+
+    The larger run knows more."""
+    run = Run.from_json(OLD.read_bytes())
+    assert [each.texts for each in findings(run)] == [40, 40]
+    finer = replace(
+        run, exact=[*run.exact, *(replace(each, tokens=[10**6]) for each in run.exact[:1])]
+    )
+    assert pooled(run, finer).exact == finer.exact
+    assert pooled(finer, run).exact == finer.exact
+    assert again(run).settings.seed == 40
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda run: replace(run, kind="comparison"), "Only a run of draws"),
+        (lambda run: replace(run, results=[]), "Only a run of draws"),
+        (
+            lambda run: replace(
+                run, study={**run.study, "settings": {**run.study["settings"], "temperature": 0.0}}
+            ),
+            "At temperature 0 every seed writes the same text",
+        ),
+        (
+            lambda run: replace(run, results=[replace(r, seed=2**32) for r in run.results]),
+            "seed must be",
+        ),
+    ],
+)
+def test_what_cannot_be_added_to_is_one_sentence(draw_run, change, says):
+    with pytest.raises(InputError, match=says):
+        again(change(draw_run))
+
+
+def test_a_run_never_outgrows_what_can_be_read_back(draw_run):
+    largest = 3 * len(draw_run.dumps())
+    assert again(draw_run, largest=largest).draws == 20
+    with pytest.raises(InputError, match="draw fewer, or begin a new run"):
+        again(draw_run, draws=50, largest=largest)
+
+
+def test_a_recorded_run_is_not_added_to():
+    """The draws were kept under the id of the recorded run, where nobody could open them."""
+    run = next(each.run for each in recordings() if each.run.kind == "draw")
+    with pytest.raises(InputError, match="stays as it is: press Draw for one of your own"):
+        again(run)
+
+
+FEW = (
+    "kind=draw&prompt=ab<b>&draws=12&decoders=multinomial,speculative"
+    "&max_new_tokens=4&temperature=0.5"
+)
+
+
+@pytest.fixture
+def visitor(house) -> Visitor:
+    return Visitor(house[1], FEW)
+
+
+def link(visitor: Visitor) -> str:
+    """The link to the run on screen, and those to its files."""
+    return visitor.value(visitor.find("draw-run-link"))
+
+
+def test_a_link_fills_the_tab_and_draw_draws(house, visitor):
+    assert visitor.value(visitor.find("draw-prompt")) == "ab<b>"
+    assert "12 draws · 4 new tokens · Plain sampling, Speculative" in visitor.value(
+        visitor.find("draw-asked")
+    )
+    assert "draws=12" in visitor.value(visitor.find("draw-settings-link"))
+    visitor.press("draw-run")
+    assert visitor.breakdowns == []
+    assert "Done" in visitor.value(visitor.find("draw-progress"))
+    [kept] = house[0].store.list(kind="draw")
+    run = house[0].store.get(kept.id)
+    assert [len(result.samples) for result in run.results] == [12, 12]
+    assert "Plain sampling" in visitor.value(visitor.find("draw-headline"))
+    assert visitor.value(visitor.find("draw-trees")).count("<section") == 2
+    again = Visitor(house[1], f"run={run.id}")
+    assert again.value(again.find("draw-trees")) == visitor.value(visitor.find("draw-trees"))
+    assert again.value(again.find("draw-prompt")) == "ab<b>"
+
+
+def test_draws_with_other_seeds_are_added_to_the_run_on_screen(house):
+    """After an odd verdict nobody could add draws: a new run with another seed forgot the first."""
+    visitor = Visitor(house[1], FEW)
+    visitor.press("draw-run")
+    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
+    assert visitor.visible(visitor.find("draw-more"))
+    assert "All share seeds 0 to 11" in visitor.value(visitor.find("draw-headline"))
+    for pressed, last in ((1, 23), (2, 47)):
+        visitor.press("draw-more")
+        assert visitor.breakdowns == []
+        run = house[0].store.get(found.id)
+        assert [r.seed for r in run.results] == [0, 0, 12, 12, 24, 24][: 2 * pressed + 2]
+        assert f"All share seeds 0 to {last}" in visitor.value(visitor.find("draw-headline"))
+        assert visitor.value(visitor.find("draw-trees")).count("<section") == 2
+        assert f"{last + 1} draws" in visitor.value(visitor.find("draw-trees"))
+    again = Visitor(house[1], f"run={found.id}")
+    assert again.value(again.find("draw-headline")) == visitor.value(visitor.find("draw-headline"))
+    again.press("draw-more")
+    assert "All share seeds 0 to 95" in again.value(again.find("draw-headline"))
+
+
+def test_what_cannot_be_added_is_said(house, visitor):
+    visitor.press("draw-run")
+    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
+    house[0].store.delete(found.id)
+    visitor.press("draw-more")
+    assert visitor.breakdowns == []
+    assert "There is no run" in visitor.value(visitor.find("draw-progress"))
+
+
+def test_draws_that_others_added_meanwhile_stay(house):
+    """The study that adds draws was made at the click, of the run as it was then.
+
+    What another tab had added by the time the device was free was saved over, and lost."""
+    visitor = Visitor(house[1], FEW)
+    visitor.press("draw-run")
+    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
+    waiting = visitor.firing(visitor.find("draw-more"), "click")
+    next(waiting)
+    assert "Waiting for the device" in visitor.value(visitor.find("draw-progress"))
+    Visitor(house[1], f"run={found.id}", "another tab").press("draw-more")
+    for _ in waiting:
+        pass
+    assert visitor.breakdowns == []
+    assert [r.seed for r in house[0].store.get(found.id).results] == [0, 0, 12, 12, 24, 24]
+    assert "All share seeds 0 to 35" in visitor.value(visitor.find("draw-headline"))
+
+
+def test_draws_that_were_added_are_not_measured_again(house, monkeypatch):
+    """Each press added as many draws once more, with further seeds."""
+    monkeypatch.setattr("workbench.page.runner.unsteady", lambda row: True)
+    visitor = Visitor(house[1], FEW)
+    visitor.press("draw-run")
+    assert visitor.visible(visitor.find("draw-again"))
+    visitor.press("draw-more")
+    assert visitor.visible(visitor.find("draw-again")) is False
+
+
+@pytest.mark.parametrize("until", ["Preparing the models", "Plain sampling (1 of 2)"])
+def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, until):
+    """A complete run was called stopped, on the page and in the store.
+
+    Its link and its downloads were gone, too."""
+    visitor = Visitor(house[1], FEW.replace("max_new_tokens=4", "max_new_tokens=30"))
+    visitor.press("draw-run")
+    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
+    run, kept = house[0].store.get(found.id), visitor.find("draw-run-link").parent
+    for _ in visitor.firing(visitor.find("draw-more"), "click"):
+        if until in visitor.value(visitor.find("draw-progress")):
+            visitor.press("draw-stop")
+    assert visitor.breakdowns == []
+    assert "Stopped · 0 results" in visitor.value(visitor.find("draw-progress"))
+    assert house[0].store.get(found.id) == run
+    assert "All share seeds 0 to 11" in visitor.value(visitor.find("draw-headline"))
+    assert visitor.visible(kept)
+    assert found.id in link(visitor)
+
+
+def test_the_endpoint_gives_the_run_and_what_it_says(house):
+    draw = next(function.fn for function in house[1].fns.values() if function.api_name == "draw")
+    *_, found = draw(
+        "ab", ["multinomial", "mtad"], {"draws": 20, "max_new_tokens": 4, "temperature": 0.5}
+    )
+    assert [len(result["samples"]) for result in found["results"]] == [20, 20]
+    assert [each["compared"] for each in found["findings"]] == ["target", "own"]
+    json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("ab", ["multinomial"], {"draws": 5}), "draws must be"),
+        (("", ["multinomial"], {}), "The prompt is empty"),
+        (("ab", 7, None), "`decoders` must be a list"),
+    ],
+)
+def test_whatever_a_program_sends_is_one_sentence_at_worst(house, arguments, says):
+    draw = next(function.fn for function in house[1].fns.values() if function.api_name == "draw")
+    with pytest.raises(gr.Error, match=says):
+        list(draw(*arguments))
+
+
+def test_it_draws_prints_writes_and_keeps(call, store, tmp_path):
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "html")}
+    status, out, _ = call(
+        "draw", "[bold]ab", "--draws", "12", "--decoders", "multinomial", "dsbd",
+        "--max-new-tokens", "4", "--temperature", "0.5",
+        *(x for kind, path in files.items() for x in (f"--{kind}", str(path))),
+    )  # fmt: skip
+    assert status == 0
+    run = Run.from_json(files["json"].read_bytes())
+    assert (run.kind, run.title, [len(r.samples) for r in run.results]) == (
+        "draw",
+        "[bold]ab",
+        [12, 12],
+    )
+    assert "multinomial  12 draws" in out
+    assert "Plain sampling: " in out
+    assert len(list(csv.DictReader(files["csv"].open()))) == 2
+    assert store.get(run.id) == run
+    assert "multinomial  12 draws" in call("runs", "show", run.id)[1]
+
+
+def test_draws_with_other_seeds_are_added_to_a_run(call, store):
+    words = "draw ab --draws 12 --decoders multinomial --max-new-tokens 4 --temperature 0.5"
+    call(*words.split())
+    (kept,) = store.list()
+    status, out, _ = call("draw", "--again", kept.id)
+    assert status == 0
+    assert "Seeds 0 to 23." in out
+    assert f"kept as run {kept.id}" in out
+    status, out, _ = call("draw", "--again", kept.id, "--draws", "30")
+    assert status == 0
+    parts = [(r.seed, len(r.samples)) for r in store.get(kept.id).results]
+    assert parts == [(0, 12), (12, 12), (24, 30)]
+    assert "multinomial  54 draws" in out
+    assert len(store.list()) == 1
+    for words, says in (
+        (("--again", "ffff"), "There is no run 'ffff'"),
+        (("--again", kept.id, "--draws", "5"), "draws must be"),
+        (("ab", "--again", kept.id), "combine it with --draws alone"),
+        (("--again", kept.id, "--temperature", "1"), "combine it with --draws alone"),
+        ((), "Give the text to continue, or --again"),
+    ):
+        status, _, complaint = call("draw", *words)
+        assert (status, says in complaint, complaint.count("\n")) == (2, True, 1)
