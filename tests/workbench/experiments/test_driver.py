@@ -1,11 +1,9 @@
 """An experiment runs, stops and resumes; a failure is a row."""
 
-import time
-
 import pytest
 
 from decoders import InputError, catalog, generate
-from tests.workbench.experiments.conftest import PLAN, answers
+from tests.workbench.experiments.conftest import PLAN
 from workbench.experiments import driver
 from workbench.experiments import plan as plans
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
@@ -143,24 +141,6 @@ def test_it_runs_to_its_end_and_says_how_far_it_is(make, journal):
     now = journal.progress(background.work.id)
     assert (now.done, now.total, background.running, background.work.fault) == (5, 5, False, "")
     assert background.says(now) == "Small: 5 of 5 items done"
-
-
-def test_it_waits_while_something_else_has_the_device_and_stops_when_asked(make, journal):
-    background = make()
-    with background.device.turn:
-        background.start(REQUEST)
-        deadline = time.monotonic() + 60
-        while not background.waiting and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert background.waiting
-        background.stop()
-    background.join()
-    if background.work.id is not None:
-        before = answers(journal, background.work.id)
-        assert len(before) < 14
-    background.start(REQUEST)
-    background.join()
-    assert journal.progress(background.work.id).done == 5
 
 
 def test_what_breaks_down_is_a_sentence(journal):

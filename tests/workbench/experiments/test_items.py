@@ -159,17 +159,3 @@ def test_each_row_is_of_its_prompt_none_is_made_twice_and_done_is_done(steps):
                 id = place.run(text, limit, most=2 if how == "stopped" else None)
             assert place.check(id, parts, limit) or how == "stopped"
             place.check_that_nothing_ran_twice()
-
-
-def test_what_is_done_is_said_with_its_timing(tmp_path, monkeypatch):
-    """The progress said "prompt 15 of 16" of prompts that were timed again and again."""
-    place = Place(tmp_path)
-    journal = Journal(place.path)
-    monkeypatch.setattr(driver, "BEAT_SECONDS", 0.01)
-    with Crew(Pretend(0.3, place.bench)) as crew:
-        text = '[[part]]\nprompts = ["own.txt"]\ndecoders = ["multinomial"]\ntimings = 2\n'
-        experiment = driver.prepare(
-            ExperimentRequest(text, "own.toml", limit=2, data=str(tmp_path)), crew
-        )
-        said = {now.doing for now in driver.run(experiment, journal, crew)}
-    assert "part 1: own.txt, prompt 2 of 2, timing 2 of 2" in said

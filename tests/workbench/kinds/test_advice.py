@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import decoders
-from decoders import InputError, ModelPair, catalog
+from decoders import ModelPair, catalog
 from tests.layouts import pair_of
-from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds import registry
 from workbench.kinds.advice import (
@@ -148,15 +147,6 @@ def test_every_draft_length_is_predicted_and_every_other_decoder_measured(
         assert all((each.compared, each.differing) == (1, 0) for each in compared)
 
 
-def test_a_table_has_joules_only_if_they_were_measured():
-    speeds = {"greedy": [10.0] * 3, "speculative": [9.0] * 3}
-    assert "J/token" not in table(found(speeds)).heads
-    joules = {m: [replace(t, joules=4.0) for t in each] for m, each in timed(speeds).items()}
-    shown = table(ranked([[0.0] * 20] * 3, joules, 1.0))
-    assert shown.heads[-1] == "J/token"
-    assert {row[-1] for row in shown.rows} == {"0.2", "–"}  # lengths that are only predicted
-
-
 @pytest.fixture(scope="module")
 def short_run(pair) -> Run:
     return ended(session.run(pair, advice(tokens=8)))
@@ -189,24 +179,6 @@ def test_a_damaged_file_gets_a_sentence(short_run, field, value):
     read = registry.read(strange.dumps())
     assert sentences(read)[1]
     assert "<p>" in answer(read)
-
-
-def test_a_pair_without_a_draft_cannot_be_advised_on(pair):
-    with pytest.raises(InputError, match="needs a draft model"):
-        session.run(ModelPair(pair.target, None, pair.tokenizer), advice())
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"timings": 3}, "leave repeats and timings at 1"),
-        ({"measure_all": "yes"}, "measure_all must be true or false"),
-    ],
-)
-def test_settings_that_give_no_advice_are_refused(changed, says):
-    study = advice().to_json()
-    with pytest.raises(InputError, match=says):
-        Advice.from_json({**study, "settings": {**study["settings"], **changed}})
 
 
 def timed(speeds: dict[str, list[float]], disturbed: tuple[str, ...] = ()) -> dict:
@@ -341,13 +313,6 @@ def test_what_cannot_be_advised_on_is_refused_at_its_field(page):
     assert visitor.message("advice-count") == "Prompts is empty."
 
 
-def test_limits_hold_for_advice_too(pair, tmp_path):
-    """Advice ran whatever the place allowed."""
-    visitor = Visitor(build(a_host(pair, tmp_path, max_new_tokens=8)))
-    visitor.press("advice-run")
-    assert "At most 8 new tokens here" in visitor.message("advice-count")
-
-
 def test_it_ranks_the_decoders_and_says_whether_it_pays(call, monkeypatch):
     """It ran for more than a minute without a word, and then gave speeds without intervals."""
     monkeypatch.setattr(show, "LINE_SECONDS", 0)
@@ -362,10 +327,3 @@ def test_it_ranks_the_decoders_and_says_whether_it_pays(call, monkeypatch):
     )
     assert re.search(r"^1/\d+ multinomial on prompt 1$", err, re.M)
     assert re.search(r"^\d+/\d+ \S+ on prompt 3$", err, re.MULTILINE)
-
-
-@pytest.mark.parametrize("words", ["--temperature warm", "--count few"])
-def test_it_refuses_in_one_sentence(call, words):
-    status, _, err = call("advise", *words.split())
-    assert status == 2
-    assert err.strip().count("\n") == 0

@@ -11,7 +11,7 @@ from workbench.kinds.batch import Batch
 from workbench.page.host import Host
 from workbench.runs.record import Run
 from workbench.runs.store import new_id
-from workbench.studies.prompts import Prompt, PromptSet, built_in
+from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
 
 FEW = PromptSet(
@@ -30,40 +30,6 @@ def test_the_baseline_runs_once_in_static_and_once_in_dynamic_batches():
         ("greedy", 3, "unpadded"), ("greedy", 3, "dynamic"), ("lookup", 3, "vanilla"),
         ("lookup", 3, "dynamic"),
     ]  # fmt: skip
-
-
-def test_greedy_runs_also_if_it_is_not_chosen_and_sizes_go_up_once_each():
-    jobs = batch("lookup", sizes=(4, 1, 4), schemes=("unpadded",)).jobs()
-    assert [(j.method.name, j.batch_size) for j in jobs] == [
-        ("greedy", 1),
-        ("lookup", 1),
-        ("greedy", 4),
-        ("lookup", 4),
-    ]
-
-
-@pytest.mark.parametrize("prompts", [FEW, built_in("refrains").first(3)], ids=["typed", "built in"])
-def test_it_comes_back_from_its_json(prompts):
-    study = batch(
-        "lookup",
-        prompts=prompts,
-        schemes=("dynamic",),
-        cache_mb=2.0,
-        prefill_chunk=7,
-        ignore_eos=False,
-    )
-    assert Batch.from_json(study.to_json()) == study
-    assert study.title == f"{len(prompts.prompts)} {prompts.name}"
-
-
-def test_texts_of_a_file_go_into_the_json_and_built_in_ones_do_not():
-    assert batch("lookup").to_json()["prompts"] == {
-        "name": "few",
-        "count": 2,
-        "texts": ["abab", "one two"],
-    }
-    data = batch("lookup", prompts=built_in("stories").first(2)).to_json()
-    assert data["prompts"] == {"name": "stories", "count": 2, "texts": None}
 
 
 @pytest.mark.parametrize(
@@ -134,15 +100,6 @@ def refused(visitor: Visitor) -> str:
     return visitor.message("batch-prompts")
 
 
-def test_batches_larger_than_the_set_say_that_prompts_come_again(visitor):
-    """Sizes above the prompt count took prompts again without a word."""
-    visitor.put("batch-sizes", [1, 8])
-    visitor.put("batch-count", 3)
-    assert "batches of 8 use some prompts twice: only 3 are chosen" in visitor.value(
-        visitor.find("batch-asked")
-    )
-
-
 def test_a_file_is_read_once_when_it_is_given(house, visitor, tmp_path):
     file = tmp_path / "mine.txt"
     file.write_text("one\ntwo\nthree\n")
@@ -187,25 +144,6 @@ def test_a_path_in_the_form_is_never_read(house, visitor, sent):
     message = refused(visitor)
     assert "root:" not in message
     assert message.endswith(".")
-
-
-def test_what_a_run_was_made_with_comes_back(house, visitor):
-    visitor.put("batch-sizes", [1, 2])
-    visitor.put("batch-eos", False)
-    run = measured(house[0], visitor)
-    again = Visitor(house[1], f"run={run.id}")
-    assert again.value(again.find("batch-sizes")) == [1, 2]
-    assert again.value(again.find("batch-eos")) is False
-    assert again.value(again.find("batch-count")) == 2
-    assert "every scheme" in again.value(again.find("batch-verdict"))
-    link = (
-        again.value(again.find("batch-settings-link"))
-        .partition('href="?')[2]
-        .partition('"')[0]
-        .replace("&amp;", "&")
-    )
-    third = Visitor(house[1], link)
-    assert measured(house[0], third).study == run.study
 
 
 def choices(visitor: Visitor) -> list[int]:
@@ -297,17 +235,3 @@ def test_bad_input_is_one_sentence_before_any_work(call, loads, words, says):
     assert (status, out, loads) == (2, "", [])
     assert says in err
     assert err.strip().count("\n") == 0
-
-
-def test_bounds_are_kept_with_the_run_and_a_budget_too_small_names_the_line(call, store, tmp_path):
-    prompts = tmp_path / "mine.txt"
-    prompts.write_text("aa\n\nbbbb\n")
-    words = f"batch --decoders lookup --sizes 2 --schemes dynamic --prompts {prompts}".split()
-    status, *_ = call(*words, "--max-new-tokens", "4", "--cache-mb", "5", "--prefill-chunk", "3")
-    run = store.get(store.list()[0].id)
-    assert (status, run.settings["cache_mb"], run.settings["prefill_chunk"]) == (0, 5.0, 3)
-    assert all(r.metrics["peak_cache_bytes"] > 0 for r in run.results)
-    status, _, err = call(*words, "--max-new-tokens", "400", "--cache-mb", "0.01")
-    assert status == 2
-    assert err.startswith("mine.txt, line 3: with ")
-    assert "give at least" in err

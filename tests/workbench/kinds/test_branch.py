@@ -12,7 +12,7 @@ from decoders.distribution import Warping, warp
 from tests.models import build_pair, build_tokenizer, plain_logits
 from tests.workbench.measuring.conftest import comparison
 from tests.workbench.page.visitor import Visitor
-from workbench.kinds.branch import TextPlace, alternatives, branch, listed, token_of
+from workbench.kinds.branch import TextPlace, alternatives, branch, listed
 from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.measuring.work import admit
@@ -148,11 +148,6 @@ def test_what_is_not_there_is_one_sentence(exact, run, where, token, says):
         assert "\n" not in str(told.value)
 
 
-def test_a_token_is_named_by_its_text_or_its_number(exact):
-    (a,) = exact.tokenizer("a").input_ids
-    assert token_of(exact, "a") == token_of(exact, f"#{a}") == token_of(exact, a) == a
-
-
 def test_a_run_of_another_pair_says_which_one_to_load(exact, run, pair):
     with pytest.raises(
         InputError, match=r"This run was made with .*; load that pair to continue it"
@@ -163,11 +158,6 @@ def test_a_run_of_another_pair_says_which_one_to_load(exact, run, pair):
     )
     with pytest.raises(InputError, match="This run was made with big/one; load that pair"):
         alternatives(exact, other, TextPlace("greedy", 1))
-
-
-def test_a_run_of_another_kind_has_no_texts_to_branch(exact, batch_run):
-    with pytest.raises(InputError, match="this run is a batch"):
-        branch(exact, batch_run, TextPlace("greedy", 1), 5)
 
 
 def test_a_run_without_its_prompts_tokens_is_branched_if_they_are_as_many(exact, run):
@@ -188,28 +178,6 @@ def test_a_run_without_its_prompts_tokens_is_branched_if_they_are_as_many(exact,
     )
     with pytest.raises(InputError, match="tokenised differently here"):
         branch(exact, older(length + 1), TextPlace("greedy", 2), 5)
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
-        7, {"ids": [1], "trail": []}, {"ids": ["1"], "trail": [{}]},
-        {"ids": [-1],
-            "trail": [{"run": "a", "decoder": "greedy", "repeat": 0, "at": 0, "chosen": "x"}]},
-        {"ids": [1],
-            "trail": [{"run": "a", "decoder": "greedy", "repeat": 0, "at": -1, "chosen": "x"}]},
-    ],
-)  # fmt: skip
-def test_a_start_from_a_broken_file_is_one_sentence(start):
-    with pytest.raises(InputError):
-        Comparison.from_json({"prompt": "x", "settings": {"decoders": ["greedy"]}, "start": start})
-
-
-def test_a_start_beyond_the_vocabulary_is_refused_before_any_work(exact, run):
-    study = branch(exact, run, TextPlace("greedy", 1), 5)
-    wrong = dataclasses.replace(study, start=dataclasses.replace(study.start, ids=(5, 99)))
-    with pytest.raises(InputError, match="out of range"):
-        admit(exact, wrong)
 
 
 ASKED = "prompt=ab<b>&decoders=greedy,mtad&max_new_tokens=6&temperature=0.7&top_k=5&timings=1"
@@ -291,16 +259,6 @@ def test_whatever_a_client_sends_is_answered_in_a_sentence(house, visitor, paren
     assert len(house[0].store.list()) == before
 
 
-@pytest.mark.parametrize("decoders", [None, "greedy", ["no such"], [1]])
-def test_decoders_that_cannot_continue_are_refused(visitor, parent, decoders):
-    ask(
-        visitor,
-        "submit",
-        {"run": parent.id, "decoder": "greedy", "at": 1, "token": 1, "decoders": decoders},
-    )
-    assert answer(visitor)["error"]
-
-
 def endpoint(house, name: str):
     return next(function.fn for function in house[1].fns.values() if function.api_name == name)
 
@@ -354,20 +312,3 @@ def test_alternatives_are_listed_and_one_of_them_is_continued(call, store, mothe
     (step,) = child.study["start"]["trail"]
     assert (step["run"], step["decoder"], step["at"]) == (mother, "mtad", 2)
     assert child.study["start"]["ids"][-1] == int(token[1:])
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--decoder", "mtad", "--at", "99"), "choose a place from 0 to"),
-        (("--decoder", "mtad", "--at", "1", "--token", "ab"), "2 tokens here"),
-        (
-            ("--decoder", "mtad", "--at", "1", "--token", "a", "--decoders", "mtadd"),
-            "did you mean 'mtad'?",
-        ),
-    ],
-)
-def test_the_command_says_what_is_not_there(call, mother, words, says):
-    status, _, complaint = call("branch", mother, *words)
-    assert status == 2
-    assert says in complaint

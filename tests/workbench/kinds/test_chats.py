@@ -15,7 +15,6 @@ from workbench.kinds import registry
 from workbench.kinds.batch import Batch
 from workbench.kinds.branch import TextPlace, branch
 from workbench.kinds.comparison import Comparison
-from workbench.kinds.divergence import compared
 from workbench.kinds.draw import Draw
 from workbench.measuring import session
 from workbench.measuring.work import admit
@@ -219,10 +218,6 @@ def test_plans_take_messages(tmp_path, pair):
     file.write_text('{"prompt": [{"role": "user"}]}')
     with pytest.raises(InputError, match=r"prompts.jsonl, line 1: Message 1 has no content"):
         FORMATS["own"].read(file)
-
-
-def test_greedy_texts_after_messages_are_compared(pair):
-    assert compared(pair, json.dumps(TALK), "ab", "ab", "auto")["verdict"] == "same"
 
 
 def test_the_start_token_is_noted(pair, unmetered, caplog):

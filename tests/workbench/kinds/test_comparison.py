@@ -111,13 +111,6 @@ def test_a_later_repeat_keeps_the_text_of_the_first(events):
     assert live(panels) == {**before, "greedy": {**before["greedy"], "state": "repeat 2"}}
 
 
-def test_the_texts_of_later_repeats_can_be_read(run):
-    """They could not be seen."""
-    for panel in panels_of(run):
-        second = next(r for r in run.results if r.decoder == panel["decoder"] and r.repeat == 1)
-        assert panel["others"] == [{"seed": second.seed, "text": second.alone.text}]
-
-
 def test_while_it_runs_a_panel_has_only_the_refused_drafts_of_its_rounds(events):
     study, reported = events
     done = next(e for e in reported if isinstance(e, Finished) and e.at.decoder == "speculative")
@@ -192,13 +185,6 @@ def test_a_prompt_alone_is_asked_as_the_page_asks_it(answer, host, call, store):
     (kept,) = store.list()
     assert status == 0
     assert store.get(kept.id).settings == found | {"timings": 1, "max_new_tokens": 2}
-
-
-def test_settings_stand_over_those_of_the_page(answer):
-    settings = {**SETTINGS, "mtad": {"beams": 3}}
-    found = answer("Once", ["mtad"], settings)["settings"]
-    assert (found["temperature"], found["top_p"]) == (0, 0.9)
-    assert (found["mtad"]["beams"], found["mtad"]["draft_length"]) == (3, 8)
 
 
 def test_a_run_that_cannot_be_kept_is_answered_with_the_reason(answer, host, monkeypatch):
@@ -293,13 +279,6 @@ def test_a_preset_is_the_ground_that_flags_change_and_a_run_need_not_be_kept(cal
     assert "kept as run" not in out
 
 
-def test_standard_input_that_is_no_text_is_one_sentence(call, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), "utf-8"))
-    status, out, err = call("compare", "-")
-    assert (status, out) == (2, "")
-    assert err.startswith("Standard input is not text in UTF-8")
-
-
 def test_the_pair_is_the_one_that_the_flags_name(call, loads):
     base = ("compare", "x", "--decoders", "greedy", "--max-new-tokens", "1", "--no-save")
     call(*base)
@@ -330,14 +309,6 @@ def test_bad_input_is_one_clear_sentence_before_anything_is_loaded(call, loads, 
     assert (status, out, loads) == (2, "", [])
     assert message in err
     assert err.strip().count("\n") == 0
-
-
-@pytest.mark.parametrize("prompt", ["", " \n", "half \ud83e"])
-def test_a_prompt_that_is_no_text_is_one_sentence(call, loads, prompt):
-    """A lone surrogate gave a traceback and "TextEncodeInput must be Union[...]"."""
-    status, out, err = call("compare", prompt)
-    assert (status, out, loads) == (2, "", [])
-    assert err.startswith("The prompt ")
 
 
 def test_messages_are_an_operand(call, store, byte_tokenizer, monkeypatch):

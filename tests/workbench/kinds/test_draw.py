@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-import gradio as gr
 import pytest
 
 from decoders import InputError
@@ -75,12 +74,6 @@ def test_as_many_are_drawn_as_there_are_with_the_seeds_after_them(draw_run):
     assert seeds(both.results) == [range(40)]
 
 
-def test_seeds_that_were_left_out_are_told():
-    run = Run.from_json(OLD.read_bytes())
-    later = replace(run, results=[replace(result, seed=100) for result in run.results])
-    assert seeds(pooled(run, later).results) == [range(40), range(100, 140)]
-
-
 def test_a_run_of_an_older_version_opens_and_can_be_added_to():
     """It knows fewer prefixes: those that its 40 draws were expected to begin with five times.
 
@@ -115,13 +108,6 @@ def test_a_run_of_an_older_version_opens_and_can_be_added_to():
 def test_what_cannot_be_added_to_is_one_sentence(draw_run, change, says):
     with pytest.raises(InputError, match=says):
         again(change(draw_run))
-
-
-def test_a_run_never_outgrows_what_can_be_read_back(draw_run):
-    largest = 3 * len(draw_run.dumps())
-    assert again(draw_run, largest=largest).draws == 20
-    with pytest.raises(InputError, match="draw fewer, or begin a new run"):
-        again(draw_run, draws=50, largest=largest)
 
 
 def test_a_recorded_run_is_not_added_to():
@@ -252,20 +238,6 @@ def test_the_endpoint_gives_the_run_and_what_it_says(house):
     assert [len(result["samples"]) for result in found["results"]] == [20, 20]
     assert [each["compared"] for each in found["findings"]] == ["target", "own"]
     json.dumps(found, allow_nan=False)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("ab", ["multinomial"], {"draws": 5}), "draws must be"),
-        (("", ["multinomial"], {}), "The prompt is empty"),
-        (("ab", 7, None), "`decoders` must be a list"),
-    ],
-)
-def test_whatever_a_program_sends_is_one_sentence_at_worst(house, arguments, says):
-    draw = next(function.fn for function in house[1].fns.values() if function.api_name == "draw")
-    with pytest.raises(gr.Error, match=says):
-        list(draw(*arguments))
 
 
 def test_it_draws_prints_writes_and_keeps(call, store, tmp_path):

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from dataclasses import replace
-from urllib.parse import quote
 
 import gradio as gr
 import pytest
@@ -149,14 +148,6 @@ def test_a_study_takes_none(server):
         assert "127.0.0.1" not in str(error.value)
     with pytest.raises(InputError, match="Neither a decoder nor an engine is called by"):
         Comparison.from_json({"prompt": "a", "settings": {"decoders": [server.url]}})
-
-
-def test_a_link_names_engines_and_holds_no_address():
-    data = {"prompt": "a", "settings": {"decoders": ["greedy", f"{SERVED}fast"]}}
-    query = registry.to_query("comparison", data)
-    assert f"decoders=greedy%2C{quote(SERVED, safe='')}fast" in query
-    found = registry.from_query({"decoders": f"greedy,{SERVED}fast"})
-    assert (found.faults, found.data["settings"]["decoders"]) == ([], ["greedy", f"{SERVED}fast"])
 
 
 def test_an_import_takes_none(server, run):

@@ -335,22 +335,6 @@ def test_a_row_that_failed_gives_status_1(call, tmp_path):
     assert "exceed the 512 positions" in out
 
 
-def test_the_command_says_what_an_earlier_version_did(call, tmp_path):
-    """Results of other prompts stood in tables without a word."""
-    written(tmp_path / "data")
-    status, out, err = call("experiment", "report", RAISED)
-    assert (status, err) == (0, "")
-    assert "1 of 6 items still have to be run: resume the experiment." in out
-    out = call("experiment", "resume", RAISED)[1]
-    assert out.startswith("An earlier version of the workbench")
-
-
-def test_show_says_what_a_plan_measures(call):
-    status, out, _ = call("experiment", "show", "stories")
-    assert status == 0
-    assert "threshold: 12 settings of multinomial, mtad" in " ".join(out.split())
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -315,14 +315,6 @@ def test_a_circle_of_parents_is_refused(run):
     assert "its own ancestor" in refused(run, circle)
 
 
-def test_metrics_may_be_missing(run):
-    """`metrics: {}` gave a 500; older versions had fewer of them."""
-    data = run.to_json()
-    for result in data["results"]:
-        result["metrics"] = {}
-    use(registry.read(json.dumps(data)))
-
-
 def test_what_is_read_can_be_kept_and_listed(any_run, tmp_path):
     store = RunStore(tmp_path / "runs.sqlite")
     kept = store.add(registry.read(any_run.dumps()))

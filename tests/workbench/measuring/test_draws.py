@@ -75,21 +75,6 @@ def test_the_exact_law_is_the_models_own(pair, unmetered):
     assert all(abs(law[key] - expected[key]) < 1e-4 for key in law)
 
 
-@pytest.mark.parametrize("name", ["dsbd", "beam_sampling"])
-def test_beams_of_the_first_step_are_kept_for_their_law(pair, unmetered, name):
-    run = ended(pair, draw(name, draws=30), unmetered)
-    (result,) = run.results
-    assert len({len(sample.beams) for sample in result.samples}) == 1
-    assert all(sample.beams for sample in result.samples)
-    (found,) = findings(run)
-    assert (found.compared, found.texts, found.draws) == (
-        "first step",
-        30,
-        30 * len(result.samples[0].beams),
-    )
-    assert found.p is not None
-
-
 def test_five_decoders_and_what_their_draws_say(pair, unmetered):
     names = ["multinomial", "speculative", "mtad", "dsbd", "greedy"]
     run = ended(pair, draw(*names, draws=100), unmetered)

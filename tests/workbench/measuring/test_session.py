@@ -121,31 +121,6 @@ def test_another_output_is_counted_if_the_law_is_another(pair, unmetered, monkey
     assert liar.agreement.differing > 0
 
 
-def test_a_memory_budget_lets_requests_wait(pair, unmetered):
-    """The longest prompt and its new tokens fit once with a draft model; short ones share its
-    place."""
-    rows = (len(longest(pair)) + 10) * sum(model.row_bytes for model in pair.packed.values())
-    study = batch(
-        "speculative",
-        sizes=(1, 5),
-        schemes=("unpadded", "dynamic"),
-        cache_mb=math.ceil(rows / 1e4) / 100,
-    )
-    found = results(session.run(pair, study, meter=unmetered))
-    assert {r.agreement.differing for r in found if r.agreement} == {0}
-    at_once = {(r.decoder, r.batch_size, r.scheme): r.metrics["at_once"] for r in found}
-    assert at_once["speculative", 1, "unpadded"] == 1
-    assert 1 <= at_once["speculative", 5, "dynamic"] < at_once["greedy", 5, "dynamic"] <= 5
-    assert all(0 < r.metrics["peak_cache_bytes"] <= study.max_cache_bytes for r in found)
-    # those that wait read later
-    assert {r.batch_size for r in found if r.metrics["decode_seconds"] is not None} == {1}
-
-
-def longest(pair) -> list[int]:
-    """The tokens of the longest prompt."""
-    return max((pair.tokenizer(p.text).input_ids for p in FEW.prompts), key=len)
-
-
 # ---- Energy
 
 

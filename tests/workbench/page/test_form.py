@@ -17,7 +17,6 @@ from decoders import catalog
 from tests.workbench.page.visitor import Visitor
 from workbench.models.presets import PairChoice
 from workbench.page.form import SettingsForm
-from workbench.page.widgets import NotedForm
 from workbench.studies.settings import Settings, shared
 from workbench.studies.study import Limits
 
@@ -66,16 +65,6 @@ def test_other_values_read_back(form):
     }
     chosen = Settings.from_json(data)
     assert settings(form, filled(form, chosen.to_json())) == chosen
-
-
-def test_numbers_come_from_the_page_as_they_like(form):
-    """Gradio's number input gives 4.0 for a whole number; a setting of type int must accept it."""
-    values = filled(form, {"decoders": ["mtad"]})
-    length = next(
-        c.component for c in form.controls if (c.owner, c.field.name) == ("mtad", "draft_length")
-    )
-    values[length] = 6.0
-    assert settings(form, values).methods[0].draft_length == 6
 
 
 def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
@@ -141,14 +130,6 @@ def test_the_form_promises_no_more_than_this_place_allows():
     assert help["max_new_tokens"].endswith("(1 to 256)")
     assert help["repeats"].endswith("(1 to 5)")
     assert help["timings"].endswith("(1 to 3)")
-
-
-@pytest.mark.parametrize("sent", [None, "x", [None] * 3])
-def test_what_no_form_sends_is_one_sentence(form, sent):
-    with gr.Blocks():
-        noted = NotedForm(form.components, "form")
-    with pytest.raises(gr.Error, match="reload the page"):
-        noted.read(sent)
 
 
 def box(visitor: Visitor) -> gr.Checkbox:

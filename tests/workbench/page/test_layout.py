@@ -123,16 +123,6 @@ def test_a_link_brings_back_a_setting_whose_default_the_form_does_not_show(visit
     assert again.value(setting(again, prefix, "temperature")) == 1
 
 
-def test_a_link_to_a_run_opens_it_in_the_tab_of_its_kind(visit, house, run, batch_run):
-    for found, tab, prefix in ((run, "compare", ""), (batch_run, "batch", "batch-")):
-        house[0].store.save(found)
-        visitor = visit(f"run={found.id}&{FOREIGN}")
-        assert notice(visitor) == ""
-        assert selected(visitor) == tab
-        assert found.id in visitor.value(visitor.find(prefix + "run-link"))
-        assert "Done" in visitor.value(visitor.find(prefix + "progress"))
-
-
 @pytest.mark.parametrize(
     "asked", ["", "prompt=Twice&", "kind=batch&", f"run={recordings()[0].run.id}&"]
 )

@@ -211,23 +211,6 @@ def test_leaving_the_tab_ends_the_job(house):
     works(Visitor(page, COMPARE, "the next one"), "")
 
 
-def test_stop_ends_the_job_of_its_own_tab(house):
-    """Both tabs of a visitor once had one key: Stop under Batch ended the comparison."""
-    host, page = house
-    visitor = Visitor(page, COMPARE)
-    names = ("stop", "batch-stop")
-    with (
-        host.stoppable(("a visitor", "comparison")) as compare,
-        host.stoppable(("a visitor", "batch")) as batch,
-        host.stoppable(("another", "comparison")) as other,
-    ):
-        visitor.press(names[1])
-        assert (compare.is_set(), batch.is_set(), other.is_set()) == (False, True, False)
-        visitor.press(names[0])
-        assert (compare.is_set(), other.is_set()) == (True, False)
-    visitor.press(names[0])  # nothing runs any more
-
-
 def test_measuring_again_runs_the_same_study_and_can_leave_the_queue(house, replays):
     """Measure again once went into the queue without a word, and without the way out of it."""
     _, page = house

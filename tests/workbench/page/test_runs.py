@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from decoders import InputError
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
@@ -122,19 +121,6 @@ def test_a_client_may_send_anything_as_its_ticks(visitor, table):
         assert "Traceback" not in said(visitor)
 
 
-def test_two_comparisons_are_compared_by_all_figures(host, visitor, run):
-    other = dataclasses.replace(run, id="0b", results=run.results[1:2])
-    ids = keep(host, run, other)
-    listed(visitor)
-    tick(visitor, *ids)
-    visitor.press("compare-two")
-    assert said(visitor) == ""
-    text = visitor.value(visitor.find("compared"))
-    assert "B / A" in text
-    assert "only in A" in text  # the other has one decoder
-    assert "<script" not in text
-
-
 def test_two_runs_that_are_compared_have_names_of_their_own(host, visitor, run):
     """Both headings were a date and the prompt, and thus equal for two runs within a minute."""
     settings = {**run.settings, "seed": 5}
@@ -197,19 +183,6 @@ def test_a_damaged_row_leaves_all_else_in_the_lists(host, visitor, run, batch_ru
     assert said(visitor) == ""
     host.store.delete(bad)
     assert [row["id"] for row in listed(visitor)] == [sound]
-
-
-def test_a_file_of_runs_that_is_damaged_is_one_sentence_in_the_list(visitor, monkeypatch, host):
-    def broken(**_):
-        raise InputError(
-            "Runs cannot be kept in here (it is malformed); set WORKBENCH_DATA to another folder."
-        )
-
-    monkeypatch.setattr(host.store, "list", broken)
-    assert listed(visitor) == []
-    assert "it is malformed" in visitor.value(visitor.find("past-runs"))["empty"]
-    visitor.open("Theory")
-    assert visitor.breakdowns == []
 
 
 @pytest.mark.parametrize("file", VERSION_1, ids=lambda file: file.stem)

@@ -31,14 +31,6 @@ def test_what_was_stopped_before_its_first_token_is_no_result(run):
         assert f"Stopped · {count} results ·" in shown
 
 
-def test_what_took_so_long_is_said():
-    """A run of 17 s ended with "0.7 s of computing" and no word of its ten timings."""
-    run = recordings()[0].run
-    assert f"s of computing, timed {max(len(r.laps) for r in run.results)} times" in words.outcome(
-        run
-    )
-
-
 def test_a_date_says_that_it_is_utc_and_a_title_cannot_turn_its_line(run):
     """Nothing said in which zone dates are, and an unclosed override mirrored the line of a run."""
     shown = words.heading("A", replace(run, title="\u202e<b>"))

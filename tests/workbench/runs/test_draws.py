@@ -22,9 +22,7 @@ from workbench.runs.draws import (
     cells,
     evidence,
     holm,
-    of_exact_samplers,
     p_value,
-    variation,
 )
 
 CELLS = (2, 10, 20)
@@ -152,19 +150,6 @@ def test_what_is_rare_shares_a_cell():
     found = cells({(i,): 0.01 for i in range(100)})
     assert found.chances == pytest.approx([LEAST] * 20 + [0])
     assert found.counts([(i,) for i in range(100)]) == [5] * 20 + [0]
-
-
-def test_a_law_from_a_broken_file_gives_cells_all_the_same():
-    assert cells({(1, 2): 0.9, (): 3.0, (7,): 0.6, (8,): 0.7}).counts([(7,), (9,)])
-    assert sum(cells({(7,): 1.0, (8,): 1.0}).chances) == pytest.approx(1.0)
-    assert cells({}).chances == (1.0, 0.0)
-
-
-def test_exact_samplers_are_as_far_off_as_theory_says():
-    """For n draws from two equal cells the mean total variation is about 1 / sqrt(2 pi n)."""
-    found = of_exact_samplers(100, (0.5, 0.5))
-    assert found.mean() == pytest.approx(1 / math.sqrt(200 * math.pi), rel=0.05)
-    assert variation([60, 40], (0.5, 0.5)) == pytest.approx(0.1)
 
 
 def test_a_prefix_of_probability_0_has_a_cell_of_its_own_where_one_draw_is_proof():

@@ -168,12 +168,6 @@ def test_two_processes_that_add_the_same_run_at_once_lose_none(store, small):
     assert len(store.list()) == 20
 
 
-def test_a_run_that_does_not_exist_is_named(store):
-    for act in (store.get, store.delete):
-        with pytest.raises(InputError, match="There is no run 'abc'"):
-            act("abc")
-
-
 def test_the_folder_is_the_one_the_environment_names_or_else_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path))
     assert RunStore().path == tmp_path / "runs.sqlite"

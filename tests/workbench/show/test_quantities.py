@@ -21,7 +21,6 @@ from workbench.show.quantities import (
     shown,
     significant,
     spread,
-    two_decimals,
 )
 
 
@@ -129,19 +128,3 @@ def test_a_reader_who_divides_finds_the_result(p, q):
     a, b = operands(p, q, result)
     assert abs(float(a) / float(b) - p / q) <= 0.0051
     assert gives(result, float(a) / float(b))
-
-
-def test_numbers_are_read_as_they_are_shown():
-    assert gives("1,146 MB", 1146.4)
-    assert not gives("1,146 MB", 1146.6)
-    assert gives("≈84%", 0.8449)
-    assert not gives("84%", 0.8451)
-    assert gives("1.2e-05", 1.24e-05)
-    assert gives("–", 3)
-    # no digits help
-    assert enough(lambda s: gives("533", 64 / s), lambda more: two_decimals(0.004, more)) == [
-        "0.00"
-    ]
-    assert enough(lambda a: gives("17.9", a / 64), lambda more: megabytes(1_146_000_000, more)) == [
-        "1,146 MB"
-    ]
