@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.workbench.kinds.test_imports import HOSTILE, TOO_MUCH, changed, places
+from tests.workbench.kinds.test_registry import HOSTILE, TOO_MUCH, changed, places
 from workbench import assets
 
 # Columns of one row, and what stands in them instead. SQLite takes anything anywhere.

@@ -364,10 +364,16 @@ def answers(call):
     return a_stream([chunk(" a red", [1]), chunk(" ball", [2], **last), usage(2)])
 
 
-def test_an_engine_may_be_given_by_its_url_which_no_run_holds(call, store, tmp_path, monkeypatch):
+@pytest.fixture
+def listed(monkeypatch):
+    """Lists engines where whoever runs the workbench lists them."""
+    return lambda engines: monkeypatch.setenv("WORKBENCH_ENGINES", engines)
+
+
+def test_an_engine_may_be_given_by_its_url_which_no_run_holds(call, store, tmp_path, listed):
     path = tmp_path / "out.json"
     with served(vllm(answers)) as server, served(vllm(answers)) as other:
-        monkeypatch.setenv("WORKBENCH_ENGINES", f"near={other.url}")
+        listed(f"near={other.url}")
         status, out, err = call(
             "compare", "Once", "--decoders", "greedy", "--max-new-tokens", "4", "--temperature",
             "0", "--engines", server.url, "near", "--json", str(path),
@@ -390,10 +396,8 @@ def test_an_engine_may_be_given_by_its_url_which_no_run_holds(call, store, tmp_p
         ("http://user:secret@host", "must hold no user and no password"),
     ],
 )
-def test_an_engine_that_cannot_be_asked_is_refused_before_any_work(
-    word, says, call, loads, monkeypatch
-):
-    monkeypatch.setenv("WORKBENCH_ENGINES", "fast=http://127.0.0.1:9")
+def test_an_engine_that_cannot_be_asked_is_refused_before_any_work(word, says, call, loads, listed):
+    listed("fast=http://127.0.0.1:9")
     status, _, err = call("compare", "Once", "--engines", word)
     assert (status, loads) == (2, [])
     assert says in err

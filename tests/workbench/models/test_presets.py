@@ -122,10 +122,10 @@ def test_the_page_begins_with_smollm2_where_it_is_and_with_the_embedded_pair_els
 
 
 @pytest.mark.parametrize(
-    ("free", "hub", "larger"), [(80e9, True, True), (6e9, True, False), (80e9, False, False)]
+    ("most", "hub", "larger"), [(80e9, True, True), (6e9, True, False), (80e9, False, False)]
 )
 def test_on_a_gpu_it_begins_with_a_larger_pair_that_fits_where_the_hub_answers(
-    at_hand, monkeypatch, free, hub, larger
+    at_hand, free, monkeypatch, most, hub, larger
 ):
     def info(self, id, timeout):
         if not hub:
@@ -133,7 +133,7 @@ def test_on_a_gpu_it_begins_with_a_larger_pair_that_fits_where_the_hub_answers(
 
     monkeypatch.setattr(presets, "default_device", lambda: torch.device("cuda"))
     monkeypatch.setattr(presets, "default_dtype", lambda device: torch.bfloat16)
-    monkeypatch.setattr(presets, "available_bytes", lambda device: free)
+    free(most)
     monkeypatch.setattr(presets.HfApi, "model_info", info)
     at_hand(True)
     assert (first({}) == PAIRS["Qwen3-4B + Qwen3-0.6B"].choice()) == larger
@@ -264,8 +264,8 @@ def test_free_memory_of_the_cpu_is_what_the_machine_and_the_container_leave(monk
     assert available_bytes(CPU) > 10**8
 
 
-def test_weights_must_leave_room_for_the_caches(monkeypatch):
-    monkeypatch.setattr(presets, "available_bytes", lambda device: 10 * 10**9)
+def test_weights_must_leave_room_for_the_caches(free):
+    free(10 * 10**9)
     most = 10 * 10**9 - CACHE_BYTES
     assert fits(most, torch.device("xpu"))
     assert not fits(most + 1, torch.device("xpu"))
