@@ -17,7 +17,7 @@ from workbench.kinds.comparison.form import endpoints
 from workbench.measuring.served import NO_ENERGY, untold
 from workbench.page.form import SettingsForm
 from workbench.runs.figures import rows
-from workbench.runs.record import UNTOLD, Agreement, Lap, Result, Run, Sample, Server, TokenRecord
+from workbench.runs.record import UNTOLD, Lap, Result, Run, Sample, Server, TokenRecord
 from workbench.show import comparison, tables
 from workbench.show.panel import run_panels
 from workbench.show.tables import verdict
@@ -71,26 +71,6 @@ def test_a_panel_says_what_the_server_is_and_when_its_first_token_came(beside):
     assert top["first_token"] == "400 ms"
     assert found["notes"] == ["It tells little."]
     assert found["rounds"] == []
-
-
-@pytest.mark.parametrize(
-    ("verdict", "kind", "text"),
-    [
-        ("same", "same", "✓ identical to Greedy"),
-        ("near-tie", "tie", "≠ near-tie at token 5"),
-        ("fault", "differs", "≠ fault at token 5"),
-        ("cannot tell", "tie", "≠ differs, cannot tell why, at token 5"),
-    ],
-)
-def test_the_judge_s_verdict_is_its_badge(verdict, kind, text, beside):
-    differs = verdict != "same"
-    given = Agreement(
-        "greedy", 1, int(differs), 4 if differs else None, verdict=verdict, says="Because."
-    )
-    judged = replace(beside, results=[*beside.results[:-1], asked(agreement=given)])
-    badge = panel(judged)["badge"]
-    assert (badge["kind"], badge["text"]) == (kind, text)
-    assert (badge["help"] == "Because.") == differs
 
 
 def test_charts_tables_and_files_hold_it(beside):

@@ -139,23 +139,13 @@ def test_a_damaged_row_is_listed_as_such_and_can_be_deleted(store, small, batch_
     assert [each.id for each in store.list()] == [batch_run.id]
 
 
-@pytest.mark.parametrize(
-    "json", ["NULL", "7", "x'ff00'", "''", "CAST(x'ff' AS TEXT)", "'half a ru'", "'[]'"]
-)
+@pytest.mark.parametrize("json", ["7", "x'ff00'", "CAST(x'ff' AS TEXT)", "'half a ru'", "'[]'"])
 def test_a_run_whose_json_is_damaged_is_one_sentence(store, small, json):
     store.save(small)
     with sqlite3.connect(store.path) as db:
-        db.execute("PRAGMA writable_schema = ON")
-        db.execute(
-            "UPDATE sqlite_schema SET sql = replace(sql, 'json TEXT NOT NULL', 'json TEXT') WHERE "
-            "name = 'runs'"
-        )
-    with sqlite3.connect(store.path) as db:
         db.execute(f"UPDATE runs SET json = {json}")
-        assert db.execute("SELECT fastest FROM runs").fetchone() != (None,)
-    with pytest.raises(
-        InputError, match=f"The run {small.id} cannot be read, only deleted. This is not a run"
-    ) as said:
+    says = f"The run {small.id} cannot be read, only deleted. This is not a run"
+    with pytest.raises(InputError, match=says) as said:
         store.get(small.id)
     assert "\n" not in str(said.value)
     assert [each.id for each in store.list()] == [small.id]
