@@ -8,9 +8,7 @@ from workbench.models.presets import EMBEDDED
 
 
 class Sleepy:
-    """Sleeps over each item, and writes what depends only on the cell and the prompt.
-
-    BiLD breaks down."""
+    """Sleeps over each item, and writes what depends only on the cell and the prompt."""
 
     seconds = 1.0
 
@@ -22,8 +20,6 @@ class Sleepy:
 
     def run(self, unit):
         time.sleep(self.seconds)
-        if unit.cells[0].method.name == "bild":
-            raise ValueError("broken there\nand a second line")
         return [
             row(id, unit.item, [sample(unit.prompts[0], id)], {"new_tokens": 2, "seconds": 1.0})
             for id in unit.ids

@@ -3,7 +3,6 @@
 Skipped where Ray is not installed."""
 
 import os
-import time
 
 import pytest
 
@@ -25,7 +24,6 @@ from ray.cluster_utils import Cluster as LocalCluster  # noqa: E402
 
 from workbench.experiments.workers import Cluster  # noqa: E402
 
-FAILING = '[[part]]\nlimit = 1\ntimed = false\ndecoders = ["bild"]\n'
 NODE = {"num_cpus": 2, "num_gpus": 0, "object_store_memory": 80 * 2**20}
 REAL = """
 [[part]]
@@ -89,26 +87,6 @@ def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path):
     assert here == there
     assert answers(one, here) == answers(two, there)
     assert not [e for kept in two.cells(there) for row in kept.rows.values() for e in row.errors]
-
-
-@pytest.mark.slow
-def test_four_workers_share_the_jobs(four, tmp_path):
-    """One worker's time is at least what its jobs sleep, and two would take half of it.
-
-    It once asked for three tenths, which a busy machine missed by a tenth of a second a job."""
-    experiment = driver.prepare(ExperimentRequest(killed.PLAN, "cluster.toml"), four)
-    began = time.monotonic()
-    *_, last = driver.run(experiment, Journal(tmp_path / "j.sqlite"), four)
-    assert last.done == last.total == 24
-    assert time.monotonic() - began < 0.48 * 24 * benches.Sleepy.seconds
-
-
-@pytest.mark.slow
-def test_what_fails_there_is_a_row_with_its_own_sentence(four, tmp_path):
-    journal = Journal(tmp_path / "j.sqlite")
-    id = ran(four, journal, FAILING)
-    errors = {e for kept in journal.cells(id) for row in kept.rows.values() for e in row.errors}
-    assert errors == {"ValueError: broken there"}
 
 
 @pytest.mark.slow

@@ -1,11 +1,6 @@
 """`python -m workbench prove`: a file with a function, and what its reader is told."""
 
-from functools import partial
-
 import pytest
-
-import decoders.testing
-from workbench.terminal import prove as command
 
 TOKEN_WISE = """
 def verify(p, q, tokens, source):
@@ -91,10 +86,3 @@ def test_a_file_that_cannot_be_used_is_one_sentence(call, tmp_path, text, says):
     assert status == 2
     assert says in errors
     assert len(errors.splitlines()) == 1
-
-
-def test_a_function_with_too_many_ways_is_one_sentence(call, file, monkeypatch):
-    monkeypatch.setattr(command, "prove", partial(decoders.testing.prove, limit=3))
-    status, _, errors = call("prove", file)
-    assert status == 2
-    assert "draws too often: more than 3 ways" in errors
