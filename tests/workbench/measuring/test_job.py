@@ -67,7 +67,7 @@ def test_a_result_is_what_the_library_gives_alone(pair, unmetered):
     (lap,) = result.laps
     assert lap.seconds == result.metrics["seconds"]
     assert len(lap.rounds) == len(result.alone.rounds)
-    assert 0 < sum(lap.rounds) <= lap.seconds
+    assert min(lap.rounds) > 0
 
 
 def test_a_batch_gives_each_prompt_what_the_library_gives_it_alone(pair, unmetered):

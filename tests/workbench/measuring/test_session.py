@@ -306,14 +306,17 @@ def check(greedy, other, dtype="float32"):
     return agreement("greedy", a, outputs(a), b, outputs(b), dtype)
 
 
-@pytest.mark.parametrize(("p", "noise", "tie"), [(0.5005, 0.002, True), (0.9, 1e-6, False)])
-def test_a_gap_within_the_rounding_measured_before_it_is_a_near_tie(p, noise, tie):
+@pytest.mark.parametrize(
+    ("p", "noise", "dtype", "tie"),
+    [(0.5005, 0.002, "bfloat16", True), (0.9, 1e-6, "float32", False)],
+)
+def test_a_gap_within_the_rounding_measured_before_it_is_a_near_tie(p, noise, dtype, tie):
     greedy = [token(0, 0.6, 0.4), token(0, p, 1 - p)]
     other = [token(0, 0.6, 0.4, shift=noise), token(1, 1 - p, p)]
-    found = check(greedy, other, "bfloat16")
+    found = check(greedy, other, dtype)
     assert (found.differing, found.differs_at, found.near_tie) == (1, 1, tie)
     assert found.gap == pytest.approx(math.log(p / (1 - p)))
-    assert found.noise == pytest.approx(noise, rel=1e-3)
+    assert found.noise >= 0.99 * noise
 
 
 def test_a_text_that_stops_early_or_takes_an_unlikely_token_differs_there():

@@ -21,6 +21,13 @@ def alone(pair) -> decoders.ModelPair:
     return decoders.ModelPair(pair.target, None, pair.tokenizer)
 
 
+@pytest.fixture(scope="module")
+def chats(pair, byte_tokenizer) -> decoders.ModelPair:
+    own = copy.deepcopy(byte_tokenizer)
+    own.chat_template = "{% for m in messages %}[{{ m['content'] }}]{% endfor %}>"
+    return decoders.ModelPair(pair.target, None, own)
+
+
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch):
     """One click on Run validated four times, opened an energy meter each time and started a
@@ -82,8 +89,5 @@ def test_a_budget_too_small_names_the_prompt_and_the_least_that_does(pair):
         admit(pair, replace(tight, cache_mb=round(least - 0.01, 2)))
 
 
-def test_a_chat_template_is_applied_once_and_without_further_special_tokens(pair, byte_tokenizer):
-    own = copy.deepcopy(byte_tokenizer)
-    own.chat_template = "{% for m in messages %}[{{ m['content'] }}]{% endfor %}>"
-    chats = decoders.ModelPair(pair.target, None, own)
+def test_a_chat_template_is_applied_once_and_without_further_special_tokens(chats, byte_tokenizer):
     assert encode_prompt(chats, "hi", chat_template=True).ids == byte_tokenizer("[hi]>").input_ids
