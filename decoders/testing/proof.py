@@ -180,8 +180,8 @@ CHILDREN: dict[str, Sampler] = {
 def hidden(how: str = "") -> InputError:
     """The error for a function whose law cannot be enumerated."""
     return InputError(
-        f"The function draws from elsewhere than `source`{how}, so nothing is said of its law: "
-        "take every random choice from source.accept(probability) or source.draw(weights)."
+        f"The function draws from elsewhere than `source`{how}, so nothing is said of its "
+        "distribution: take every random choice from source.accept(probability) or source.draw(weights)."
     )
 
 
@@ -426,7 +426,7 @@ class Proof:
             return f"Not lossless. The smallest counterexample:\n{self.counterexample}\n{accepts}"
         return (
             f"Lossless on all {self.tables} tables: in {self.ways:,} ways the text has the "
-            f"target's law, to {EXACT:g}.\n{accepts}"
+            f"target's distribution, to {EXACT:g}.\n{accepts}"
         )
 
 

@@ -18,14 +18,14 @@ from workbench.engines.client import Client, connect, version
 from workbench.show.tables import Table
 from workbench.terminal import flags, show, study
 
-DESCRIPTION = f"""Test a served model: does it draw from the law of the model, and is its greedy
-text the model's?
+DESCRIPTION = f"""Test a served model: does it draw from the distribution of the model, and
+is its greedy text the model's?
 
 ENGINE is a URL, or a name from {LISTED} or {FILE}. The model
 is loaded here, too. If the server tells no token ids, only first tokens are tested;
 vLLM, SGLang and llama.cpp tell them.
 
-The exit status is 0 if it keeps the law, 1 if it does not, 2 if nothing can be said."""
+The exit status is 0 if it does, 1 if it does not, 2 if nothing can be said."""
 EXAMPLES = """examples:
   python -m workbench canary http://127.0.0.1:8000
   python -m workbench canary fast --models Qwen/Qwen3-8B Qwen/Qwen3-0.6B --served-in bfloat16
@@ -38,17 +38,21 @@ NUMBERS = {
     "at-once": "requests at the same time",
 }
 VERDICTS = {
-    "unlike": "Unlike the model: {draws:,} draws refute its law.",
+    "unlike": "Unlike the model: {draws:,} draws contradict its distribution.",
     "fault": "A fault: the draws fit the model, but a greedy text is not its own.",
     "like": f"Like the model, to within a total variation of {SOUGHT}: {{draws:,}} draws fit its "
-    "law, and would not have fitted the controls.",
+    "distribution, and would not have fitted the controls.",
     "cannot tell": "Cannot tell: {draws:,} draws are too few to find the controls; draw more.",
 }
 
 
 def register(commands: Any) -> None:
     command = flags.command(
-        commands, "canary", "whether a served model keeps its law", DESCRIPTION, EXAMPLES
+        commands,
+        "canary",
+        "whether a served model draws from its own distribution",
+        DESCRIPTION,
+        EXAMPLES,
     )
     command.set_defaults(command=run)
     add = command.add_argument
@@ -113,7 +117,7 @@ def server(client: Client) -> str:
 
 def table(report: CanaryReport) -> Table:
     return Table(
-        ["draws against the law", "tokens", "chi-square", "degrees", f"p (level {LEVEL:g})"],
+        ["draws against the model", "tokens", "chi-square", "degrees", f"p (level {LEVEL:g})"],
         [
             [
                 check.name,

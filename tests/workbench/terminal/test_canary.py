@@ -46,7 +46,7 @@ def test_a_server_of_another_law_by_its_name(call, pair, monkeypatch):
         status, out, errors = call("canary", "mine", *FLAGS, "--draws", "200")
         assert server.calls[-1].key == "Bearer sk-secret"
     assert status == 1
-    assert "Unlike the model: 200 draws refute its law." in out
+    assert "Unlike the model: 200 draws contradict its distribution." in out
     assert "sk-secret" not in out + errors
 
 
