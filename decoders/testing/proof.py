@@ -181,7 +181,8 @@ def hidden(how: str = "") -> InputError:
     """The error for a function whose law cannot be enumerated."""
     return InputError(
         f"The function draws from elsewhere than `source`{how}, so nothing is said of its "
-        "distribution: take every random choice from source.accept(probability) or source.draw(weights)."
+        "distribution: take every random choice from source.accept(probability) or "
+        "source.draw(weights)."
     )
 
 
