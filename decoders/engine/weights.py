@@ -206,6 +206,9 @@ def few(tokens: int, dtype: torch.dtype) -> bool:
     return tokens * threads <= MANY[dtype]
 
 
+PART = 256  # rows of a weight
+
+
 def half_of(weight: torch.Tensor) -> tuple[torch.Tensor, float] | None:
     """A weight (out, in) in float16.
 
@@ -217,8 +220,10 @@ def half_of(weight: torch.Tensor) -> tuple[torch.Tensor, float] | None:
             than float32 rounds off
     """
     exact = weight.detach().float()
-    half = exact.half()
-    if torch.equal(half.float(), exact):  # as in files that hold float16, without further passes
+    half = torch.empty(exact.shape, dtype=torch.float16, device=exact.device)
+    # As in files that hold float16; in parts that stay in the processor's cache.
+    parts = zip(half.split(PART), exact.split(PART), strict=True)
+    if all(torch.equal(part.copy_(its).float(), its) for part, its in parts):
         return half, 1.0
     largest = float(exact.abs().max())
     for scale in (1.0, 2.0 ** (15 - math.frexp(largest)[1]) if 0 < largest < math.inf else 1.0):
