@@ -369,8 +369,8 @@ def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
         if type(m) is torch.nn.Linear and "weight" in m._parameters and is_plain(m.weight)
     ]
     size, shelf = sum(module.weight.nbytes for module in plain), Shelf()
+    # A change of weights made in inference mode would go unnoticed.
+    copies = size <= most_copied and not any(module.weight.is_inference() for module in plain)
     for module in plain:
         module.__class__ = PassLinear
-        module.shelf = shelf
-        # A change of weights made in inference mode would go unnoticed.
-        module.copies = size <= most_copied and not any(m.weight.is_inference() for m in plain)
+        module.shelf, module.copies = shelf, copies
