@@ -215,8 +215,8 @@ def test_a_choice_says_what_to_load_and_how_it_is_called():
     assert PairChoice().title == "embedded pair"
 
 
-# The templates of the hub without their tools and their reasoning: what each writes by itself, trims
-# and refuses, and how a turn ends.
+# The templates of the hub without their tools and their reasoning: what each writes by itself,
+# trims and refuses, and how a turn ends.
 SMOL2 = """{% for m in messages %}{% if loop.first and m.role != "system" %}<|im_start|>system
 You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
 {% endif %}<|im_start|>{{ m.role }}
