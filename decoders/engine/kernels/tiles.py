@@ -272,5 +272,5 @@ def in_blocks(weight: torch.Tensor) -> torch.Tensor:
     Memory of torch begins at a multiple of 64 bytes, which is a line of the cache and of a block.
     """
     width, size = weight.shape
-    whole = torch.nn.functional.pad(weight, (0, 0, 0, -width % BLOCK))
+    whole = torch.nn.functional.pad(weight, (0, 0, 0, -width % BLOCK)) if width % BLOCK else weight
     return whole.view(-1, BLOCK, size).transpose(1, 2).contiguous()

@@ -20,7 +20,8 @@ from transformers import (
 
 from decoders import InputError, catalog, generate, load_pair, smollm2
 from decoders.engine.weights import COPIED_BYTES
-from tests.models import build_tokenizer
+from decoders.prompts import encode
+from tests.models import build_chat_tokenizer
 from workbench.models import presets
 from workbench.models.presets import (
     CACHE_BYTES,
@@ -167,59 +168,107 @@ def test_parameter_counts_are_those_of_the_architecture(name):
     assert MODELS[name].parameters == sum(p.numel() for p in model.parameters())
 
 
-CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-LLAMA = (
-    "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}"
-    "<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant"
-    "<|end_header_id|>\n\n{% endif %}"
-)
-GEMMA = (
-    "{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n"
-    "{{ m.content }}<end_of_turn>\n{% endfor %}"
-    "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
-)
-OLMO = (
-    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
-)
-HARMONY = (
-    "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
-)
-# By owner; others have ChatML's.
-TEMPLATES = {"meta-llama": LLAMA, "google": GEMMA, "allenai": OLMO, "openai": HARMONY}
+# The templates of the hub without their tools and their reasoning: what each writes by itself,
+# trims and refuses, and how a turn ends.
+SMOL2 = """{% for m in messages %}{% if loop.first and m.role != "system" %}<|im_start|>system
+You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
+{% endif %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+SMOL3 = """<|im_start|>system
+## Metadata
+
+Today Date: {{ strftime_now("%d %B %Y") }}
+Reasoning Mode: /think
+
+{% if messages[0].role == "system" %}{{ messages[0].content.rstrip() }}{% endif %}<|im_end|>
+{% for m in messages %}{% if m.role != "system" %}<|im_start|>{{ m.role }}
+{{ m.content.lstrip("\n") }}<|im_end|>
+{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+QWEN3 = """{% for m in messages %}{% set said = m.content.split("</think>")[-1].lstrip("\n") %}
+{{- "<|im_start|>" + m.role + "\n" }}
+{%- if m.role == "assistant" and loop.last %}{{ "<think>\n\n</think>\n\n" }}{% endif %}
+{{- (said if m.role == "assistant" else m.content) + "<|im_end|>\n" }}{% endfor %}
+{%- if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% endif %}"""
+LLAMA3 = """{{ bos_token }}<|start_header_id|>system<|end_header_id|>
+
+Cutting Knowledge Date: December 2023
+Today Date: 26 Jul 2024
+
+{% if messages[0].role == "system" %}{{ messages[0].content | trim }}{% endif %}<|eot_id|>
+{%- for m in messages %}{% if m.role != "system" %}
+{{- "<|start_header_id|>" + m.role + "<|end_header_id|>\n\n" + m.content | trim + "<|eot_id|>" }}
+{%- endif %}{% endfor %}
+{%- if add_generation_prompt %}
+{{- "<|start_header_id|>assistant<|end_header_id|>\n\n" }}{% endif %}"""
+GEMMA = """{{ bos_token }}{% set own = messages[0].role == "system" %}
+{%- for m in messages[own | int:] %}{% if (m.role == "user") != (loop.index0 % 2 == 0) %}
+{{- raise_exception("Conversation roles must alternate user/assistant/user/assistant/...") }}
+{%- endif %}{{ "<start_of_turn>" + ("model" if m.role == "assistant" else m.role) + "\n" }}
+{%- if loop.first and own %}{{ messages[0].content + "\n\n" }}{% endif %}
+{{- m.content | trim + "<end_of_turn>\n" }}{% endfor %}
+{%- if add_generation_prompt %}{{ "<start_of_turn>model\n" }}{% endif %}"""
+OLMO = """{{ bos_token }}{% for m in messages %}{{ "<|" + m.role + "|>\n" + m.content }}
+{%- if m.role == "assistant" %}{{ eos_token }}{% endif %}{{ "\n" if not loop.last }}{% endfor %}
+{%- if add_generation_prompt %}{{ "\n<|assistant|>\n" }}{% endif %}"""
+HARMONY = """<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.
+Current date: {{ strftime_now("%Y-%m-%d") }}
+
+# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>
+{%- for m in messages %}{% if m.role == "system" -%}
+<|start|>developer<|message|># Instructions\n\n{{ m.content }}<|end|>{% elif m.role == "user" -%}
+<|start|>user<|message|>{{ m.content }}<|end|>{% else -%}
+<|start|>assistant<|channel|>final<|message|>{{ m.content }}<|end|>{% endif %}{% endfor %}
+{%- if add_generation_prompt %}<|start|>assistant{% endif %}"""
+# By owner and name, with what ends a turn; base models have none.
+TEMPLATES = {
+    "smollm2": (SMOL2, "<|im_end|>"),
+    "HuggingFaceTB/SmolLM3": (SMOL3, "<|im_end|>"),
+    "Qwen": (QWEN3, "<|im_end|>"),
+    "meta-llama/Llama-3.3": (LLAMA3, "<|eot_id|>"),
+    "google": (GEMMA, "<end_of_turn>"),
+    "allenai": (OLMO, "<end>"),
+    "openai": (HARMONY, "<|end|>"),
+}
 CHAT = [
     {"role": "user", "content": "ab ba"},
     {"role": "assistant", "content": "aab"},
     {"role": "user", "content": "bb"},
 ]
+SYSTEM = {"role": "system", "content": "a"}
+
+
+def template_of(model):
+    """A model's template and what ends a turn in it; (None, None) for a base model."""
+    return next((t for begin, t in TEMPLATES.items() if model.id.startswith(begin)), (None, None))
+
+
 PRESETS = {
     (
         CONFIGS[pair.target.id].model_type,
         CONFIGS[pair.draft.id].model_type if pair.draft else None,
-        TEMPLATES.get(pair.target.id.partition("/")[0], CHATML),
+        template_of(pair.target),
     ): name
     for name, pair in PAIRS.items()
     if pair.target
 }
 
 
-def tiny(model_type, layers, seed):
+def tiny(model_type, vocabulary, layers):
     """A model of an architecture in which all that can be small is small."""
     wanted = {
         "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": layers, "head_dim": 8,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": len(build_tokenizer()),
-        "word_embed_proj_dim": 32, "ffn_dim": 48, "max_position_embeddings": 512,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": vocabulary,
+        "word_embed_proj_dim": 32, "ffn_dim": 48, "max_position_embeddings": 1024,
         "num_local_experts": 4, "sliding_window": 16, "pad_token_id": 0,
     }  # fmt: skip
     usual = AutoConfig.for_model(model_type)
     own = {name: value for name, value in wanted.items() if hasattr(usual, name)}
     if getattr(usual, "layer_types", None):
         own["layer_types"] = usual.layer_types[:layers]
-    torch.manual_seed(seed)
+    torch.manual_seed(layers)
     return AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **own)).float().eval()
 
 
@@ -229,25 +278,39 @@ def tiny(model_type, layers, seed):
     ids=[name.replace(" ", "") for name in PRESETS.values()],
 )
 def test_a_preset_loads_and_answers_chats(target, draft, template, tmp_path):
-    """Each pair of architectures with each template once, with a draft model or without."""
-    for role, model_type, layers in (("target", target, 2), ("draft", draft, 1)):
-        if model_type is not None:
-            tokenizer = build_tokenizer()
-            tokenizer.chat_template = template
-            tiny(model_type, layers, layers).save_pretrained(tmp_path / role)
+    """Each pair of architectures with each template once, with a draft model or without. All had
+    one of five templates, base models too, whose marks were no tokens."""
+    chat, end = template
+    families = {"target": target, "draft": draft}
+    for role, layers in (("target", 2), ("draft", 1)):
+        if (model_type := families[role]) is not None:
+            tokenizer = build_chat_tokenizer(chat)
+            if end is not None:
+                tokenizer.add_tokens([end], special_tokens=True)
+            if model_type != target:  # of another family
+                tokenizer.add_tokens(["ab", "bb"])
+            tiny(model_type, len(tokenizer), layers).save_pretrained(tmp_path / role)
             tokenizer.save_pretrained(tmp_path / role)
     pair = load_pair(tmp_path, dtype="float32", device="cpu")
     options = {"max_new_tokens": 12, "temperature": 0.0, "ignore_eos": True}
-    slow = generate(pair, CHAT, "greedy", **options)
-    assert len(slow.tokens) == 12
-    for name in ("suffix", "lookup", *(("speculative", "block", "best_first") if draft else ())):
-        assert generate(pair, CHAT, name, **options).tokens == slow.tokens, name
-    rendered = pair.tokenizer.apply_chat_template(
-        CHAT, add_generation_prompt=True, return_dict=True
-    )["input_ids"]
-    assert generate(pair, rendered, "greedy", **options).tokens == slow.tokens
+    prompts = ["ab ba", *([CHAT, [SYSTEM, *CHAT]] if chat else [])]
+    fast = "suffix", "lookup", *(("speculative", "block", "best_first") if draft else ())
+    for prompt in prompts:
+        slow = generate(pair, prompt, "greedy", **options)
+        assert len(slow.tokens) == 12
+        for name in fast:
+            assert generate(pair, prompt, name, **options).tokens == slow.tokens, name
     sampled = "mtad" if draft else "multinomial"
-    assert generate(pair, CHAT, sampled, max_new_tokens=12, ignore_eos=True, seed=1).tokens
+    assert generate(pair, prompts[-1], sampled, **{**options, "temperature": 1.0}).tokens
+    if chat is None:
+        with pytest.raises(InputError, match="no chat template"):
+            generate(pair, CHAT, "greedy", **options)
+        return
+    assert pair.tokenizer.convert_tokens_to_ids(end) in pair.end_tokens
+    for messages in (CHAT, [SYSTEM, *CHAT], [*CHAT, {"role": "assistant", "content": "a b"}]):
+        parts = encode(messages, pair.tokenizer, pair.vocabulary).parts
+        own = [part.text for part in parts if not part.template]
+        assert [m["content"] for m in messages] == own
 
 
 CPU = torch.device("cpu")
