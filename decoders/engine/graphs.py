@@ -7,7 +7,7 @@ the buffers.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,18 +21,33 @@ from decoders.engine.recorder import CannotRecord
 from decoders.errors import first_line
 
 # The sizes to which passes are filled up; larger passes run plainly.
-TOKENS = REQUESTS = 1, 2, 4, 8, 16, 32, 64
+REQUESTS = 1, 2, 4, 8, 16, 32, 64
+TOKENS = *REQUESTS, 128, 256
 MASKS = 2**16  # numbers in all masks of a pass
 LONGEST_TEXT = 2**24  # rows
 CAPTURING = threading.Lock()  # torch allows one capture at a time in a process
 Run = Callable[[], tuple[torch.Tensor, ...]]
 
 
-def cuda_graph(run: Run) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
-    """Capture `run` in a CUDA graph.
+class Capture:
+    """Captures passes of a model in CUDA graphs, which have one pool of memory together.
 
-    Returns what repeats it over the same memory, and the tensors that then hold its answers.
+    Only what a pass returns is needed after it, so the next one may use the memory of all else.
     """
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def __call__(self, run: Run) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
+        """Capture `run`.
+
+        Returns what repeats it over the same memory, and the tensors that then hold its answers.
+        """
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        return cuda_graph(run, self._pool)
+
+
+def cuda_graph(run: Run, pool: Any) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -41,7 +56,10 @@ def cuda_graph(run: Run) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
     # Without a stream of its own a capture would be on the first device that had one.
-    with CAPTURING, torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"):
+    with (
+        CAPTURING,
+        torch.cuda.graph(graph, pool=pool, stream=aside, capture_error_mode="thread_local"),
+    ):
         answers = run()
     return graph.replay, answers
 
@@ -146,8 +164,10 @@ class Graphs:
 
     Args:
         programs: the passes, which are recorded as programs where there are some
+        arenas: the keys by layer of each arena that is in use; graphs over others are dropped, with
+            the memory that they keep
         record: makes a graph of a function without arguments, and returns what replays it and its
-            answers
+            answers; by default a Capture
 
     Attributes:
         why: why all passes run plainly, since a capture has failed; else ""
@@ -156,23 +176,22 @@ class Graphs:
     def __init__(
         self,
         programs: Programs,
-        record: Callable[[Run], tuple[Callable[[], None], tuple[torch.Tensor, ...]]] = cuda_graph,
+        arenas: Callable[[], Iterable[Sequence[torch.Tensor]]],
+        record: Callable[[Run], tuple[Callable[[], None], tuple[torch.Tensor, ...]]] | None = None,
     ):
-        self.programs, self.record = programs, record
+        self.programs, self.arenas, self.record = programs, arenas, record or Capture()
         self._graphs: dict[tuple, Graph] = {}
         self._running = threading.Lock()
         self.why = ""
 
-    def keep(self, arenas: Sequence[list[torch.Tensor]]) -> None:
-        """Drop all graphs but those over arenas with these keys, since nobody uses their memory.
-
-        Args:
-            arenas: the keys of the arenas in use, by layer
-        """
+    def prune(self) -> None:
+        """Drop the graphs over arenas that nobody uses, or that have grown since."""
         with self._running:
-            self._graphs = {
-                k: g for k, g in self._graphs.items() if any(g.keys is keys for keys in arenas)
-            }
+            self._prune()
+
+    def _prune(self) -> None:
+        alive = {id(keys) for keys in self.arenas()}
+        self._graphs = {k: g for k, g in self._graphs.items() if id(g.keys) in alive}
 
     @property
     def kind(self) -> str:
@@ -207,11 +226,13 @@ class Graphs:
         if shape is None or len(wanted) > shape.tokens:
             run = self.programs.plain if self.why else self.programs
             return run(**inputs, features=features)
-        # An arena that grows has another list of keys.
+        # An arena that grows has another list of keys, of which no other has the number while its
+        # graphs are there.
         key = shape, features, id(packing.keys)
         with self._running:
             if key in self._graphs:
                 return self._graphs[key].run(**inputs)
+            self._prune()
             # A program is made before the capture.
             self.programs.serving(shape.tokens, features)
             expected = self.programs.plain(**inputs, features=features)

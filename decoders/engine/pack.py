@@ -397,17 +397,22 @@ class Idle:
         """Those that wait, the oldest first."""
         return tuple(self._arenas)
 
-    def take(self, kind: type[CacheRows]) -> Arenas | None:
-        """Take arenas with this kind of rows, if there are any."""
+    def take(self, kind: type[CacheRows], most: int | None = None) -> Arenas | None:
+        """Take arenas with this kind of rows and this limit, if there are any."""
         with self._lock:
             for place, arenas in enumerate(self._arenas):
-                if arenas.kind is kind:
+                if arenas.kind is kind and arenas.most == most:
                     return self._arenas.pop(place)
         return None
 
     def keep(self, arenas: Arenas) -> bool:
-        """Keep arenas, perhaps instead of older ones; return whether they were kept."""
+        """Keep arenas, perhaps instead of older ones; return whether they were kept.
+
+        Of those with a limit all have the same.
+        """
         with self._lock:
+            if arenas.most is not None:
+                self._arenas = [a for a in self._arenas if a.most in (None, arenas.most)]
             if self.most is not None:
                 if arenas.size > self.most:
                     return False

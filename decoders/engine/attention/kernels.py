@@ -12,7 +12,7 @@ STAGES = 2  # blocks of keys and values in flight
 EVERYTHING = 2**30  # rows
 # Few tokens keep few programs busy, so the rows that they see are split among several programs (Dao
 # et al. 2023, Flash-Decoding).
-SHORT = tl.constexpr(64)  # tokens of a request; more keep a GPU busy by themselves
+SHORT = tl.constexpr(256)  # tokens of a request; more keep a GPU busy by themselves
 SPLITS = tl.constexpr(16)  # at most
 # The rows of a split are a multiple of PIECE, which is a multiple of every block of rows.
 PIECE = tl.constexpr(64)
@@ -40,6 +40,17 @@ def rows_seen(n, total, masked, first, window, TOKENS: tl.constexpr, ROWS: tl.co
 
 
 @triton.jit
+def request_of(table, token, requests):
+    """The request that a token belongs to: how many end before it; `requests` for nobody's."""
+    request = 0
+    for start in range(0, requests, 64):
+        other = start + tl.arange(0, 64)
+        end = tl.load(table + other + 1, mask=other < requests, other=2**30)
+        request += tl.sum((end <= token).to(tl.int32))
+    return request
+
+
+@triton.jit
 def first_slot(table, request):
     """The first slot of a request's partial results, after those of the short requests before."""
     slot = 0
@@ -53,7 +64,7 @@ def first_slot(table, request):
     return slot
 
 
-@triton.jit(do_not_specialize=["requests", "window", "splits"])
+@triton.jit(do_not_specialize=["requests", "window", "splits", "fewest", "most"])
 def kernel(
     q,
     keys,
@@ -67,6 +78,8 @@ def kernel(
     splits,
     scale,
     window,
+    fewest,
+    most,
     q_head,
     q_token,
     q_size,
@@ -84,9 +97,11 @@ def kernel(
 ):
     """Attend with TOKENS tokens of one request to the rows of one of `splits` splits.
 
-    The GROUPS query heads of one key head are computed together, in LANES lanes. The softmax is
-    computed online, in float32. With one split the result goes to `out`. Otherwise that of a short
-    request goes to `parts`: the sum of the values, their weight and the highest score.
+    Requests that have fewer tokens than `fewest`, or more than `most`, are left out: a row's bits
+    do not depend on how many tokens another request has. The GROUPS query heads of one key
+    head are computed together, in LANES lanes. The softmax is computed online, in float32. With one
+    split the result goes to `out`, otherwise to `parts`: the sum of the values, their weight and
+    the highest score.
 
     Args:
         parts: partial results, (slots, heads, splits, VALUE_SIZE + 2)
@@ -100,7 +115,7 @@ def kernel(
     head, split = tl.program_id(1) % KEY_HEADS, tl.program_id(1) // KEY_HEADS
     start = tl.load(table + request)
     n = tl.load(table + request + 1) - start
-    if first >= n:
+    if (first >= n) | (n < fewest) | (n > most):
         return
     base = tl.load(table + requests + 1 + request).to(tl.int64)
     total = tl.load(table + 2 * (requests + 1) + request)
@@ -176,7 +191,7 @@ def kernel(
         weight = weight * shrink + tl.sum(part, 1)
         highest = higher
     stored = real[:, None] & (v < VALUE_SIZE)[None, :]
-    if (splits == 1) | (n > SHORT):
+    if splits == 1:
         goals = (
             out
             + ((start + token) * KEY_HEADS * GROUPS + query_head)[:, None] * VALUE_SIZE
@@ -205,14 +220,17 @@ def join(
     TOKENS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Join the splits of one token and one head of a short request.
+    """Join the splits of one token and one head, if its request is short.
 
     `kernel` wrote them for its block of TOKENS; they are joined as it joins blocks of ROWS.
     """
-    token, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    place, head = tl.program_id(0), tl.program_id(1)
+    request = request_of(table, place, requests)
+    if request >= requests:
+        return
     start = tl.load(table + request)
-    n = tl.load(table + request + 1) - start
-    if (token >= n) | (n > SHORT):
+    n, token = tl.load(table + request + 1) - start, place - start
+    if n > SHORT:
         return
     total = tl.load(table + 2 * (requests + 1) + request)
     masked = tl.load(table + 3 * (requests + 1) + request) >= 0
@@ -232,26 +250,26 @@ def join(
         weight = weight * shrink + tl.load(part + VALUE_SIZE) * share
         highest = higher
     tl.store(
-        out + ((start + token) * HEADS + head) * VALUE_SIZE + v,
+        out + (place * HEADS + head) * VALUE_SIZE + v,
         result / weight,
         mask=v < VALUE_SIZE,
     )
 
 
 def tiling(
-    longest: int, groups: int, key_size: int, value_size: int, dtype: torch.dtype
+    short: bool, groups: int, key_size: int, value_size: int, dtype: torch.dtype
 ) -> dict[str, int]:
-    """The kernel's block sizes for a pass whose longest request has `longest` tokens.
+    """The kernel's block sizes for requests of at most SHORT tokens, or for those of more.
 
     A matrix unit takes at least 16 lines, which are enough for single tokens and drafts; among all
-    passes of so few tokens a row has the same bits. With more lines the cache is read less often.
+    requests of so few tokens a row has the same bits. With more lines the cache is read less often.
     If heads are larger than 128, 64 lines need too much shared memory on small GPUs (64 KB at
     capability 7.5). In float32, which has no matrix unit, 64 lines would make a kernel of 600 kB.
     """
     lanes = triton.next_power_of_2(groups)
     key_block, value_block = (max(16, triton.next_power_of_2(n)) for n in (key_size, value_size))
     largest = max(key_block, value_block)
-    few = longest <= SHORT.value or dtype == torch.float32
+    few = short or dtype == torch.float32
     lines = 16 if few else 64 if largest <= 128 else 32
     # Tiles have at most 16 KiB, so that two stages of keys and values fit into the shared memory of
     # small GPUs.
@@ -289,7 +307,6 @@ def attend_packed(
     out = q.new_empty(tokens, heads, value_size)
     counts = [(stop - start, past + stop - start) for start, stop, _, past, *_ in segments.tolist()]
     longest = max(n for n, _ in counts)
-    tiles = tiling(longest, heads // key_heads, size, value_size, q.dtype)
     short = [n for n, _ in counts if n <= SHORT.value]
     pieces = [triton.cdiv(total, PIECE.value) for n, total in counts if 0 < n <= SHORT.value]
     splits = min(max(pieces, default=1), SPLITS.value)
@@ -297,15 +314,23 @@ def attend_packed(
     parts = torch.empty(
         slots * heads * splits * (value_size + 2), dtype=torch.float32, device=q.device
     )
-    with torch.cuda.device_of(q):
-        kernel[triton.cdiv(longest, tiles["TOKENS"]), key_heads * splits, len(segments)](
+
+    def launch(splits: int, fewest: int, most: int) -> dict[str, int]:
+        tiles = tiling(most <= SHORT.value, heads // key_heads, size, value_size, q.dtype)
+        kernel[triton.cdiv(most, tiles["TOKENS"]), key_heads * splits, len(segments)](
             q, keys, values, table, masks.view(torch.uint8), q if sinks is None else sinks,
-            out, parts, len(segments), splits, scale, window or EVERYTHING, *q.stride(),
-            SOFTCAP=softcap, SINKS=sinks is not None, GROUPS=heads // key_heads,
+            out, parts, len(segments), splits, scale, window or EVERYTHING, fewest, most,
+            *q.stride(), SOFTCAP=softcap, SINKS=sinks is not None, GROUPS=heads // key_heads,
             KEY_HEADS=key_heads, KEY_SIZE=size, VALUE_SIZE=value_size, **tiles, num_stages=STAGES,
         )  # fmt: skip
+        return tiles
+
+    with torch.cuda.device_of(q):
+        if longest > SHORT.value:
+            launch(1, SHORT.value + 1, longest)
+        tiles = launch(splits, 1, max(short)) if any(short) else {}
         if splits > 1:
-            join[max(short), heads, len(segments)](
+            join[tokens, heads](
                 parts, table, out, len(segments), splits, window or EVERYTHING,
                 HEADS=heads, VALUE_SIZE=value_size, VALUE_BLOCK=tiles["VALUE_BLOCK"],
                 TOKENS=tiles["TOKENS"], ROWS=tiles["ROWS"],

@@ -6,7 +6,9 @@ Whatever packed attention does not model is refused by name.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Self
+from weakref import WeakSet
 
 import torch
 from transformers import (
@@ -301,6 +303,7 @@ class PackedModel(Loaded):
         self.row_bytes = sum(self.arenas().row_bytes)
         self.forward, self._why = self._ways(passes, trials)
         self._idle = Idle(None if isinstance(self.forward, Graphs) else IDLE_BYTES)
+        self._arenas, self._lending = WeakSet[Arenas](), Lock()
 
     def _ways(self, passes: str, trials: TrialLog | None) -> tuple[Pass, str]:
         """The passes, and why they are plain if they are, though programs were asked for."""
@@ -314,7 +317,8 @@ class PackedModel(Loaded):
                 return self.plain, "its layers have several caches"
             # The stand-in for a GPU in tests has no kernels of its own.
             quick = interface.TRITON and not device_of(self.device).on_host
-            return Graphs(self._programs(trials, (launches, Tensors) if quick else (Tensors,))), ""
+            carriers: Carriers = (launches, Tensors) if quick else (Tensors,)
+            return Graphs(self._programs(trials, carriers), self._keys_in_use), ""
         if not device_of(self.device).on_host:
             return self.plain, "its attention has no kernel here"
         if self.weight_bytes > COPIED_BYTES:
@@ -429,18 +433,27 @@ class PackedModel(Loaded):
 
         Args:
             rows: rows to begin with
-            most_rows: the most rows, or None for no limit
+            most_rows: the most rows that requests may have, or None for no limit; graphs take one
+                more
             kind: the kind of cache rows
             layout: the contents of the layers' caches, if they differ from the model's
         """
-        usual = most_rows is None and layout is None
-        if usual and (idle := self._idle.take(kind)):
+        graphs = isinstance(self.forward, Graphs)
+        most = most_rows and most_rows + graphs
+        if layout is None and (idle := self._idle.take(kind, most)):
             idle.expect(rows)
             return idle
-        arenas = self.arenas(rows, most_rows, kind, layout)
-        if isinstance(self.forward, Graphs) and usual and arenas.simple:
+        arenas = self.arenas(rows, most, kind, layout)
+        if graphs and layout is None and arenas.simple:
             arenas.each[0].set_aside()
+            with self._lending:
+                self._arenas.add(arenas)
         return arenas
+
+    def _keys_in_use(self) -> list[list[torch.Tensor]]:
+        """The keys of all arenas that graphs may be over."""
+        with self._lending:
+            return [arenas.each[0].keys for arenas in self._arenas]
 
     def forget(self) -> None:
         super().forget()
@@ -461,7 +474,7 @@ class PackedModel(Loaded):
             if arenas.each[0].scratch < 0:
                 return False
             self._idle.keep(arenas)
-            graphs.keep([idle.each[0].keys for idle in self._idle.arenas])
+            graphs.prune()
             return True
         usual = arenas.most is None and arenas.layout is self.layout
         return usual and device_of(self.device).on_host and self._idle.keep(arenas)

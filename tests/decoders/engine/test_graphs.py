@@ -54,7 +54,7 @@ def tensors(thing):
 
 
 def stand_in(run):
-    """Stands in for `graphs.cuda_graph`."""
+    """Stands in for a Capture."""
     run()
     with Noted() as noted:
         answer = run()
@@ -103,7 +103,6 @@ def with_kernels(patch):
         patch.setattr(module, "needs_biases", lambda device, dtype: False)
     patch.setattr(interface, "takes_kernels", lambda device, dtype: True)
     patch.setattr(interface, "choose_way", lambda *arguments: attend_by_table)
-    patch.setattr(graphs, "cuda_graph", stand_in)
     patch.setattr(Graphs.__init__, "__defaults__", (stand_in,))
 
 
@@ -111,6 +110,16 @@ def with_kernels(patch):
 def kernels(monkeypatch):
     """A CPU that looks as if it had the kernel."""
     with_kernels(monkeypatch)
+
+
+@pytest.fixture
+def replayed(monkeypatch):
+    """An entry for each pass of a graph."""
+    passes, run = [], graphs.Graph.run
+    monkeypatch.setattr(
+        graphs.Graph, "run", lambda self, **inputs: passes.append(1) or run(self, **inputs)
+    )
+    return passes
 
 
 @pytest.fixture(scope="module")
@@ -153,13 +162,9 @@ def test_the_same_tokens(kernels, pairs, decoder, caplog):
 
 
 @pytest.mark.parametrize("padding", ["inputs", "kv", "both"])
-def test_padded_passes_are_replayed_too(kernels, pairs, padding, monkeypatch):
+def test_padded_passes_are_replayed_too(kernels, pairs, padding, replayed):
     """They were not, so a comparison of padding on a GPU set graphs beside plain passes."""
     plain, recorded = pairs
-    replayed, run = [], graphs.Graph.run
-    monkeypatch.setattr(
-        graphs.Graph, "run", lambda self, **inputs: replayed.append(1) or run(self, **inputs)
-    )
     expected = tokens(plain, "lookup", seed=4)
     for _ in range(2):  # the next run takes over the arena, but for runs with other rows
         assert tokens(plain, "lookup", seed=4, padding=padding) == expected
@@ -171,10 +176,46 @@ def test_padded_passes_are_replayed_too(kernels, pairs, padding, monkeypatch):
         replayed.clear()
 
 
-def test_a_limit_on_memory_leaves_no_room_for_a_row_of_graphs(kernels):
+def test_a_limit_on_memory_keeps_graphs(kernels, replayed):
+    """For want of one row more there were none, and none were left for the next run."""
     pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("program", "plain"))
-    options = {"max_cache_bytes": 60 * pair.packed["target"].row_bytes}
-    assert tokens(pair, **options) == tokens(plain, **options)
+    size = pair.packed["target"].row_bytes
+    for rows in (60, 60, 50):  # the last prompt needs 50
+        options = {"max_cache_bytes": rows * size}
+        assert tokens(pair, **options) == tokens(plain, **options)
+        assert len(replayed) > 10
+        replayed.clear()
+    graphs = pair.packed["target"].forward
+    assert len({id(graph.keys) for graph in graphs._graphs.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("requests", "each"), [(16, 5), (1, 80), (1, 129), (32, 8), (1, 256), (1, 257)]
+)
+def test_passes_of_up_to_256_tokens_are_replayed(kernels, replayed, requests, each):
+    """Those of more than 64 were not, which five tokens of 16 requests are: 5 times as slow."""
+    model = build(max_position_embeddings=512)
+    engine, plain = (
+        PackedPasses(PackedModel(model, "target", passes=passes)) for passes in ("program", "plain")
+    )
+    trees = [TokenTree([(7 * i + k) % 60 for i in range(each)]) for k in range(requests)]
+    wants = [(tree, tree.trunk[-1:]) for tree in trees]
+    for passes in (engine, plain):
+        for tree in trees:
+            passes.admit(tree, each + 1)
+    ours, expected = (passes.run(wants)[0].rows for passes in (engine, plain))
+    torch.testing.assert_close(ours, expected)
+    assert len(replayed) == (requests * each <= 256)
+
+
+def test_graphs_have_one_pool_of_memory(monkeypatch):
+    """Each had its own, as large as a pass."""
+    pools = []
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: object())
+    monkeypatch.setattr(graphs, "cuda_graph", lambda run, pool: pools.append(pool))
+    capture = graphs.Capture()
+    capture(int), capture(int), graphs.Capture()(int)
+    assert pools[0] is pools[1] is not pools[2]
 
 
 def test_passes_share_few_graphs(kernels, monkeypatch):
@@ -227,6 +268,15 @@ def test_an_arena_that_grows_gets_graphs_of_its_own(kernels, monkeypatch):
         assert tokens(pair, **options) == tokens(plain, **options)
         now = {id(a.each[0].keys[0]) for a in lent}
         assert all(keys() is None or id(keys()) in now for keys in before)
+
+
+def test_an_arena_that_grows_gives_back_the_memory_it_had(kernels):
+    """Graphs kept it until the run ended."""
+    engine, _ = engine_of(PackedModel(build(), "target", passes="program"), PROMPTS[:1])
+    before, other = weakref.ref(engine.arena.keys[0]), TokenTree(PROMPTS[3])
+    engine.admit(other, 500)
+    engine.run([(other, other.trunk[-1:])])
+    assert before() is None
 
 
 @pytest.mark.parametrize("name", ["mistral", "gemma3_text"])
@@ -285,7 +335,15 @@ def test_what_cannot_be_recorded_runs_as_it_is(kernels, monkeypatch, caplog, rec
 
 @pytest.mark.parametrize(
     ("tokens", "requests", "shape"),
-    [(1, 1, (1, 1, 1)), (5, 3, (8, 4, 4)), (64, 64, (64, 64, 1)), (65, 1, None), (3, 65, None)],
+    [
+        (1, 1, (1, 1, 1)),
+        (5, 3, (8, 4, 4)),
+        (64, 64, (64, 64, 1)),
+        (80, 16, (128, 16, 128)),
+        (256, 1, (256, 1, 256)),
+        (257, 1, None),
+        (3, 65, None),
+    ],
 )
 def test_shapes(tokens, requests, shape):
     each = [max(1, tokens - requests + 1), *[1] * (requests - 1)]  # tokens of each request
