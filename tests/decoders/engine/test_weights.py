@@ -120,6 +120,10 @@ def test_weights_published_in_bfloat16_are_copied_in_half_of_the_memory(factor, 
 def test_weights_that_float16_would_change_are_not_halved(weight):
     assert half_of(weight) is None
     assert half_of(torch.tensor([[0.0, 0.0], [-1.5, 2.0**-24]]))[1] == 1
+    long = torch.ones(600, 3)
+    assert torch.equal(half_of(long)[0], long.half())
+    long[-1, 1] = 1 / 3  # in the last of its parts
+    assert half_of(long) is None
     # too small for float16 as they are
     assert half_of(torch.tensor([[2.0**-30, 3 * 2.0**-28]]))[1] < 1
 
