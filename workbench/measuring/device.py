@@ -132,7 +132,7 @@ def _median_round(pair: ModelPair, method: decoders.Method, limit: float) -> flo
     budget = TOKENS if pair.positions is None else max(1, min(TOKENS, pair.positions - PROMPT))
     options: dict[str, Any] = {"max_new_tokens": budget, "temperature": 0.0, "ignore_eos": True}
     rounds, began = [], time.perf_counter()
-    with closing(decoders.stream(pair, [0] * PROMPT, method, **options)) as stream:
+    with closing(decoders.stream(pair, [0, 1] * (PROMPT // 2), method, **options)) as stream:
         for event in stream:
             if event.round is not None:
                 rounds.append(time.perf_counter() - began)

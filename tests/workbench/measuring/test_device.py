@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from decoders import InputError
+from decoders import InputError, ModelPair
 from tests.workbench.measuring.conftest import batch, comparison, results
 from workbench.measuring import device as device_module
 from workbench.measuring.device import MOST_SECONDS, Device, chosen, quickest
@@ -230,3 +230,11 @@ def test_measuring_leaves_the_number_as_it_was(pair):
     found = chosen(pair, {})
     assert found.count >= 1
     assert torch.get_num_threads() == before
+
+
+def test_measuring_warns_of_no_prompt(pair, monkeypatch, caplog):
+    """Where the start token is 0, as the embedded pair's, each trial put a warning about its own
+    prompt, that token again and again, into the log of a page that opened."""
+    monkeypatch.setattr(ModelPair, "bos", 0)
+    chosen(pair, {})
+    assert not caplog.records
