@@ -146,34 +146,6 @@ def answer(host) -> Callable[..., dict]:
     return lambda *arguments: list(call(*arguments))[-1]
 
 
-def test_it_keeps_the_keys_of_version_1_beside_the_run(answer, host):
-    """The answer that README.md and docs/UI promised a program.
-
-    Prompt and settings at the top, text, tokens and rounds in each result."""
-    found = answer("Once", ["mtad", "greedy"], {**SETTINGS, "mtad": {"threshold": 0.2}})
-    assert found["prompt"] == "Once"
-    assert found["settings"]["mtad"]["threshold"] == 0.2
-    assert [r["decoder"] for r in found["results"]] == ["greedy", "mtad"]
-    for result in found["results"]:
-        assert {
-            "text",
-            "tokens",
-            "rounds",
-            "prompt_length",
-            "finished",
-            "error",
-            "metrics",
-            "energy",
-            "x_greedy",
-        } <= set(result)
-        assert "".join(token["text"] for token in result["tokens"]) == result["text"]
-    assert found["results"][0]["x_greedy"] == 1.0
-    assert found["results"][0]["metrics"]["new_tokens"] == 4
-    kept = host.store.get(found["id"]).to_json()
-    assert kept.items() <= {**found, "results": kept["results"]}.items()
-    json.dumps(found, allow_nan=False)
-
-
 def test_a_prompt_alone_is_asked_as_the_page_asks_it(answer, host, call, store):
     """It failed without decoders; page, endpoint and terminal began with other settings: top-p 0.9
     and tuned lengths here, the library's there."""

@@ -36,21 +36,6 @@ def selected(visitor: Visitor) -> str | None:
     return visitor.told(inner, "selected") if name == "lab" else name
 
 
-FOREIGN = (
-    "utm_source=news&utm_medium=mail&fbclid=IwAR0&gclid=x&__sign=a.b&__theme=dark&ref=home&v=2"
-)
-
-
-@pytest.mark.parametrize("own", ["prompt=Twice&decoders=mtad&temperature=0&mtad.beams=4", ""])
-def test_parameters_of_others_are_passed_over(visit, own):
-    """utm_source raised an alert with 60 names, and the valid settings beside it were dropped."""
-    visitor = visit(f"{FOREIGN}&{own}")
-    assert notice(visitor) == ""
-    if own:
-        assert visitor.value(visitor.find("prompt")) == "Twice"
-        assert visitor.ticked("decoders") == ["mtad"]
-
-
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

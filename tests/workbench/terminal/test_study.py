@@ -1,7 +1,5 @@
 """Past runs in a terminal, and a run that cannot be kept."""
 
-from pathlib import Path
-
 import pytest
 
 from workbench.runs.record import Run
@@ -59,9 +57,6 @@ def test_a_file_is_written_whatever_its_text(tmp_path):
     assert path.read_text(encoding="utf-8") == "é \\ud800"
 
 
-VERSION_1 = Path(__file__).parents[1] / "runs" / "version1"
-
-
 @pytest.fixture(params=["comparison", "batch"])
 def any_run(request, run, batch_run) -> Run:
     return run if request.param == "comparison" else batch_run
@@ -90,16 +85,6 @@ def test_past_runs_are_listed_shown_compared_exported_imported_and_deleted(
         "",
     )
     assert store.get(any_run.id) == any_run
-
-
-@pytest.mark.parametrize("name", ["comparison", "comparison_t0", "batch"])
-def test_files_of_version_1_are_imported_shown_and_exported(call, name, tmp_path):
-    status, out, _ = call("runs", "import", str(VERSION_1 / f"{name}.json"))
-    assert status == 0
-    id = out.removeprefix("kept as run ").strip()
-    assert "greedy" in call("runs", "show", id)[1]
-    for kind in ("json", "csv", "html"):
-        assert call("runs", "export", id, str(tmp_path / f"out.{kind}"))[0] == 0
 
 
 @pytest.mark.parametrize(
