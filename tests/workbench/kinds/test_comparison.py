@@ -159,18 +159,6 @@ def test_a_prompt_alone_is_asked_as_the_page_asks_it(answer, host, call, store):
     assert store.get(kept.id).settings == found | {"timings": 1, "max_new_tokens": 2}
 
 
-def test_a_run_that_cannot_be_kept_is_answered_with_the_reason(answer, host, monkeypatch):
-    """A read-only folder once lost the result of /compare, too."""
-
-    def save(run):
-        raise OSError("read-only file system")
-
-    monkeypatch.setattr(host.store, "save", save)
-    found = answer("Once", ["greedy"], SETTINGS)
-    assert found["results"][0]["text"]
-    assert found["unkept"] == "This run could not be kept (OSError); the server's log says more."
-
-
 NAMES = ["greedy"]
 
 

@@ -56,17 +56,6 @@ def test_defaults_read_back(form, name):
     assert settings(form, values) == chosen
 
 
-def test_other_values_read_back(form):
-    data = {
-        "decoders": ["speculative", "dsbd"],
-        "top_p": 0.5,
-        "dsbd": {"beams": 7},
-        "speculative": {"draft_length": "auto"},
-    }
-    chosen = Settings.from_json(data)
-    assert settings(form, filled(form, chosen.to_json())) == chosen
-
-
 def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
     """A message in a fold is repeated at the decoders: the fold may be shut."""
     values = filled(form, {"decoders": ["greedy"]})

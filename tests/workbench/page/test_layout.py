@@ -52,20 +52,6 @@ def test_what_is_misspelt_is_named_and_the_rest_is_kept(visit, wrong, says):
     assert "seed=7" in link
 
 
-def test_a_link_to_a_batch_fills_its_tab(visit):
-    visitor = visit(
-        "kind=batch&prompts=stories&count=3&sizes=1,2&schemes=dynamic&decoders=lookup&ignore_eos=False"
-    )
-    assert notice(visitor) == ""
-    assert selected(visitor) == "batch"
-    assert visitor.value(visitor.find("batch-prompts")) == "stories"
-    assert visitor.value(visitor.find("batch-sizes")) == [1, 2]
-    assert visitor.value(visitor.find("batch-eos")) is False
-    link = visitor.value(visitor.find("batch-settings-link"))
-    for part in ("kind=batch", "count=3", "sizes=1%2C2", "schemes=dynamic", "ignore_eos=False"):
-        assert part in link
-
-
 def shared(visitor: Visitor, prefix: str) -> dict[str, str]:
     """The parameters of the link to the settings of a tab."""
     link = visitor.value(visitor.find(f"{prefix}settings-link"))
