@@ -188,6 +188,10 @@ def test_what_the_other_lacks_is_marked_on_either_side():
     assert view.marked(b, a, "B") == "She<mark> had</mark> a dog"
 
 
+def test_markup_in_a_text_is_text():
+    assert view.marked(["<script>"], ["x"], "A") == "<mark>&lt;script&gt;</mark>"
+
+
 def other(run: Run, **settings) -> Run:
     return replace(run, id="0e", study={**run.study, "settings": {**run.settings, **settings}})
 
