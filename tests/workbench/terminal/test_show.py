@@ -79,3 +79,11 @@ def test_each_text_of_the_first_repeat_is_printed_as_it_is_finished(run):
         show.follow(iter([*happening, Ended(run)]), console, Console(stderr=True))
     names = [line.split("  ")[0] for line in captured.get().splitlines() if "  " in line]
     assert [n for n in names if n in run.decoders] == run.decoders
+
+
+def test_fates_differ_without_colour():
+    styles = {
+        fate: drawn(show.coloured([token("x", fate)]), force_terminal=True, no_color=True)
+        for fate in ("accepted", "corrected", "bonus", "sampled", "searched")
+    }
+    assert len(set(styles.values())) >= 4
