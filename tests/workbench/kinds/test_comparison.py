@@ -362,3 +362,12 @@ def test_an_engine_that_cannot_be_asked_is_refused_before_any_work(word, says, c
     assert (status, loads) == (2, [])
     assert says in err
     assert "secret" not in err
+
+
+def test_claims_follow_the_settings(run):
+    settings = {**run.settings, "speculative": {"lenience": 0.5}}
+    changed = replace(run, study={**run.study, "settings": settings})
+    claims = {p["decoder"]: p["claim"] for p in panels_of(changed)}
+    assert claims["speculative"] == "changes the text"
+    assert claims["greedy"] == "always the likeliest"
+    assert claims["beam_search"] == "search"

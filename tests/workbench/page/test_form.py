@@ -258,3 +258,9 @@ def test_a_run_opens_with_what_its_chat_template_was_told(house, run):
     assert visitor.value(system) == "Rhyme."
     assert visitor.visible(system)
     assert visitor.breakdowns == []
+
+
+def test_decoders_that_a_run_has_and_the_catalog_lacks_are_left_out(form):
+    assert form.decoders.chosen(filled(form, {"decoders": ["greedy", "of a later version"]})) == [
+        "greedy"
+    ]
