@@ -10,8 +10,6 @@ from tests.browser.actions import (
     finished,
     link,
     open_recorded,
-    unfold_form,
-    unfold_models,
 )
 from tests.browser.readable import faults
 from workbench.runs.recorded import id_of, recorded, recordings
@@ -47,18 +45,6 @@ def test_axe_finds_nothing_serious_on_any_tab(page):
             if not (found := faults(page)):
                 break
         assert found == [], name
-
-
-def test_axe_finds_nothing_serious_in_what_unfolds(page):
-    open_recorded(page, recordings()[0])
-    expect(page.locator("#headline .verdict")).to_be_visible()
-    unfold_models(page)
-    for summary in page.locator("#panels .more summary").all()[:2]:
-        summary.click()
-    page.wait_for_timeout(500)
-    assert faults(page) == []
-    unfold_form(page)
-    assert faults(page, "#form") == []
 
 
 def test_axe_finds_nothing_serious_in_any_state(page, server):

@@ -3,11 +3,8 @@
 import csv
 import io
 import json
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -117,98 +114,3 @@ def test_stop_ends_the_job_of_its_own_tab_and_keeps_what_is_finished(visit, addr
     expect(page.locator("#progress")).to_contain_text("token")  # and now this one
     page.locator("#stop").click()
     expect(page.locator("#run")).to_be_visible()
-
-
-def test_a_file_of_ones_own(tab, tmp_path):
-    toggle(tab, "batch-prompts", "Your own file")
-    tab.locator("#batch-run").click()
-    expect(tab.locator("#batch-prompts")).to_contain_text(
-        "No file is chosen; choose one, or take a built-in set."
-    )
-    bad, good, note = tmp_path / "bad.txt", tmp_path / "good.jsonl", tab.locator("#batch-file-note")
-    bad.write_bytes(b"fine\n\xff")
-    tab.locator("#batch-file input[type=file]").set_input_files(bad)
-    expect(note).to_have_text(
-        "bad.txt, line 2: not text in UTF-8; save the file as plain text in UTF-8."
-    )
-    tab.locator("#batch-file").get_by_label(re.compile("Clear|Remove")).first.click()
-    expect(note).to_have_text("")
-    good.write_text('{"prompt": "<img src=x onerror=window.hacked=1>"}\n{"prompt": "b"}\n')
-    tab.locator("#batch-file input[type=file]").set_input_files(good)
-    expect(note).to_have_text("good.jsonl: 2 prompts")
-    measure(tab)
-    tab.get_by_role("button", name="Environment").last.click()
-    expect(tab.locator("#batch-environment")).to_contain_text("good.jsonl")
-    assert tab.evaluate("window.hacked") is None
-    tab.reload()
-    expect(tab.locator("#batch-file-note")).to_have_text("good.jsonl: 2 prompts")
-
-
-def test_a_path_that_a_client_sends_is_not_read(address):
-    """The handler of an uploaded file takes only files that were uploaded."""
-    handlers = httpx.get(f"{address}config", timeout=60).json()["dependencies"]
-    upload = next(
-        h["id"]
-        for h in handlers
-        if [t[1] for t in h["targets"]] == ["upload"] and len(h["outputs"]) == 2
-    )
-
-    def read(path: str) -> httpx.Response:
-        data = [{"path": path, "meta": {"_type": "gradio.FileData"}}]
-        body = {"data": data, "fn_index": upload, "session_hash": "a client"}
-        return httpx.post(f"{address}gradio_api/run/predict", json=body)
-
-    [mine] = httpx.post(
-        f"{address}gradio_api/upload", files={"files": ("mine.txt", b"one\ntwo\n")}
-    ).json()
-    assert "mine.txt: 2 prompts" in read(mine).text
-    for path in ("/etc/passwd", str(Path(__file__))):
-        answer = read(path)
-        assert answer.status_code >= 400
-        assert "prompts" not in answer.text
-
-
-def test_bad_numbers_are_told_in_a_sentence(page):
-    """The sentence lay over the very boxes that it asked to untick, where no click reached them."""
-    for size in ("1", "2"):
-        toggle(page, "batch-sizes", size)
-    page.locator("#batch-run").click()
-    expect(page.locator("#batch-sizes")).to_contain_text(
-        "No batch size is chosen; choose at least one."
-    )
-    expect(page.locator("#batch-run")).to_be_visible()
-    toggle(page, "batch-sizes", "2")
-    budget = page.get_by_label("cache mb")
-    budget.fill("much")
-    page.locator("#batch-run").click()
-    expect(page.locator("#batch-settings")).to_contain_text("cache_mb must be")
-    # the fold may be shut
-    expect(page.locator("#batch-decoders")).to_contain_text("cache_mb must be")
-    budget.fill("0.01")
-    page.locator("#batch-run").click()
-    expect(page.locator("#batch-schemes")).to_contain_text(
-        "leave out padded (usual), unpadded cache, unpadded inputs"
-    )
-    expect(budget).to_have_value("0.01")
-    for _ in range(2):
-        toggle(page, "batch-schemes", "padded (usual)")
-
-
-def test_a_memory_budget_bounds_what_runs_at_once(page):
-    for scheme in ("padded (usual)", "unpadded cache", "unpadded inputs"):
-        toggle(page, "batch-schemes", scheme)
-    budget = page.get_by_label("cache mb")
-    budget.fill("0.01")
-    page.locator("#batch-run").click()
-    alert = page.locator("#batch-prompts")
-    expect(alert).to_contain_text(re.compile(r"refrains.jsonl, line \d: with \w+ its \d+ tokens"))
-    budget.fill(re.search(r"give at least ([\d.]+),", alert.inner_text()).group(1))
-    page.get_by_label("prefill chunk").fill("64")
-    measure(page)
-    cells = {
-        (c["decoder"], c["batch_size"]): int(c["at_once"])
-        for c in csv.DictReader(io.StringIO(download(page, "CSV")))
-    }
-    assert cells["speculative", "2"] == 1
-    page.get_by_role("button", name="Environment").last.click()
-    expect(page.locator("#batch-environment")).to_contain_text("prefill_chunk")

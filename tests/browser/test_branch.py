@@ -67,20 +67,6 @@ def test_a_click_shows_alternatives_on_every_screen_and_one_of_them_continues(as
     assert page.evaluate("window.hacked") is None
 
 
-def test_the_table_is_true_of_the_decoder_whose_text_it_is(asked):
-    """Greedy and beam search listed the chances of plain sampling."""
-    page, _ = asked
-    rows, says = page.locator(".wb-branch tbody tr"), page.locator(".wb-branch [role=status]")
-    token(page, "greedy", 3).click()
-    expect(rows.nth(19)).to_be_visible()
-    expect(rows.first.locator(".value").last).to_have_text("1.000")
-    expect(rows.locator(".value", has_text=re.compile("^never$"))).to_have_count(19)
-    expect(says).to_contain_text("Greedy always takes the likeliest token")
-    token(page, "beam_search", 3).click()
-    expect(says).to_contain_text("Beam search does not draw one token after another")
-    expect(page.locator(".wb-branch th")).to_have_text(["token", "p of the large model"])
-
-
 def test_by_keyboard_alone(asked):
     page, parent = asked
     token(page, "greedy", 0).focus()
@@ -99,36 +85,3 @@ def test_by_keyboard_alone(asked):
     page.keyboard.press("Enter")
     expect(page.locator(".wb-trail")).to_contain_text(parent)
     finished(page)
-
-
-def test_any_other_token_by_its_text_or_its_number(asked):
-    page, parent = asked
-    token(page, "greedy", 2).click()
-    rows, other = page.locator(".wb-branch tbody tr"), page.get_by_label("any other token")
-    expect(rows.nth(19)).to_be_visible()
-    other.fill("two tokens")
-    other.press("Enter")
-    expect(page.locator(".wb-branch [role=alert]")).to_contain_text("tokens here")
-    other.fill("#99999")
-    page.get_by_role("button", name="Look it up").click()
-    expect(page.locator(".wb-branch [role=alert]")).to_contain_text("There is no token 99999")
-    other.fill("#3")
-    other.press("Enter")
-    expect(page.locator(".wb-branch input:checked")).to_have_attribute("value", "3")
-    page.get_by_role("button", name="Continue with Greedy").click()
-    expect(page.locator(".wb-trail")).to_contain_text(parent)
-    finished(page)
-
-
-def test_rewinding_to_a_token_writes_the_same_again(asked):
-    page, parent = asked
-    texts = panel(page, "greedy").locator(".wb-paper > .wb-text > .tok:not(.refused)")
-    before = texts.all_text_contents()
-    token(page, "greedy", 3).click()
-    rows = page.locator(".wb-branch tbody tr")
-    expect(rows.nth(19)).to_be_visible()
-    rows.filter(has_text="rewind to it").locator("input").check()
-    page.get_by_role("button", name="Continue with Greedy").click()
-    expect(page.locator(".wb-trail")).to_contain_text(parent)
-    finished(page)
-    assert texts.all_text_contents()[: len(before) - 4] == before[4:]

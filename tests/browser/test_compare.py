@@ -192,26 +192,12 @@ def names(trials) -> list[str]:
     return list(dict.fromkeys(f"“{t.text.replace(' ', '␣')}”" for t in trials))
 
 
-def test_refused_drafts_have_their_round(shown):
-    """Their card said "round –"."""
-    page = shown.page
-    panel(page, "speculative").locator(".wb-paper .tok.rejected").first.hover()
-    expect(page.locator(".wb-card dl")).to_contain_text("round")
-    expect(page.locator(".wb-card")).to_contain_text("in its place")
-
-
 def test_the_same_position_is_lit_in_all_panels(shown):
     page = shown.page
     panel(page, "speculative").locator(".tok:not(.refused)").nth(3).hover()
     expect(page.locator("#panels .tok.lit")).to_have_count(5)
     page.mouse.move(0, 0)
     expect(page.locator("#panels .tok.lit")).to_have_count(0)
-
-
-def test_losing_beams_unfold(shown):
-    fold = panel(shown.page, "beam_search").locator("details.beams")
-    fold.locator("summary").click()
-    expect(fold.locator(".beam").first).to_be_visible()
 
 
 def test_stop_ends_and_keeps_what_there_is(visit, address, server):

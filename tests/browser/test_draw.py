@@ -5,16 +5,13 @@ import re
 from itertools import count
 from threading import Event
 from time import sleep
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import finished
 from tests.browser.readable import faults_of_screens
-from workbench.kinds.draw import START
 from workbench.kinds.draw.form import DrawTab
-from workbench.models.presets import tuned
-from workbench.studies.settings import Settings, changed
 
 HOSTILE = "<b>é</b><img src=x onerror=window.hacked=1> ${window.hacked=1} {{{window.hacked}}}"
 
@@ -74,49 +71,6 @@ def test_draws_with_other_seeds_join_those_on_screen(visit, address):
     expect(page.locator("#draw-headline")).to_contain_text("All share seeds 0 to 59")
     expect(again).to_be_visible()
     assert faults_of_screens(page, "#draw-headline") == []
-
-
-def test_stop_keeps_what_is_drawn(visit, address):
-    asked = {
-        "kind": "draw",
-        "prompt": "ab",
-        "draws": 1000,
-        "max_new_tokens": 60,
-        "decoders": "multinomial",
-        "cache_mb": 0.3,
-    }
-    page = visit(f"{address}?{urlencode(asked)}")
-    page.get_by_role("button", name="Draw", exact=True).click()
-    expect(page.locator("#draw-progress")).to_contain_text("token", timeout=60_000)
-    page.locator("#draw-stop").click()
-    expect(page.locator("#draw-progress")).to_contain_text("Stopped", timeout=20_000)
-    count = int(page.locator("#draw-trees .pace").inner_text().split()[0])
-    assert 0 < count < 1000
-
-
-def test_a_link_opens_with_the_settings_that_its_maker_saw(visit, address):
-    """Old links name no tuned setting and mean the library's defaults; new ones name each."""
-    methods = Settings.from_json({**tuned(), **START}).methods
-    own = {f"{m.name}.{name}" for m in methods for name in changed(m)}
-    fresh = visit(f"{address}?tab=draw").locator("#draw-settings-link a")
-    href = fresh.get_attribute("href")
-    assert {name for name, _ in parse_qsl(href[1:]) if "." in name} == own
-    again = visit(f"{address}{href}").locator("#draw-settings-link a")
-    expect(again).to_have_attribute("href", href)
-    old = visit(f"{address}?kind=draw&prompt=Twice").locator("#draw-settings-link a")
-    expect(old).to_have_attribute("href", "?kind=draw&prompt=Twice")
-
-
-def test_a_form_is_summed_up_again_when_its_tab_is_opened_again(visit, address, monkeypatch):
-    """Another pair may have been loaded meanwhile."""
-    asked, telling = Event(), DrawTab.telling
-    page = visit(f"{address}?tab=draw")
-    expect(page.locator("#draw-settings-link a")).to_be_visible()
-    page.get_by_role("tab", name="Compare").click()
-    page.wait_for_timeout(1000)  # whatever its arrival asked for has been answered
-    monkeypatch.setattr(DrawTab, "telling", lambda *form: (asked.set(), telling(*form))[1])
-    page.get_by_role("tab", name="Draws").click()
-    assert asked.wait(10)
 
 
 def test_a_late_answer_leaves_the_link_as_it_is(visit, address, monkeypatch):

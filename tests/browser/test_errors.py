@@ -2,7 +2,6 @@
 
 The tests in tests/workbench/page try every pair."""
 
-import re
 from collections.abc import Iterator
 
 import gradio as gr
@@ -10,7 +9,7 @@ import pytest
 import torch
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import link, open_share, press_run, run
+from tests.browser.actions import link, press_run, run
 from tests.browser.conftest import visits
 from workbench.runs.events import Finished
 
@@ -55,27 +54,4 @@ def test_a_device_that_breaks_down(page, server, monkeypatch, error, after, says
     for gone in ("#stop", "#leave"):
         expect(page.locator(gone)).to_be_hidden()
     expect(page.get_by_test_id("toast-body")).to_have_count(0)
-    run(page)
-
-
-def test_a_run_that_cannot_be_kept(page, server, monkeypatch):
-    """A full disk once lost the result, and the page with it."""
-    _, host = server
-
-    def full(found):
-        raise OSError("no space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(host.store, "save", full)
-        press_run(page)
-        expect(page.locator("#progress [role=alert]")).to_contain_text(
-            "Download this run, or it is lost."
-        )
-    expect(page.locator("#run-link")).to_contain_text("Not kept")
-    open_share(page)
-    with page.expect_download() as download:
-        page.locator("#run-link").get_by_role("link", name="JSON").click()
-    assert '"Once"' in download.value.path().read_text("utf-8")
-    # a reload would look for it in vain
-    expect(page).not_to_have_url(re.compile("run="))
     run(page)

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import finished, link, open_lab, press_run
+from tests.browser.actions import open_lab
 
 PLAN = """
 title = "Small <b>plan</b>"
@@ -69,18 +69,6 @@ def test_a_plan_runs_is_shown_and_is_there_after_a_reload_and_for_a_second_visit
         expect(again.locator("#experiment-stop")).to_be_hidden()
 
 
-def test_nothing_is_wider_than_the_screen(visit, address, plan):
-    page = tab(visit(address, width=390))
-    run(page, plan)
-    expect(
-        page.locator("#experiment-report td").filter(has_text="speculative").first
-    ).to_be_visible(timeout=120_000)
-    for width in (390, 768, 1400):
-        page.set_viewport_size({"width": width, "height": 1000})
-        page.wait_for_timeout(200)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
 def assert_free(host) -> None:
     """Whoever waits for the device gets it."""
     assert host.device.turn.acquire(timeout=30)
@@ -115,25 +103,3 @@ def test_advice_shows_how_far_it_is_and_stops(visit, server):
         answer.locator("td").filter(has_text=re.compile(r"\d\.\d\d \(\d\.\d\d to \d")).first
     ).to_be_visible()
     expect(stop).to_be_hidden()
-
-
-def test_advice_is_stopped_while_it_waits_for_its_turn_or_in_the_queue(visit, server):
-    address, host = server
-    page = tab(visit(address))
-    page.locator("#experiment-advice > button").click()
-    answer, ask = page.locator("#advice-progress"), page.locator("#advice-run")
-    with host.device.turn:  # an experiment has the device
-        ask.click()
-        page.locator("#advice-stop").click()
-        expect(answer).to_have_text("Stopped.", timeout=10_000)
-
-        other = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
-        press_run(other)  # and is first in the queue
-        expect(other.locator("#stop")).to_be_visible()
-        ask.click()
-        expect(answer).to_contain_text("Waiting for the device")
-        page.locator("#advice-leave").click()
-        expect(answer).to_have_text("You left the queue.")
-        expect(ask).to_be_visible()
-    finished(other)
-    assert_free(host)

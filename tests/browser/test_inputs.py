@@ -131,12 +131,6 @@ def test_the_first_screen_names_the_pair_in_use(visit, address, pair, tmp_path):
     expect(header).to_contain_text("tiny story models")
 
 
-def test_links_that_cannot_be_followed_say_so(visit, address):
-    for query, word in (("run=000000000000", "run"), ("temperatur=1", "temperature")):
-        notice = visit(f"{address}?{query}").locator("#notice [role=alert]")
-        expect(notice).to_contain_text(word)
-
-
 def test_run_waits_until_the_page_shows_what_its_address_asks_for(chromium, server):
     """A click before that ran the settings of an untouched page, and then the form showed
     others."""
@@ -151,23 +145,3 @@ def test_run_waits_until_the_page_shows_what_its_address_asks_for(chromium, serv
     assert held
     assert host.store.get(run(page)).title == "Soon"
     context.close()
-
-
-def test_what_others_add_to_a_link_is_passed_over(visit, address):
-    """utm_source once raised an alert with 60 names."""
-    page = visit(
-        link(address, "Twice", decoders="greedy", utm_source="news", fbclid="IwAR0", __sign="a.b")
-    )
-    expect(page.locator("#prompt textarea")).to_have_value("Twice")
-    unfold_form(page)
-    expect(page.locator("#decoders input:checked")).to_have_count(1)
-    expect(page.locator("#notice")).to_be_hidden()
-
-
-def test_what_a_link_fills_in_a_shut_fold_is_run(visit, server):
-    address, host = server
-    page = visit(
-        link(address, "Once", decoders="mtad", max_new_tokens=4, **{"mtad.threshold": 0.25})
-    )
-    expect(page.locator("#decoders")).to_have_count(0)  # what is shut is not on the page
-    assert host.store.get(run(page)).settings["mtad"]["threshold"] == 0.25

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.actions import link, open_lab
+from tests.browser.actions import open_lab
 
 COUNT = """
 window.asked = 0;
@@ -59,15 +59,3 @@ def test_a_tab_is_not_on_the_page_until_it_is_opened_and_then_stays_as_it_was_le
     page.get_by_role("tab", name="Compare").click()
     open_lab(page, "Batch")
     expect(page.locator("#batch-count input")).to_have_value("7")
-
-
-def test_a_tab_that_a_link_fills_can_be_run_at_once(visit, server):
-    """The form's values arrive with the tab; those of before must not be run."""
-    address, host = server
-    asked = link(address, "Twice upon", kind="draw", decoders="greedy", draws=10, max_new_tokens=4)
-    page = visit(asked)
-    page.locator("#draw-run").click()
-    expect(page.locator("#draw-progress")).to_contain_text("Done", timeout=120_000)
-    assert host.store.list(kind="draw")[0].title == "Twice upon"
-    page.get_by_role("tab", name="Compare").click()
-    expect(page.locator("#prompt textarea")).not_to_have_value("Twice upon")

@@ -1,12 +1,10 @@
 """The first ten seconds: a visitor sees a result, what it says, and how to get one of their own."""
 
-import contextlib
 import re
 
 import pytest
-from playwright.sync_api import Error, Page, expect
+from playwright.sync_api import Page, expect
 
-from decoders import catalog
 from tests.browser.actions import (
     finished,
     link,
@@ -17,9 +15,7 @@ from tests.browser.actions import (
     unfold_form,
 )
 from tests.browser.conftest import visits
-from tests.served import served
 from workbench.runs.recorded import recordings
-from workbench.runs.store import RunStore
 
 # What takes the focus, the words and the sizes of type on the first screen, the picture apart.
 FIRST_SCREEN = """() => {
@@ -127,25 +123,6 @@ def test_on_run_the_results_come_into_view_with_their_speed(visit, address):
         expect(page.locator("#picture")).to_be_in_viewport()
 
 
-def test_a_reload_during_a_run_does_not_reopen_another_one(chromium, address):
-    """The address still named the run before it.
-
-    (Gradio's client complains in the console that its connection is gone.)"""
-    context = chromium.new_context()
-    page = context.new_page()
-    page.goto(f"{address}?run={recordings()[1].run.id}")
-    expect(page.locator("#run")).to_be_enabled()
-    page.locator("#prompt textarea").fill("Another text")
-    expect(page.locator("#settings-link a")).to_have_attribute("href", re.compile("Another"))
-    press_run(page)
-    expect(page.locator("#stop, #run-link").first).to_be_attached()
-    # it names the settings, later the new run
-    page.wait_for_url(lambda url: recordings()[1].run.id not in url)
-    page.reload()
-    expect(page.locator("#prompt textarea")).to_have_value("Another text")
-    context.close()
-
-
 def test_after_a_reload_during_a_run_the_page_says_where_its_finished_part_is(chromium, address):
     """The run was lost without a word, together with the results of the finished decoders."""
     context = chromium.new_context()
@@ -159,66 +136,6 @@ def test_after_a_reload_during_a_run_the_page_says_where_its_finished_part_is(ch
     expect(page.locator("#panels .wb-panel").first).to_be_visible()
     expect(page.locator("#notice")).to_have_count(0)  # it is said once
     context.close()
-
-
-def test_what_was_finished_outlives_a_server_that_is_killed(chromium, tmp_path):
-    """The page said "What was finished is kept as run eb32…", but the killed server kept
-    nothing."""
-    with served(tmp_path) as server:
-        page = chromium.new_context().new_page()
-        page.set_default_timeout(120_000)
-        page.goto(
-            link(
-                server.address,
-                "Once",
-                decoders="greedy,speculative",
-                max_new_tokens=400,
-                repeats=100,
-            )
-        )
-        expect(page.locator("#progress")).to_contain_text(
-            re.compile(r"\([3-9]\d* of 200\)"), timeout=120_000
-        )
-        server.kill()
-        server.start()
-        # the page asks for itself again once its server answers; whichever navigation is later
-        # ends the other one
-        with contextlib.suppress(Error):
-            page.reload()
-        expect(page.locator("#notice")).to_contain_text(
-            "Its finished part is kept as run", timeout=120_000
-        )
-        page.locator("#notice a").click()
-        expect(page.locator("#progress")).to_contain_text("Stopped")
-        expect(page.locator("#panels .wb-panel").first).to_be_visible()
-        (kept,) = RunStore(server.data / "runs.sqlite").list()
-        assert page.url.endswith(f"?run={kept.id}")
-        page.evaluate("sessionStorage.setItem('left', 'abc')")
-        page.reload()
-        expect(page.locator("#notice")).to_contain_text("Nothing of it was kept.")
-        page.context.close()
-
-
-def test_no_hint_is_cut(page):
-    """A phone showed half of the second line of the search's hint."""
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.get_by_role("tab", name="Runs").click()
-    # a single line
-    assert page.locator("#search-runs textarea").evaluate("(box) => box.clientHeight") < 50
-
-
-def test_the_usual_and_all_decoders_are_one_click_away(page):
-    unfold_form(page)
-    page.locator("#form").get_by_role("button", name=re.compile("^All ")).click()
-    expect(page.locator("#decoders input:checked")).to_have_count(len(catalog))
-    page.locator("#form").get_by_role("button", name="The five").click()
-    expect(page.locator("#decoders input:checked")).to_have_count(5)
-    expect(page.locator("#decoders")).to_contain_text("Beam search")
-    page.locator("#search-decoders").get_by_role("textbox").fill("look")
-    expect(page.locator("#decoders label").filter(has_text="Prompt lookup")).to_be_visible()
-    expect(page.locator("#decoders label").filter(has_text="SpecTr")).to_be_hidden()
-    page.keyboard.press("Escape")
-    expect(page.locator("#form")).to_be_hidden()
 
 
 def test_a_preset_says_what_it_sets_and_is_left_when_that_changes(visit, address):
@@ -241,22 +158,6 @@ def test_a_preset_says_what_it_sets_and_is_left_when_that_changes(visit, address
     expect(setting(page, "max new tokens")).to_have_value("7")
     setting(page, "top k").fill("21")
     expect(preset).to_have_value("your own settings")
-
-
-@pytest.mark.parametrize("width", [1400, 390])
-def test_no_line_of_a_text_ends_in_a_sliver_of_the_next_words_colour(page, width):
-    """The space at a line break stayed there, 5 px wide, in the colour of the next word."""
-    page.set_viewport_size({"width": width, "height": 1000})
-    open_recorded(page, recordings()[0])
-    expect(page.locator("#panels .wb-panel").first).to_be_visible()
-    parts = page.evaluate(
-        """() => [...document.querySelectorAll(".wb-panel .wb-paper > .wb-text > .tok")]
-            .filter((token) => /^ ?\\S{1,12}$/.test(token.textContent)
-                && token.getClientRects().length > 1)
-            .map((token) => token.getClientRects()[0].width)"""
-    )
-    assert len(parts) > 5
-    assert max(parts) < 1
 
 
 def test_the_address_names_the_tab_and_back_goes_to_the_tab_before(visit, address):
@@ -285,19 +186,6 @@ def test_the_address_names_the_tab_and_back_goes_to_the_tab_before(visit, addres
     expect(page).to_have_url(f"{address}?run={id}")
     page.go_back()
     expect(runs).to_have_attribute("aria-selected", "true")
-
-
-def test_a_tab_that_an_address_names_is_open_and_filled(visit, address):
-    page = visit(f"{address}?tab=runs&__theme=dark")
-    expect(page.get_by_role("tab", name="Runs")).to_have_attribute("aria-selected", "true")
-    expect(page.locator("#past-runs .count")).to_be_visible()
-    page.get_by_role("tab", name="Compare").click()
-    expect(page).to_have_url(f"{address}?__theme=dark")
-    # the recorded run that the page opens with
-    expect(page.locator("#panels .wb-panel").first).to_be_visible()
-    expect(visit(f"{address}?tab=nonsense").get_by_role("tab", name="Compare")).to_have_attribute(
-        "aria-selected", "true"
-    )
 
 
 def test_back_and_forward_walk_through_examples_and_runs(visit, address):

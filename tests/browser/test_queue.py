@@ -1,6 +1,5 @@
 """One device, many visitors: each waits, sees the queue, and gets a result; leaving frees it."""
 
-import json
 import threading
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -8,7 +7,6 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 import httpx
 import pytest
 from gradio_client import Client
-from gradio_client.exceptions import AppError
 from playwright.sync_api import expect
 
 from tests.browser.actions import finished, link, press_run
@@ -110,47 +108,3 @@ def test_a_full_queue_turns_visitors_away(pair, tmp_path):
         errors = [job.exception(timeout=60) for job in jobs]
     assert any(error is None for error in errors)
     assert any("full" in str(error) for error in errors if error)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (("", ["greedy"], {}), "empty"),
-        ((["Once"], ["greedy"], {}), "Message 1 must have a role"),
-        (("Once", ["gredy"], {}), "greedy"),
-        (("Once", "greedy", {}), "list of names"),
-        (("Once", ["greedy"], ["temperature"]), "one JSON object"),
-        (("Once", ["greedy"], {"max_new_tokens": 10**6}), "max_new_tokens"),
-    ],
-)
-def test_the_endpoint_says_what_is_wrong(client, arguments, word, capfd):
-    """A prompt as a list and settings as a list once gave tracebacks in the log.
-
-    The tests in tests/workbench/page try more."""
-    with pytest.raises(AppError, match=word):
-        client.predict(*arguments, api_name="/compare")
-    assert "Traceback" not in "".join(capfd.readouterr())
-
-
-def test_half_a_character_is_one_sentence(address, capfd):
-    """A lone surrogate once gave "TextEncodeInput must be Union[...]"."""
-    body = json.dumps({"data": ["half a \ud800 pair", ["greedy"], {}]})
-    call = f"{address}gradio_api/call/compare"
-    asked = httpx.post(call, content=body, headers={"content-type": "application/json"}).json()
-    assert "lone surrogate" in httpx.get(f"{call}/{asked['event_id']}").text
-    assert "Traceback" not in "".join(capfd.readouterr())
-
-
-def test_limits_of_a_public_place(pair, tmp_path):
-    with serving(pair, tmp_path, public=True, max_new_tokens=16, max_repeats=2) as (address, _):
-        client = patient(address)
-        with pytest.raises(AppError, match="At most 16"):
-            client.predict("Once", ["greedy"], {"max_new_tokens": 17}, api_name="/compare")
-        assert client.predict(
-            "Once", ["greedy"], {"max_new_tokens": 16, **ONCE}, api_name="/compare"
-        )["results"]
-
-
-def test_only_endpoints_for_programs_are_documented(client):
-    named = client.view_api(return_format="dict")["named_endpoints"]
-    assert set(named) == {"/compare", "/draw", "/alternatives", "/branch", "/diverge", "/judge"}

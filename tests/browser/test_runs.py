@@ -15,7 +15,6 @@ from tests.workbench.conftest import draw_run  # noqa: F401 - a fixture
 from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.runs.record import Run
-from workbench.show.view import to_html
 from workbench.studies.settings import Settings
 
 
@@ -128,24 +127,6 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         page.context.close()
 
 
-def test_a_report_promises_nothing_that_it_cannot_do(chromium, past, draw_run, tmp_path):  # noqa: F811
-    """A report offered to rewind to a token, and its link about drawing led to a closed fold."""
-    page = chromium.new_page()
-    for each in (past, draw_run):
-        (tmp_path / f"{each.id}.html").write_text(to_html(each), "utf-8")
-    page.goto((tmp_path / f"{past.id}.html").as_uri())
-    page.locator(".wb-panel .wb-text > .tok").first.click()
-    expect(page.locator(".wb-branch .own")).to_contain_text("stands here")
-    expect(page.locator(".wb-branch")).not_to_contain_text("rewind")
-    page.goto((tmp_path / f"{draw_run.id}.html").as_uri())
-    expect(page.locator("#draw-proof pre")).to_be_hidden()
-    page.locator(".wb-jump a").click()
-    expect(page.locator("#draw-proof pre")).to_be_visible()
-    page.emulate_media(media="print")
-    expect(page.locator(".wb-jump")).to_be_hidden()
-    page.close()
-
-
 LONG = "word " * 30 + "\u202eunclosed override " + "x" * 200
 
 
@@ -182,23 +163,6 @@ def test_a_hundred_and_twenty_runs_are_one_column(page):
     expect(page.locator("#run-link a").first).to_have_text("run a75")
 
 
-def test_heads_sort_and_a_title_opens_its_run(page):
-    page.set_viewport_size({"width": 1400, "height": 1000})
-    page.get_by_role("tab", name="Runs").click()
-    titles = page.locator("#past-runs tbody .title")
-    expect(titles).to_have_count(120)
-    expect(page.locator("#past-runs .count")).to_have_text("120 runs")
-    head = page.get_by_role("columnheader", name="prompt")
-    head.get_by_role("button").click()
-    expect(head).to_have_attribute("aria-sort", "ascending")
-    expect(titles.first).to_have_text("Tale 1")
-    head.get_by_role("button").click()
-    expect(head).to_have_attribute("aria-sort", "descending")
-    expect(titles.nth(1)).to_have_text("Tale 99")
-    page.locator("#past-runs tbody tr", has_text="Tale 117").get_by_role("link").click()
-    expect(page.locator("#run-link a").first).to_have_text("run a75")
-
-
 def test_two_runs_compared_fit_on_a_phone(page, past):
     """The last column, B / A, was cut off, and names of settings were broken within a word."""
     page.set_viewport_size({"width": 1400, "height": 1000})
@@ -220,53 +184,6 @@ def test_two_runs_compared_fit_on_a_phone(page, past):
     for width in (1400, 390):
         page.set_viewport_size({"width": width, "height": 844})
         assert not page.evaluate(cut), width
-
-
-def test_a_run_of_hostile_texts_is_listed_and_compared_as_text(visit, pair, past, tmp_path):
-    """Token texts may hold markup, controls, unclosed overrides and halves of emoji."""
-    texts = [
-        "<img src=x onerror=window.hacked=1>",
-        "\0",
-        "\u202eabc",
-        "👩‍👩‍👧",
-        "${window.hacked=1}",
-        "{{{x}}}",
-    ]
-    result = past.results[0]
-    tokens = [
-        dataclasses.replace(result.alone.tokens[0], text=text, id=i, node=90 + i)
-        for i, text in enumerate(texts)
-    ]
-    trials = [
-        dataclasses.replace(result.alone.rounds[0].trials[0], text=t, node=90 + i)
-        for i, t in enumerate(texts)
-    ]
-    rounds = [
-        dataclasses.replace(
-            result.alone.rounds[0], trials=trials, nodes=[t.node for t in trials], keep=0
-        )
-    ]
-    sample = dataclasses.replace(result.alone, tokens=tokens, rounds=rounds, text="".join(texts))
-    forged = dataclasses.replace(
-        past, id="f0", title=texts[0], results=[dataclasses.replace(result, samples=[sample])]
-    )
-    with serving(pair, tmp_path) as (address, host):
-        host.store.save(past)
-        host.store.save(forged)
-        page = visit(f"{address}?run=f0")
-        panel(page, "greedy").locator(".tok").nth(2).hover()
-        expect(page.locator(".wb-card")).to_contain_text("¤abc")
-        expect(page.locator("#picture .lane .tok").first).to_be_visible()
-        page.get_by_role("tab", name="Runs").click()
-        boxes = page.locator("#past-runs input")
-        expect(boxes).to_have_count(2)
-        boxes.nth(0).click()
-        boxes.nth(1).click()
-        page.get_by_role("button", name="Compare two").click()
-        expect(page.locator("#compared")).to_contain_text(texts[0])
-        assert page.evaluate("window.hacked") is None
-        assert page.locator("#compared img, #past-runs img").count() == 0
-        page.context.close()
 
 
 @pytest.fixture(scope="module")

@@ -132,27 +132,6 @@ def test_a_tap_on_another_token_shows_that_one_and_a_tap_elsewhere_closes(page):
     expect(card(page)).to_be_hidden()
 
 
-def test_neighbours_of_a_narrow_token_are_a_button_away(page):
-    tap(page, token(page, 0))
-    expect(card(page).get_by_label("the token before")).to_be_disabled()
-    for index in (1, 2):
-        card(page).get_by_label("the token after").tap()
-        expect(token(page, index)).to_be_focused()
-    expect(card(page).locator(".card-head .tok")).to_have_text(
-        token(page, 2).inner_text().replace(" ", "␣")
-    )
-    expect(card(page)).to_be_visible()
-
-
-def test_a_keyboard_on_a_tablet_needs_no_second_press(page):
-    tap(page, token(page, 3))
-    expect(card(page)).to_be_visible()
-    page.keyboard.press("ArrowRight")
-    expect(token(page, 4)).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator(".wb-branch h3")).to_contain_text("Greedy, token 5")
-
-
 def small(page: Page, within: str, what: str) -> list[str]:
     """Targets that a thumb cannot hit."""
     found = []
@@ -188,13 +167,3 @@ def test_a_tap_lights_the_tokens_of_the_legend_and_explains_a_word(page):
     expect(page.locator("#wb-help")).to_be_visible()
     page.touchscreen.tap(2, 60)
     expect(page.locator("#wb-help")).to_be_hidden()
-
-
-def test_nothing_lies_over_what_is_shown(page):
-    """Run was a bar over the foot of the screen, over texts and figures."""
-    over = page.evaluate(
-        """() => [...document.querySelectorAll("main *")].filter((each) => each.checkVisibility()
-            && ["fixed", "sticky"].includes(getComputedStyle(each).position))
-            .map((each) => each.outerHTML.slice(0, 80))"""
-    )
-    assert over == []

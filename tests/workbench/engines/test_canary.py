@@ -247,3 +247,14 @@ def test_pearson_s_statistic_is_the_same_where_all_places_are_alike():
     alone, same = one_place(law, counts).statistic()
     assert (float(alone), same) == (pytest.approx(float(statistic)), 2)
     assert float(p_value(statistic, 2)) == pytest.approx(np.exp(-float(statistic) / 2))
+
+
+def test_an_end_without_its_token_cannot_be_tested_without_end_tokens(pair, right):
+    with pytest.raises(InputError, match="ended a text without saying with which token"):
+        watched(pair, changed(right, finish_reason="stop"))
+
+
+def test_a_model_without_a_draft_has_coarser_cells(pair):
+    alone = ModelPair(pair.target, None, pair.tokenizer)
+    draws = canary.read(alone, [((1, 2), (3,))])
+    assert (draws.chances.shape, len(draws.others)) == ((1, 5), 1)

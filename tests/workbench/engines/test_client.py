@@ -310,3 +310,23 @@ def test_an_engine_of_ones_own_is_one_dialect(monkeypatch):
         assert server.calls[-1].body["length"] == 1
         with pytest.raises(InputError, match="cannot be asked for `min_p`"):
             client.ask(Query("x", 1, Warping(min_p=0.1)))
+
+
+def test_ids_that_are_fewer_than_the_tokens_are_not_given():
+    assert asked(a_stream([chunk("a", [5], finish_reason="stop"), usage(2)])).tokens is None
+
+
+def test_an_address_may_have_a_path_of_its_own():
+    def answers(call):
+        return vllm(completion)(dataclasses.replace(call, path=call.path.removeprefix("/deep")))
+
+    with served(answers) as server:
+        connect(Engine("x", f"{server.url}/deep")).ask(Query((1,), 4))
+        assert [call.path for call in server.calls] == ["/deep/v1/models", "/deep/v1/completions"]
+
+
+def test_the_entry_may_say_the_kind():
+    with served(models({"id": "m"})) as server:
+        assert connect(server.engine(kind="vllm")).dialect.kind == "vllm"
+        with pytest.raises(InputError, match=r"no known kind 'vlm': did you mean 'vllm'"):
+            connect(server.engine(kind="vlm"))

@@ -191,3 +191,8 @@ def test_our_own_kinds_give_way_to_spec_bench(tmp_path):
     (tmp_path / "question.jsonl").write_text(line)
     theirs = find("kinds", tmp_path)
     assert [(item.category, theirs.text(0)) for item in theirs.items] == [("rag", "Who?")]
+
+
+def test_a_file_or_its_folder_may_be_given(data):
+    whole = find("squad", data)
+    assert find("squad", data / "squad") == find("squad", data / "squad" / "dev-v2.0.json") == whole

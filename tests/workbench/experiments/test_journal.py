@@ -319,3 +319,11 @@ def test_a_plan_that_is_damaged_keeps_its_experiment_only(tmp_path):
 def counts(journal: Journal) -> tuple[int, int, bool]:
     now = journal.progress(RAISED)
     return now.done, now.total, now.miscounted
+
+
+def test_a_journal_of_version_1_that_knows_of_no_runs_is_listed_and_resumed(old):
+    with closing(sqlite3.connect(old.path)) as db, db:
+        db.execute("DROP TABLE runs")
+    journal = Journal(old.path)
+    assert len(journal.experiments()) == len(old.experiments()) > 5
+    assert resumed(journal, RAISED) == [(2,)]

@@ -235,3 +235,18 @@ def test_bad_input_is_one_sentence_before_any_work(call, loads, words, says):
     assert (status, out, loads) == (2, "", [])
     assert says in err
     assert err.strip().count("\n") == 0
+
+
+def test_jobs_carry_the_scheme_and_the_bounds_to_the_library():
+    study = batch(
+        "lookup", sizes=(2,), schemes=("unpadded",), cache_mb=2.5, prefill_chunk=7, ignore_eos=False
+    )
+    assert study.jobs()[-1].batching == {
+        "max_batch": 2, "padding": "none", "ignore_eos": False, "max_cache_bytes": 2_500_000,
+        "prefill_chunk": 7,
+    }  # fmt: skip
+
+
+def test_each_repeat_has_the_next_seed():
+    study = Batch(FEW, Settings((catalog["lookup"](),), seed=5, repeats=2), (1,))
+    assert [(j.repeat, j.seed) for j in study.jobs()] == [(0, 5), (0, 5), (1, 6), (1, 6)]

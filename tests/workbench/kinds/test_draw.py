@@ -281,3 +281,10 @@ def test_draws_with_other_seeds_are_added_to_a_run(call, store):
     ):
         status, _, complaint = call("draw", *words)
         assert (status, says in complaint, complaint.count("\n")) == (2, True, 1)
+
+
+def test_a_run_never_outgrows_what_can_be_read_back(draw_run):
+    largest = 3 * len(draw_run.dumps())
+    assert again(draw_run, largest=largest).draws == 20
+    with pytest.raises(InputError, match="draw fewer, or begin a new run"):
+        again(draw_run, draws=50, largest=largest)

@@ -96,17 +96,6 @@ def test_a_plan_of_ones_own_runs_and_its_tables_and_figures_are_shown(visitor, p
     assert not visitor.visible(visitor.find("experiment-resume"))
 
 
-def test_a_second_visitor_and_a_restarted_page_see_the_same(visitor, plan, host):
-    started(visitor, plan)
-    ended(visitor, "2 of 2 items done")
-    for other in (Visitor(visitor.page, session="another"), Visitor(served(host))):
-        other.open("Experiments")
-        assert "2 of 2 items done" in other.value(other.find("experiment-progress"))
-        assert other.value(other.find("experiment-report")) == visitor.value(
-            visitor.find("experiment-report")
-        )
-
-
 def test_it_waits_its_turn_says_so_and_is_stopped_and_resumed(visitor, plan, host):
     with host.device.turn:  # a comparison has the device
         started(visitor, plan)

@@ -265,13 +265,6 @@ def any_run(request) -> Run:
     return request.getfixturevalue(request.param)
 
 
-@pytest.mark.parametrize("name", ["comparison", "comparison_t0", "batch"])
-def test_files_of_version_1_are_read_whole(name):
-    text = (VERSION_1 / f"{name}.json").read_bytes()
-    assert registry.read(text) == Run.from_json(text)
-    use(registry.read(text))
-
-
 def refused(run: Run, change: Callable[[dict], Any]) -> str:
     data = run.to_json()
     change(data)

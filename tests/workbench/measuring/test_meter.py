@@ -388,3 +388,13 @@ def test_a_machine_that_shows_no_counters_is_named(tmp_path):
     assert watch.missing() == ["preempted", "throttled", "stolen", "pressure"]
     found = watch.load(watch.read(), watch.read(), 1.0, 1.0)
     assert found.preempted is found.throttled is found.stolen is found.pressure is found.gpu is None
+
+
+def test_an_old_binding_without_the_functions_is_no_error(gpu):
+    class Old(NVML):
+        nvmlDeviceGetTotalEnergyConsumption = property()
+        nvmlDeviceGetFieldValues = property()
+        nvmlDeviceGetMigMode = property()
+
+    meter = open_meter("cuda", Old(board(7, average=lambda: 1_000)))
+    assert "average" in meter.gauge.note

@@ -403,3 +403,10 @@ def test_what_is_unknown_or_out_of_range_is_one_sentence_that_names_the_file(pai
         tuned(pair(json.dumps(settings)))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_pickled_weights_are_pinned():
+    """OPT and Llama-68M have no safetensors on main: the revision that was read is loaded."""
+    for name in ("facebook/opt-13b", "facebook/opt-125m", "JackFram/llama-68m"):
+        assert len(MODELS[name].revision) == 40
+        assert MODELS[name].source == f"{name}@{MODELS[name].revision}"

@@ -56,17 +56,6 @@ def test_defaults_read_back(form, name):
     assert settings(form, values) == chosen
 
 
-def test_other_values_read_back(form):
-    data = {
-        "decoders": ["speculative", "dsbd"],
-        "top_p": 0.5,
-        "dsbd": {"beams": 7},
-        "speculative": {"draft_length": "auto"},
-    }
-    chosen = Settings.from_json(data)
-    assert settings(form, filled(form, chosen.to_json())) == chosen
-
-
 def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
     """A message in a fold is repeated at the decoders: the fold may be shut."""
     values = filled(form, {"decoders": ["greedy"]})
@@ -269,3 +258,9 @@ def test_a_run_opens_with_what_its_chat_template_was_told(house, run):
     assert visitor.value(system) == "Rhyme."
     assert visitor.visible(system)
     assert visitor.breakdowns == []
+
+
+def test_decoders_that_a_run_has_and_the_catalog_lacks_are_left_out(form):
+    assert form.decoders.chosen(filled(form, {"decoders": ["greedy", "of a later version"]})) == [
+        "greedy"
+    ]

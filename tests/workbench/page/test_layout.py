@@ -36,21 +36,6 @@ def selected(visitor: Visitor) -> str | None:
     return visitor.told(inner, "selected") if name == "lab" else name
 
 
-FOREIGN = (
-    "utm_source=news&utm_medium=mail&fbclid=IwAR0&gclid=x&__sign=a.b&__theme=dark&ref=home&v=2"
-)
-
-
-@pytest.mark.parametrize("own", ["prompt=Twice&decoders=mtad&temperature=0&mtad.beams=4", ""])
-def test_parameters_of_others_are_passed_over(visit, own):
-    """utm_source raised an alert with 60 names, and the valid settings beside it were dropped."""
-    visitor = visit(f"{FOREIGN}&{own}")
-    assert notice(visitor) == ""
-    if own:
-        assert visitor.value(visitor.find("prompt")) == "Twice"
-        assert visitor.ticked("decoders") == ["mtad"]
-
-
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -65,20 +50,6 @@ def test_what_is_misspelt_is_named_and_the_rest_is_kept(visit, wrong, says):
     assert visitor.value(visitor.find("prompt")) == "Twice"
     link = visitor.value(visitor.find("settings-link"))
     assert "seed=7" in link
-
-
-def test_a_link_to_a_batch_fills_its_tab(visit):
-    visitor = visit(
-        "kind=batch&prompts=stories&count=3&sizes=1,2&schemes=dynamic&decoders=lookup&ignore_eos=False"
-    )
-    assert notice(visitor) == ""
-    assert selected(visitor) == "batch"
-    assert visitor.value(visitor.find("batch-prompts")) == "stories"
-    assert visitor.value(visitor.find("batch-sizes")) == [1, 2]
-    assert visitor.value(visitor.find("batch-eos")) is False
-    link = visitor.value(visitor.find("batch-settings-link"))
-    for part in ("kind=batch", "count=3", "sizes=1%2C2", "schemes=dynamic", "ignore_eos=False"):
-        assert part in link
 
 
 def shared(visitor: Visitor, prefix: str) -> dict[str, str]:

@@ -260,3 +260,20 @@ def test_a_pair_that_cannot_be_loaded_is_told_in_the_tab_that_asked_saying_where
     assert "There is no folder /no/such/folder" in said[prefix]
     assert said[prefix].endswith("Load another pair under Models in the Compare tab.</div>")
     assert [each for each, text in said.items() if "no folder" in text] == [prefix]
+
+
+def test_stop_ends_the_job_of_its_own_tab(house):
+    """Both tabs of a visitor once had one key: Stop under Batch ended the comparison."""
+    host, page = house
+    visitor = Visitor(page, COMPARE)
+    names = ("stop", "batch-stop")
+    with (
+        host.stoppable(("a visitor", "comparison")) as compare,
+        host.stoppable(("a visitor", "batch")) as batch,
+        host.stoppable(("another", "comparison")) as other,
+    ):
+        visitor.press(names[1])
+        assert (compare.is_set(), batch.is_set(), other.is_set()) == (False, True, False)
+        visitor.press(names[0])
+        assert (compare.is_set(), other.is_set()) == (True, False)
+    visitor.press(names[0])  # nothing runs any more

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,6 @@ from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.runs.record import Run
 from workbench.runs.recorded import id_of, recorded
-from workbench.show.view import WRITERS
-
-VERSION_1 = sorted((Path(__file__).parents[1] / "runs" / "version1").glob("*.json"))
 
 
 @pytest.fixture
@@ -183,22 +179,6 @@ def test_a_damaged_row_leaves_all_else_in_the_lists(host, visitor, run, batch_ru
     assert said(visitor) == ""
     host.store.delete(bad)
     assert [row["id"] for row in listed(visitor)] == [sound]
-
-
-@pytest.mark.parametrize("file", VERSION_1, ids=lambda file: file.stem)
-def test_runs_of_version_1_are_imported_opened_exported_and_compared(host, visitor, file):
-    visitor.give("import-run", file)
-    assert said(visitor) == ""
-    [kept] = host.store.list()
-    prefix = "batch-" if kept.kind == "batch" else ""
-    assert f"?run={kept.id}" in visitor.value(visitor.find(prefix + "run-link"))
-    run = host.store.get(kept.id)
-    assert all(write(run) for write in WRITERS.values())
-    ids = keep(host, run, dataclasses.replace(run, id="0d"))
-    listed(visitor)
-    tick(visitor, *ids)
-    visitor.press("compare-two")
-    assert said(visitor) == ""
 
 
 MALFORMED = {

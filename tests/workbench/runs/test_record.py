@@ -1,16 +1,11 @@
-"""A run is plain data and comes back whole, also from older versions; other files give a
-sentence."""
+"""A run is plain data and comes back whole; other files give a sentence."""
 
 import json
-from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
 from decoders import InputError
 from workbench.runs.record import LARGEST_FILE, Run
-
-VERSION_1 = Path(__file__).parent / "version1"
 
 
 @pytest.fixture(params=["comparison", "batch"])
@@ -23,68 +18,6 @@ def test_a_run_comes_back_from_its_json_whole(any_run):
     assert Run.from_json(text) == any_run
     assert Run.from_json(text.encode()) == any_run
     assert Run.from_json(any_run.dumps()) == any_run
-
-
-@pytest.mark.parametrize("name", ["comparison", "comparison_t0"])
-def test_a_comparison_of_version_1_opens(name):
-    old = json.loads((VERSION_1 / f"{name}.json").read_text())
-    run = Run.from_json((VERSION_1 / f"{name}.json").read_bytes())
-    assert (run.kind, run.version) == ("comparison", 3)
-    assert run.title == run.study["prompt"] == old["prompt"]
-    for name in ("id", "created", "settings", "environment"):
-        assert getattr(run, name) == old[name]
-    for result, before in zip(run.results, old["results"], strict=True):
-        for name in ("decoder", "repeat", "seed", "metrics", "error"):
-            assert getattr(result, name) == before[name]
-        kept = {
-            n: v
-            for n, v in asdict(result.alone).items()
-            if n in ("text", "tokens", "rounds", "finished")
-        }
-        assert kept == {n: before[n] for n in kept}
-        assert sum(result.alone.gained) >= len(result.alone.tokens)
-        check = before["greedy_check"]
-        assert (result.agreement is None) == (check is None)
-        if check is not None:
-            assert (result.agreement.reference, result.agreement.differing) == (
-                "greedy",
-                int(not check["identical"]),
-            )
-    assert Run.from_json(run.dumps()) == run
-
-
-def test_a_batch_of_version_1_opens_and_always_has_the_same_id():
-    """Batches had neither format nor id: their content gives them one."""
-    old = json.loads((VERSION_1 / "batch.json").read_text())
-    run = Run.from_json((VERSION_1 / "batch.json").read_bytes())
-    assert run == Run.from_json(json.dumps(old))
-    assert (run.kind, run.created, run.title) == (
-        "batch",
-        old["created"],
-        f"{len(old['prompt_tokens'])} {old['prompt']}",
-    )
-    assert run.settings["schemes"] == old["settings"]["ways"]
-    assert len(run.results) == len(old["cells"])
-    for result, cell in zip(run.results, old["cells"], strict=True):
-        assert (result.decoder, result.batch_size, result.scheme) == (
-            cell["decoder"],
-            cell["batch_size"],
-            cell["way"],
-        )
-        own = ("decoder", "batch_size", "way", "repeat", "differing", "reference", "errors")
-        assert {n: v for n, v in cell.items() if n not in own}.items() <= result.metrics.items()
-        assert result.metrics["tokens_per_second"] == cell["new_tokens"] / cell["seconds"]
-        assert (result.agreement.reference, result.agreement.differing) == (
-            cell["reference"],
-            cell["differing"],
-        )
-        assert [s.prompt_length for s in result.samples] == old["prompt_tokens"]
-    kept = {r.decoder: [s.gained for s in r.samples] for r in reversed(run.results)}
-    assert {
-        name: next([s.gained for s in r.samples] for r in run.results if r.decoder == name)
-        for name in kept
-    } == old["acceptances"]
-    assert Run.from_json(run.dumps()) == run
 
 
 @pytest.mark.parametrize(

@@ -146,3 +146,11 @@ def test_a_chart_of_ones_own_is_one_function(run, monkeypatch):
     *_, mine = every(rows(run.results), run.settings)
     assert mine.layout.title.text == "Mine"
     assert [*mine.data[0].y] == [row.label for row in rows(run.results)]
+
+
+def test_positions_in_a_draft_are_depths(run):
+    """A forest of beams has several tokens of one depth; a chain has one each."""
+    chain = of(run, "speculative").first.alone.rounds[0]
+    assert [place for place, _ in comparison.draft_positions(chain)] == [1, 2, 3, 4]
+    forest = of(run, "dsbd").first.alone.rounds[0]
+    assert sorted(place for place, _ in comparison.draft_positions(forest)) == [1] * 4 + [2] * 4

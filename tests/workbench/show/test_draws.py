@@ -222,3 +222,20 @@ def test_files_of_every_format_have_what_the_draws_say():
     assert "<img src=x" not in report
     assert "<script>alert" not in report
     assert 'assert_law(catalog["multinomial"]())' in report.replace("&quot;", '"')
+
+
+def test_holm_corrects_over_the_decoders_that_claim_a_law():
+    few = [(1, 2, 3)] * 45 + [(2, 2, 2)] * 30 + [(3,)] * 15 + [(4,)] * 10
+    alone = draws.findings(made(few))[0].p
+    first, second, own = draws.findings(made(few, more=[("speculative", EVEN), ("mtad", ODD)]))
+    assert 0 < alone < 0.1
+    assert (first.p, second.p, own.p) == (pytest.approx(2 * alone), 1.0, None)
+
+
+def test_of_beams_only_the_first_token_can_be_impossible():
+    run = made(EVEN, "beam_sampling", law=[*IMPOSSIBLE, Prefix([9], "w9", 0.0)])
+    for i, each in enumerate(run.results[0].samples):
+        each.beams.extend([1 + i % 4] * 4)
+    assert "No difference" in draws.verdicts(run)[0]
+    run.results[0].samples[5].beams[2] = 9
+    assert "Unlike one step of beam sampling: seed 5 wrote “w9”" in draws.verdicts(run)[0]

@@ -140,3 +140,31 @@ def _panel(run: Run, decoder: str) -> dict:
     return next(
         p for text in strip.run_panels(run) if (p := json.loads(text))["decoder"] == decoder
     )
+
+
+def test_a_short_text_has_no_verdict():
+    """It said "2 tokens in 1 pass instead of 2"."""
+    short = {**SPECULATIVE.metrics, "new_tokens": 2, "target_calls": 1, "block_efficiency": 2.0}
+    assert verdict(made(replace(SPECULATIVE, metrics=short))) == ""
+
+
+def test_until_its_timing_is_over_the_verdict_has_no_speed():
+    assert verdict(made(GREEDY, SPECULATIVE), settled=False) == (
+        "Speculative: the same kind of text, 30 passes instead of 64."
+    )
+
+
+def test_what_failed_has_no_place():
+    run = made(GREEDY, MTAD, replace(SPECULATIVE, error="broken", metrics={}))
+    assert [place(run, d) for d in run.decoders] == ["2nd", "1st", ""]
+
+
+def test_a_run_with_nothing_in_it_has_no_verdict():
+    assert verdict(made(replace(GREEDY, error="broken", metrics={}))) == ""
+    assert verdict(made(replace(MTAD, metrics={"block_efficiency": "x"}))) == ""
+
+
+def test_greedy_does_not_claim_to_sample():
+    """Greedy at temperature 1 wore "exactly as the target sampled alone"."""
+    claim = _panel(made(GREEDY), "greedy")
+    assert "sampl" not in claim["claim"] + claim["claim_help"]

@@ -128,3 +128,9 @@ def test_a_reader_who_divides_finds_the_result(p, q):
     a, b = operands(p, q, result)
     assert abs(float(a) / float(b) - p / q) <= 0.0051
     assert gives(result, float(a) / float(b))
+
+
+def test_what_is_not_measured_is_no_zero(run):
+    row = of(run, "mtad")
+    assert shown(BY_NAME["joules_per_token"], row) == "–"
+    assert BY_NAME["joules_per_token"].counts(row.first).startswith("not measured: ")

@@ -141,3 +141,16 @@ def test_a_remark_keeps_its_letters(run):
     remark = "Timing 2 failed (RuntimeError: broken); the 1 before it counts."
     results = [replace(r, remarks=[remark]) if r.decoder == "mtad" else r for r in run.results]
     assert tables.notes(with_results(run, results))[-1] == f"MTAD: {remark}"
+
+
+def test_repeats_show_the_most_at_once_and_all_that_differ(made):
+    again = made_result(
+        "lookup", 4, "vanilla", 140.0, repeat=1, at_once=9, peak_cache_bytes=5_000_000, differing=2
+    )
+    vanilla = row_of(tables.figures(with_results(made, [*made.results, again])), "padded (usual)")
+    assert (vanilla["at once"], vanilla["cache"], vanilla["same"]) == ("9", "5 MB", "2 differ")
+
+
+def test_nothing_compared_is_not_called_identical(made):
+    alone = with_results(made, [replace(made.results[0], agreement=None)])
+    assert batch.verdict(alone) == "Too little to compare."

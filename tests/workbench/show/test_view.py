@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workbench.made import UNMEASURED
-from workbench.runs.figures import Row, rows
+from workbench.runs.figures import BatchFigures, Row, rows, speed
 from workbench.runs.record import Lap, Run
 from workbench.show import view
 from workbench.show.quantities import BY_NAME
@@ -188,6 +188,10 @@ def test_what_the_other_lacks_is_marked_on_either_side():
     assert view.marked(b, a, "B") == "She<mark> had</mark> a dog"
 
 
+def test_markup_in_a_text_is_text():
+    assert view.marked(["<script>"], ["x"], "A") == "<mark>&lt;script&gt;</mark>"
+
+
 def other(run: Run, **settings) -> Run:
     return replace(run, id="0e", study={**run.study, "settings": {**run.settings, **settings}})
 
@@ -246,3 +250,19 @@ def test_what_was_written_stays_text(run):
     text = view.comparisons(run, other(run, seed=1))
     assert "<script" not in text
     assert "\x1b" in text or "&lt;/script&gt;" in text
+
+
+def test_the_csv_of_a_batch_is_unrounded_and_has_its_figures(batch_run):
+    found, figures = lines(batch_run), BatchFigures(batch_run)
+    assert len(found) == len(batch_run.results)
+    for line, r in zip(found, batch_run.results, strict=True):
+        of = r.decoder, r.batch_size, r.scheme
+        assert (line["decoder"], int(line["batch_size"]), line["scheme"]) == of
+        assert float(line["seconds"]) == r.metrics["seconds"]
+        assert float(line["x_greedy"]) == figures.times_greedy(*of)
+        assert line["decode_tokens_per_second"] == (
+            "" if (v := speed(r, decoding=True)) is None else str(v)
+        )
+        assert float(line["least_acceptance"]) == figures.least_acceptance(*of[:2])
+        assert line["joules"] == ""
+        assert line["energy_source"] == "not measured: a test"

@@ -179,3 +179,9 @@ def test_a_file_of_prompts_may_hold_messages():
     assert [p.text for p in PromptSet.from_json(found.to_json()).prompts] == ["Once", Chat.of(talk)]
     with pytest.raises(InputError, match=r"a\.jsonl, line 1: Message 1 has no content"):
         parse("a.jsonl", b'{"prompt": [{"role": "user"}]}')
+
+
+def test_a_folder_is_its_text_files_in_order(tmp_path):
+    for name, text in (("b.txt", "second\nprompt\n"), ("a.txt", "first"), ("c.md", "not read")):
+        (tmp_path / name).write_text(text)
+    assert texts(tmp_path) == ["first", "second\nprompt"]

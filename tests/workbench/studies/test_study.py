@@ -13,7 +13,6 @@ from workbench.studies.study import (
     Limits,
     baseline_scheme,
     batches,
-    scheme_label,
     schemes_at,
 )
 
@@ -33,19 +32,6 @@ def test_greedy_pads_nothing_so_all_static_schemes_are_one_for_it():
         "unpadded"
     }
     assert baseline_scheme("dynamic") == "dynamic"
-
-
-@pytest.mark.parametrize(
-    ("row", "label"),
-    [
-        (("lookup", 1, "unpadded"), "alone"),
-        (("greedy", 2, "unpadded"), "static"),
-        (("greedy", 2, "dynamic"), "dynamic"),
-        (("lookup", 2, "unpadded_kv"), "unpadded cache"),
-    ],
-)
-def test_a_scheme_is_called_by_what_it_is_there(row, label):
-    assert scheme_label(*row) == label
 
 
 SPACE = Limits.from_environment({"SYSTEM": "spaces"})

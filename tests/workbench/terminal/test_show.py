@@ -32,30 +32,6 @@ def test_tokens_are_text_and_never_markup():
     assert "\x1b[2J" not in drawn(text, force_terminal=True)
 
 
-def test_a_comparison_shows_its_texts_figures_and_why_energy_is_missing(run):
-    shown = drawn(show.run(run), width=200)
-    for result in run.results[:5]:
-        assert f"\n{result.decoder}  " in shown
-    assert "accepted draft" in shown
-    assert "tokens/s" in shown
-    assert "energy not measured: a test" in shown
-
-
-def test_a_batch_shows_a_row_for_each_size_and_scheme_and_what_was_found(batch_run):
-    shown = drawn(show.run(batch_run), width=200)
-    assert shown.splitlines()[1] == "4 <i>few</i>"
-    rows = [
-        line.split("  ")
-        for line in shown.splitlines()
-        if line.startswith(("greedy", "lookup", "speculative"))
-    ]
-    assert len([r for r in rows if len(r) > 3]) == 3 + 2 + 2 * 5
-    assert "no padding" in shown
-    assert "Identical tokens in every scheme and at every batch size." in shown
-    assert "tokens per round, mean of 4 samples" in shown
-    assert "energy not measured: a test" in shown
-
-
 def test_the_id_of_a_run_is_whole_in_80_columns():
     """It was split in two, so that nobody could copy it."""
     line = RunSummary(
@@ -103,3 +79,11 @@ def test_each_text_of_the_first_repeat_is_printed_as_it_is_finished(run):
         show.follow(iter([*happening, Ended(run)]), console, Console(stderr=True))
     names = [line.split("  ")[0] for line in captured.get().splitlines() if "  " in line]
     assert [n for n in names if n in run.decoders] == run.decoders
+
+
+def test_fates_differ_without_colour():
+    styles = {
+        fate: drawn(show.coloured([token("x", fate)]), force_terminal=True, no_color=True)
+        for fate in ("accepted", "corrected", "bonus", "sampled", "searched")
+    }
+    assert len(set(styles.values())) >= 4

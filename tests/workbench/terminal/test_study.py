@@ -1,11 +1,8 @@
 """Past runs in a terminal, and a run that cannot be kept."""
 
-from pathlib import Path
-
 import pytest
 
 from workbench.runs.record import Run
-from workbench.runs.store import RunStore
 from workbench.terminal import flags
 
 COMMANDS = [
@@ -32,17 +29,6 @@ def test_a_run_that_cannot_be_kept_is_shown_written_and_said(call, monkeypatch, 
     assert Run.from_json((tmp_path / "out.json").read_bytes()).results
 
 
-def test_so_is_one_whose_keeping_fails_as_nobody_foresaw(call, monkeypatch):
-    def save(self, run):
-        raise RuntimeError("something else")
-
-    monkeypatch.setattr(RunStore, "save", save)
-    status, out, err = call(*COMMANDS[0].split())
-    assert status == 0
-    assert "tokens/s" in out
-    assert "The run was not kept: something else" in err
-
-
 def test_a_file_that_cannot_be_written_after_all_is_one_sentence_and_the_run_is_kept(call, store):
     status, out, err = call(*COMMANDS[0].split(), "--json", "/dev/full")
     assert status == 2
@@ -57,9 +43,6 @@ def test_a_file_is_written_whatever_its_text(tmp_path):
     path.write_text("before")
     flags.write(path, "é \ud800")
     assert path.read_text(encoding="utf-8") == "é \\ud800"
-
-
-VERSION_1 = Path(__file__).parents[1] / "runs" / "version1"
 
 
 @pytest.fixture(params=["comparison", "batch"])
@@ -90,16 +73,6 @@ def test_past_runs_are_listed_shown_compared_exported_imported_and_deleted(
         "",
     )
     assert store.get(any_run.id) == any_run
-
-
-@pytest.mark.parametrize("name", ["comparison", "comparison_t0", "batch"])
-def test_files_of_version_1_are_imported_shown_and_exported(call, name, tmp_path):
-    status, out, _ = call("runs", "import", str(VERSION_1 / f"{name}.json"))
-    assert status == 0
-    id = out.removeprefix("kept as run ").strip()
-    assert "greedy" in call("runs", "show", id)[1]
-    for kind in ("json", "csv", "html"):
-        assert call("runs", "export", id, str(tmp_path / f"out.{kind}"))[0] == 0
 
 
 @pytest.mark.parametrize(
