@@ -71,7 +71,7 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
         port: by default the first free one from GRADIO_SERVER_PORT or 7860 on
 
     Raises:
-        InputError: if the port is taken
+        InputError: if the port is taken, or the page cannot be reached from this machine
     """
     host.open()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -80,6 +80,13 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
     except OSError as error:
         which = f"Port {port}" if port else "Every port from GRADIO_SERVER_PORT (7860) on"
         raise InputError(f"{which} is taken; choose another one.") from error
+    except ValueError as error:
+        if "localhost is not accessible" not in str(error):
+            raise
+        raise InputError(
+            "The page does not hear itself at its own address within three seconds; if there is a "
+            "proxy, set NO_PROXY=localhost,127.0.0.1, and if the machine is very busy, try again."
+        ) from error
 
 
 def launch_options(host: Host) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 import socket
 
 import pytest
+from gradio import networking
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -21,6 +22,16 @@ def test_a_port_that_is_taken_is_said(host):
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"^Port {port} is taken; choose another one.$"):
             serve(host, build(host), port)
+
+
+def test_a_page_that_does_not_hear_itself_says_why(host, monkeypatch):
+    """On a machine that was very busy, and behind a proxy, it was a traceback that told a visitor
+    to set share=True."""
+    monkeypatch.setattr(networking, "url_ok", lambda url: False)
+    page = build(host)
+    with pytest.raises(InputError, match=r"set NO_PROXY=localhost,127\.0\.0\.1, and if the"):
+        serve(host, page)
+    page.close()
 
 
 def test_files_of_a_run(run, tmp_path):
