@@ -24,7 +24,7 @@ from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passe
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
-# The most passes of a call, and the most bytes of float32 weights that they read (as float16, half
+# The most passes of a call, and the most bytes of float32 weights that they read (of copies, half
 # as much): whoever stops a request waits for the call, and its first token for the last one.
 PASSES, BYTES = 16, 2**30
 REQUESTS = 4  # a pass of so many takes up to twice as long as that of one
@@ -72,7 +72,7 @@ def call(
 
     Args:
         program: the program of the model
-        weight_bytes: bytes of its weights
+        weight_bytes: bytes of its weights in float32
         feeds: what the requests feed
         inputs: the tensors of the pass
         sought: how many of the likeliest tokens are looked for in each row
@@ -212,7 +212,12 @@ class PackedPasses(Passes):
             # A part of a prompt draws nothing.
             whole = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
             called = call(
-                program, self.model.weight_bytes, feeds, inputs, sought, chains if whole else ()
+                program,
+                self.model.weight_bytes * 4 // self.model.dtype.itemsize,
+                feeds,
+                inputs,
+                sought,
+                chains if whole else (),
             )
             rows = called.rows
         passes = called.passes if called else 1

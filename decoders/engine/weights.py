@@ -1,8 +1,8 @@
 """Weights of packed passes: quantised ones, layers with quicker products on a CPU, large pages.
 
 Quantised weights are made while loading (torchao), or read from a checkpoint by transformers. In a
-PassLinear, weights that float16 holds exactly are multiplied by this engine's kernels, others by
-oneDNN.
+PassLinear, weights that float16 or bfloat16 holds exactly are multiplied by this engine's kernels,
+others by oneDNN.
 
 A pass reads all weights and all rows of its cache once. If they lie in pages of 4 kB, the processor
 spends a quarter of the time on looking up where each page is, because it remembers only a few
@@ -22,6 +22,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 from transformers.utils.quantization_config import Mxfp4Config
 
 from decoders.devices import device_of
+from decoders.engine.kernels import Format
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.recorder import LONGEST, as_one_step
 from decoders.errors import InputError, allowed, installed
@@ -185,6 +186,11 @@ def copies_bytes(weight_bytes: int, device: torch.device) -> int:
 
 
 LINEAR = torch.nn.modules.linear.__file__
+FORMATS = {
+    torch.float32: Format.FLOAT32,
+    torch.float16: Format.FLOAT16,
+    torch.bfloat16: Format.BFLOAT16,
+}
 # The dtypes that oneDNN supports on this CPU.
 TYPES: tuple[torch.dtype, ...] = ()
 if torch.backends.mkldnn.is_available():
@@ -195,13 +201,13 @@ if torch.backends.mkldnn.is_available():
     )
 
 
-# Up to this many tokens, divided by the number of threads, kernels multiply: they read half of the
-# bytes that oneDNN reads, which shares long passes better among threads.
+# Up to this many tokens, divided by the number of threads, kernels multiply outside of a program:
+# they read half of the bytes that oneDNN reads, which shares long passes better among threads.
 MANY = {torch.float32: LONGEST, torch.bfloat16: 8}
 
 
 def few(tokens: int, dtype: torch.dtype) -> bool:
-    """Whether kernels multiply a pass of so many tokens, if float16 holds its weights."""
+    """Whether kernels multiply a pass of so many tokens, if they can read its weights."""
     threads = torch.get_num_threads() if dtype == torch.float32 else 1
     return tokens * threads <= MANY[dtype]
 
@@ -230,16 +236,26 @@ def half_of(weight: torch.Tensor) -> tuple[torch.Tensor, float] | None:
         scaled = exact * scale
         half = scaled.half()
         lost = (half.float() - scaled).norm(dim=1)
-        if bool((lost <= torch.finfo(torch.float32).eps * scaled.norm(dim=1)).all()):
+        allowed = torch.finfo(torch.float32).eps * scaled.norm(dim=1)
+        if bool((lost <= allowed).all()) and bool(half.isfinite().all()):  # norms may be infinite
             return half, 1 / scale
     return None
+
+
+def held_of(weight: torch.Tensor) -> tuple[torch.Tensor, float] | None:
+    """A weight (out, in) as kernels read it, in bfloat16 or as in `half_of`; else None."""
+    if weight.dtype != torch.bfloat16 and (half := half_of(weight)) is not None:
+        return half
+    held = weight.detach().bfloat16()
+    return (held, 1.0) if torch.equal(held.to(weight.dtype), weight) else None
 
 
 class Halves(NamedTuple):
     """A copy of a layer for kernels.
 
     Attributes:
-        blocks: its weight times a power of two in float16, see `decoders.engine.kernels.tiles`
+        blocks: its weight times a power of two in float16, or in bfloat16, see
+            `decoders.engine.kernels.tiles`
         factor: what products with it are multiplied by
         bias: its bias in float32, or None
     """
@@ -249,9 +265,18 @@ class Halves(NamedTuple):
     bias: torch.Tensor | None
 
     @property
-    def places(self) -> tuple[int, int]:
-        """The addresses of the blocks and of the bias, which is 0 for none."""
-        return self.blocks.data_ptr(), 0 if self.bias is None else self.bias.data_ptr()
+    def block(self) -> int:
+        """The outputs of a block."""
+        return self.blocks.shape[2]
+
+    def places(self, begin: int = 0) -> tuple[int, int, Format]:
+        """The addresses of blocks and bias (0 for none), and the blocks' Format.
+
+        Args:
+            begin: the first output, with which a block begins
+        """
+        bias = 0 if self.bias is None else self.bias[begin:].data_ptr()
+        return self.blocks[begin // self.block].data_ptr(), bias, FORMATS[self.blocks.dtype]
 
 
 class PassLinear(torch.nn.Linear):
@@ -259,8 +284,8 @@ class PassLinear(torch.nn.Linear):
 
     The usual float32 product is MKL's, which takes twice as long on AMD. If weights are stored row
     by row, both MKL and oneDNN are far slower than the memory bus. So there is one copy of the
-    weights, made when it is first needed: in float16 if that is exact, for passes of few tokens,
-    which kernels multiply several times as fast; otherwise in oneDNN's blocks.
+    weights, made when it is first needed: in float16 or bfloat16 if that is exact, for passes of
+    few tokens, which kernels multiply several times as fast; otherwise in oneDNN's blocks.
 
     Attributes:
         copies: whether the weights are copied
@@ -297,14 +322,14 @@ class PassLinear(torch.nn.Linear):
     def copied(self) -> Halves | torch.Tensor:
         """The copy of the weights: for kernels, or in oneDNN's blocks."""
         if (copy := self._copy) is None:
-            half = half_of(self.weight) if kernels() else None
-            if half is None:
+            held = held_of(self.weight) if kernels() else None
+            if held is None:
                 copy = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
                 self.copied_bytes = self.weight.nbytes
             else:
-                blocks = self.shelf.put(kernels().in_blocks(half[0]))
+                blocks = self.shelf.put(kernels().in_blocks(held[0]))
                 bias = None if self.bias is None else self.bias.detach().float().contiguous()
-                copy = Halves(blocks, half[1], bias)
+                copy = Halves(blocks, held[1], bias)
                 self.copied_bytes = blocks.nbytes
             self._copy = copy
         return copy
@@ -322,12 +347,12 @@ def forget_copies(model: torch.nn.Module) -> None:
 
 def multiply(copy: Halves, x: int, out: int, tokens: int, size: int, width: int) -> None:
     """Multiply rows (tokens, size) at one address, writing (tokens, width) to another."""
-    weights, bias = copy.places
-    kernels().multiply(x, tokens, weights, size, width, out, bias, copy.factor)
+    weights, bias, form = copy.places()
+    kernels().multiply(x, tokens, weights, size, width, out, bias, form, copy.factor)
 
 
 class BytesRead:
-    """Bytes of the weights that passes of a model read: of few tokens, copies in float16.
+    """Bytes of the weights that passes of a model read: of few tokens, copies of half the size.
 
     Args:
         model: the model, which makes its copies in its first pass

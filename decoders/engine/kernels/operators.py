@@ -1,12 +1,17 @@
 """The operators of a transformer between its products, attention among them, for numba to compile.
 
-All take addresses of float32 numbers that lie one after another. Each row's result depends on this
-row alone, with sums in a fixed order, so it has the same bits in any pass. Attention of one token
-at a time (attend_token) has inner loops that are written for LLVM; only the rows that a token sees
-take part in its sums, in their order.
+All take addresses of float32 numbers that lie one after another; tables and caches may be in
+bfloat16. Each row's result depends on this row alone, with sums in a fixed order, so it has the
+same bits in any pass. Attention of one token at a time (attend_token) has inner loops that are
+written for LLVM; only the rows that a token sees take part in its sums, in their order.
+
+A model in bfloat16 rounds each operator's result. So does `round_off` at the end of an instruction,
+and, where it stands for several operators, the instruction itself before that (`twice`). Attention
+rounds its result alone.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +19,7 @@ from llvmlite import ir
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
+from decoders.engine.kernels import Format
 from decoders.engine.kernels.tiles import (
     F32,
     I64,
@@ -24,12 +30,17 @@ from decoders.engine.kernels.tiles import (
     bits_of,
     choose,
     function,
+    half,
     load,
+    load_as,
     multiply_add,
     pointer,
     pointer_to_bytes,
+    pointer_to_halves,
     pointer_to_integers,
     power_of_two,
+    real,
+    rounded,
     shuffled,
     splat,
     store,
@@ -63,18 +74,32 @@ def exponential(x):
     return value if not x < LEAST else F(0.0)
 
 
-@njit(fastmath=SUMS, error_model="numpy")
-def embed(ids, n, table, width, out):
+@njit(error_model="numpy")
+def round_off(x, count):
+    """Round numbers to bfloat16."""
+    numbers = carray(pointer(x), (count,))
+    for i in range(count):
+        numbers[i] = rounded(numbers[i])
+
+
+@njit(error_model="numpy")
+def embed(ids, n, table, width, narrow, factor, out):
+    """The rows (n, width) of a table, which is in bfloat16 if it is narrow, times a factor."""
     tokens = carray(pointer_to_integers(ids), (n,))
     for i in range(n):
-        row = carray(pointer(table + 4 * tokens[i] * width), (width,))
         target = carray(pointer(out + 4 * i * width), (width,))
-        for j in range(width):
-            target[j] = row[j]
+        if narrow:
+            halves = carray(pointer_to_halves(table + 2 * tokens[i] * width), (width,))
+            for j in range(width):
+                target[j] = real(halves[j]) * factor
+        else:
+            row = carray(pointer(table + 4 * tokens[i] * width), (width,))
+            for j in range(width):
+                target[j] = row[j] * factor
 
 
 @njit(fastmath=SUMS, error_model="numpy")
-def norm(x, n, weight, width, eps, out):
+def norm(x, n, weight, width, eps, twice, out):
     """Root mean square norm of n rows."""
     scale = carray(pointer(weight), (width,))
     for i in range(n):
@@ -84,8 +109,12 @@ def norm(x, n, weight, width, eps, out):
         for j in range(width):
             total += row[j] * row[j]
         length = F(1.0) / math.sqrt(total / F(width) + F(eps))
-        for j in range(width):
-            target[j] = scale[j] * (row[j] * length)
+        if twice:
+            for j in range(width):
+                target[j] = scale[j] * rounded(row[j] * length)
+        else:
+            for j in range(width):
+                target[j] = scale[j] * (row[j] * length)
 
 
 @njit(error_model="numpy")
@@ -103,29 +132,65 @@ def angles(positions, n, frequencies, half, cos_scale, sin_scale, cos, sin):
 
 
 @njit(error_model="numpy")
-def rotate(x, n, heads, size, cos, sin, out):
+def rotate(x, n, heads, size, cos, sin, twice, out):
     """Rotate the halves of each head's row: (n, heads, size)."""
-    half = size // 2
+    middle = size // 2
     for i in range(n):
-        c = carray(pointer(cos + 4 * i * half), (half,))
-        s = carray(pointer(sin + 4 * i * half), (half,))
+        c = carray(pointer(cos + 4 * i * middle), (middle,))
+        s = carray(pointer(sin + 4 * i * middle), (middle,))
         for head in range(heads):
             row = carray(pointer(x + 4 * (i * heads + head) * size), (size,))
             target = carray(pointer(out + 4 * (i * heads + head) * size), (size,))
-            for j in range(half):
-                first, second = row[j], row[j + half]
-                target[j] = first * c[j] - second * s[j]
-                target[j + half] = second * c[j] + first * s[j]
+            if twice:
+                for j in range(middle):
+                    first, second = row[j], row[j + middle]
+                    target[j] = rounded(first * c[j]) - rounded(second * s[j])
+                    target[j + middle] = rounded(second * c[j]) + rounded(first * s[j])
+            else:
+                for j in range(middle):
+                    first, second = row[j], row[j + middle]
+                    target[j] = first * c[j] - second * s[j]
+                    target[j + middle] = second * c[j] + first * s[j]
 
 
 @njit(error_model="numpy")
-def gated(gate, up, count, out):
-    """silu(gate) * up."""
+def sigmoid(x):
+    return F(1.0) / (F(1.0) + exponential(-x))
+
+
+@njit(error_model="numpy")
+def gelu(x, by_tanh):
+    if by_tanh:  # 1 + tanh(z) is 2 sigmoid(2 z)
+        return x * sigmoid(F(1.5957691216057308) * (x + F(0.044715) * x * x * x))
+    return F(0.5) * x * (F(1.0) + F(math.erf(x * F(0.7071067811865476))))
+
+
+@njit(error_model="numpy")
+def gated(gate, up, count, how, twice, out):
+    """activation(gate) * up, see ACTIVATIONS."""
     g = carray(pointer(gate), (count,))
     u = carray(pointer(up), (count,))
     target = carray(pointer(out), (count,))
+    if how:
+        for i in range(count):
+            target[i] = gelu(g[i], how == 1)
+    else:
+        for i in range(count):
+            target[i] = g[i] / (F(1.0) + exponential(-g[i]))
+    if twice:
+        round_off(out, count)
     for i in range(count):
-        target[i] = g[i] / (F(1.0) + exponential(-g[i])) * u[i]
+        target[i] *= u[i]
+
+
+@njit(error_model="numpy")
+def cap(x, count, most, twice, out):
+    """most * tanh(x / most)."""
+    numbers, target = carray(pointer(x), (count,)), carray(pointer(out), (count,))
+    for i in range(count):
+        part = numbers[i] / most
+        share = F(math.tanh(rounded(part) if twice else part))
+        target[i] = (rounded(share) if twice else share) * most
 
 
 @njit(error_model="numpy")
@@ -147,14 +212,19 @@ def select(x, wanted, n, width, out):
 
 
 @njit(error_model="numpy")
-def write(x, n, rows, width, cache):
-    """Copy rows x (n, width) to these rows of a cache."""
+def write(x, n, rows, width, narrow, cache):
+    """Copy rows x (n, width) to these rows of a cache, which is in bfloat16 if it is narrow."""
     places = carray(pointer_to_integers(rows), (n,))
     for i in range(n):
         row = carray(pointer(x + 4 * i * width), (width,))
-        target = carray(pointer(cache + 4 * places[i] * width), (width,))
-        for j in range(width):
-            target[j] = row[j]
+        if narrow:
+            halves = carray(pointer_to_halves(cache + 2 * places[i] * width), (width,))
+            for j in range(width):
+                halves[j] = half(row[j])
+        else:
+            target = carray(pointer(cache + 4 * places[i] * width), (width,))
+            for j in range(width):
+                target[j] = row[j]
 
 
 KEYS = 4  # keys of a turn, whose products are added up together
@@ -163,10 +233,16 @@ VECTORS = 4 if WIDE else 2  # vectors of values of a turn
 ROOM = 4 * KEYS  # bytes that are written beyond the last score
 
 
+def width_of(form: Format) -> Any:
+    """The bytes of a number."""
+    return I64(4 if form == Format.FLOAT32 else 2)
+
+
 def products(
-    builder: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any, out: Any
-) -> Any:
-    """Write the products of a query with the keys that it sees, see `multiply_keys`."""
+    form: Format, builder: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any,
+    out: Any,
+) -> Any:  # fmt: skip
+    """Write the products of a query with the keys that it sees, see `multiplying_keys`."""
     last = builder.sub(count, I64(1))
     turn = Repeat(
         builder, count, KEYS, [ir.Constant(ir.VectorType(F32, KEYS), [F32(-math.inf)] * KEYS)]
@@ -178,12 +254,14 @@ def products(
         row = load(builder, address(builder, places, (i, I64(8))), I64, align=8)
         rows.append(address(builder, keys, (row, step)))
     inner = Repeat(builder, size, LANES, zeros(KEYS))
-    offset = builder.mul(inner.i, I64(4))
-    query = load(builder, address(builder, q, offset))
+    query = load(builder, address(builder, q, (inner.i, I64(4))))
+    parts = [
+        load_as(builder, form, address(builder, row, (inner.i, width_of(form)))) for row in rows
+    ]
     inner.close(
         [
-            multiply_add(builder, load(builder, address(builder, row, offset)), query, total)
-            for row, total in zip(rows, inner.values, strict=True)
+            multiply_add(builder, part, query, total)
+            for part, total in zip(parts, inner.values, strict=True)
         ]
     )
     total, (highest,) = totals(builder, inner.values), turn.values
@@ -218,11 +296,8 @@ def totals(builder: Any, vectors: list[Any]) -> Any:
     return total
 
 
-@intrinsic
-def multiply_keys(
-    context: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any, out: Any
-) -> Any:
-    """The products of a query with the keys that it sees.
+def multiplying_keys(form: Format) -> Any:
+    """A function that writes the products of a query with the keys that it sees, in this format.
 
     Its arguments are the address of the query, its size, which is a multiple of LANES, the address
     of the first key, the bytes from one row to the next, the address of the visible rows and their
@@ -230,24 +305,36 @@ def multiply_keys(
     the largest product.
     """
 
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        sums = function(builder.module, "products", F32, [I64] * 7, products)
-        return builder.call(sums, arguments)
+    @intrinsic
+    def multiply(
+        context: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any, out: Any
+    ) -> Any:
+        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            name, write = f"products.{form.name}", partial(products, form)
+            return builder.call(function(builder.module, name, F32, [I64] * 7, write), arguments)
 
-    return types.float32(*[types.int64] * 7), code
+        return types.float32(*[types.int64] * 7), code
+
+    return multiply
 
 
-def mixtures(builder: Any, heads: Any, *arguments: Any) -> None:
-    """Write the mixtures of values, see `mix_values`."""
+multiply_keys, multiply_half_keys = map(multiplying_keys, (Format.FLOAT32, Format.BFLOAT16))
+
+
+def mixtures(form: Format, builder: Any, heads: Any, *arguments: Any) -> None:
+    """Write the mixtures of values, see `mixing_values`."""
     shares, count, values, step, places, width, apart, out = arguments
 
     def columns(heads: int, begin: Any, end: Any, vectors: int) -> None:
         outer = Repeat(builder, builder.sub(end, begin), vectors * LANES)
-        offset = builder.mul(builder.add(begin, outer.i), I64(4))
+        column = builder.add(begin, outer.i)
         inner = Repeat(builder, count, 1, zeros(heads * vectors))
         row = load(builder, address(builder, places, (inner.i, I64(8))), I64, align=8)
-        line = address(builder, values, (row, step), offset)
-        parts = [load(builder, address(builder, line, I64(4 * LANES * v))) for v in range(vectors)]
+        line = address(builder, values, (row, step), (column, width_of(form)))
+        parts = [
+            load_as(builder, form, address(builder, line, (I64(LANES * v), width_of(form))))
+            for v in range(vectors)
+        ]
         sums = []
         for head in range(heads):
             place = address(builder, shares, (count, I64(4 * head)), (inner.i, I64(4)))
@@ -257,7 +344,7 @@ def mixtures(builder: Any, heads: Any, *arguments: Any) -> None:
                 sums.append(multiply_add(builder, part, share, total))
         inner.close(sums)
         for head in range(heads):
-            line = address(builder, out, (apart, I64(4 * head)), offset)
+            line = address(builder, out, (apart, I64(4 * head)), (column, I64(4)))
             for v in range(vectors):
                 place = address(builder, line, I64(4 * LANES * v))
                 store(builder, inner.values[head * vectors + v], place)
@@ -272,43 +359,59 @@ def mixtures(builder: Any, heads: Any, *arguments: Any) -> None:
     choose(builder, heads, HEADS, some)
 
 
-@intrinsic
-def mix_values(
-    context: Any, heads: Any, shares: Any, count: Any, values: Any, step: Any, places: Any,
-    width: Any, apart: Any, out: Any,
-) -> Any:  # fmt: skip
-    """The mixtures of the values that a token sees, for 1 to HEADS heads that share them.
+def mixing_values(form: Format) -> Any:
+    """A function that writes mixtures of the values that a token sees, in this format.
 
-    Its arguments are the number of heads, the address of their shares (heads, count), the number of
-    rows, the address of the first value, the bytes from one row to the next, the address of
-    the rows, how many of a value's numbers are mixed (a multiple of LANES), how many numbers
-    lie between two heads' mixtures, and where these go.
+    It is for 1 to HEADS heads that share them. Its arguments are the number of heads, the address
+    of their shares (heads, count), the number of rows, the address of the first value, the bytes
+    from one row to the next, the address of the rows, how many of a value's numbers are mixed (a
+    multiple of LANES), how many numbers lie between two heads' mixtures, and where these go.
     """
 
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        sums = function(builder.module, "mixtures", ir.VoidType(), [I64] * 9, mixtures)
-        builder.call(sums, arguments)
-        return context.get_dummy_value()
+    @intrinsic
+    def mix(
+        context: Any, heads: Any, shares: Any, count: Any, values: Any, step: Any, places: Any,
+        width: Any, apart: Any, out: Any,
+    ) -> Any:  # fmt: skip
+        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            name, write = f"mixtures.{form.name}", partial(mixtures, form)
+            builder.call(function(builder.module, name, ir.VoidType(), [I64] * 9, write), arguments)
+            return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 9), code
+        return types.void(*[types.int64] * 9), code
+
+    return mix
+
+
+mix_values, mix_half_values = map(mixing_values, (Format.FLOAT32, Format.BFLOAT16))
 
 
 @njit(error_model="numpy")
-def score(q, size, keys, step, places, count, scale, softcap, out):
+def number(place, i, narrow):
+    """A number of a row of a cache, which is in bfloat16 if it is narrow."""
+    if narrow:
+        return real(carray(pointer_to_halves(place), (i + 1,))[i])
+    return carray(pointer(place), (i + 1,))[i]
+
+
+@njit(error_model="numpy")
+def score(q, size, keys, step, places, count, scale, softcap, narrow, out):
     """Write the scores of a query: its products with the keys that it sees, scaled and capped.
 
     Returns the highest.
     """
     whole = size // LANES * LANES
-    highest = multiply_keys(q, whole, keys, step, places, count, out) * F(scale)
+    if narrow:
+        highest = multiply_half_keys(q, whole, keys, step, places, count, out) * F(scale)
+    else:
+        highest = multiply_keys(q, whole, keys, step, places, count, out) * F(scale)
     scores = carray(pointer(out), (count,))
     if whole < size:
         rows = carray(pointer_to_integers(places), (count,))
         query = carray(pointer(q), (size,))
         for j in range(count):
-            key = carray(pointer(keys + rows[j] * step), (size,))
             for d in range(whole, size):
-                scores[j] += query[d] * key[d]
+                scores[j] += query[d] * number(keys + rows[j] * step, d, narrow)
     for j in range(count):
         scores[j] *= F(scale)
     if softcap:
@@ -322,8 +425,8 @@ def score(q, size, keys, step, places, count, scale, softcap, out):
 
 
 @njit(error_model="numpy")
-def mix(heads, shares, count, values, step, places, width, out):
-    """Write the mixtures of values, see `mix_values`, of any number of heads and any width."""
+def mix(heads, shares, count, values, step, places, width, narrow, out):
+    """Write the mixtures of values, see `mixing_values`, of any number of heads and any width."""
     whole = width // LANES * LANES
     if whole < width:
         rows = carray(pointer_to_integers(places), (count,))
@@ -333,15 +436,16 @@ def mix(heads, shares, count, values, step, places, width, out):
             for d in range(whole, width):
                 mixed[head, d] = F(0.0)
             for j in range(count):
-                value = carray(pointer(values + rows[j] * step), (width,))
                 for d in range(whole, width):
-                    mixed[head, d] += every[head, j] * value[d]
+                    value = number(values + rows[j] * step, d, narrow)
+                    mixed[head, d] += every[head, j] * value
     for head in range(0, heads, HEADS):
-        some = min(HEADS, heads - head)
-        mix_values(
-            some, shares + 4 * head * count, count, values, step, places, whole, width,
-            out + 4 * head * width,
-        )  # fmt: skip
+        some, own = min(HEADS, heads - head), shares + 4 * head * count
+        target = out + 4 * head * width
+        if narrow:
+            mix_half_values(some, own, count, values, step, places, whole, width, target)
+        else:
+            mix_values(some, own, count, values, step, places, whole, width, target)
 
 
 @njit(fastmath=SUMS, error_model="numpy")
@@ -385,7 +489,7 @@ def visible(line, i, n, masks, window, places):
 
 @njit(error_model="numpy")
 def attend_token(token, group, q, heads, groups, size, wide, keys, values, segments, requests,
-                 masks, window, scale, softcap, sinks, out, scratch):  # fmt: skip
+                 masks, window, scale, softcap, sinks, out, narrow, scratch):  # fmt: skip
     """Attention of one packed token in the heads that share a key.
 
     `decoders.engine.kernels.program.attend` tells the rest. At `scratch` is room for a row's number
@@ -401,18 +505,19 @@ def attend_token(token, group, q, heads, groups, size, wide, keys, values, segme
     count = visible(line, token - line[0], n, masks, window, places)
     scores = scratch + 8 * (line[3] + n)
     query = q + 4 * (token * heads + first) * size
-    step = 4 * shared * size
-    place = keys + base * step + 4 * group * size
+    bytes = 2 if narrow else 4
+    step = bytes * shared * size
+    place = keys + base * step + bytes * group * size
     for i in range(groups):
         own = scores + 4 * i * count
         highest = score(
-            query + 4 * i * size, size, place, step, scratch, count, scale, softcap, own
+            query + 4 * i * size, size, place, step, scratch, count, scale, softcap, narrow, own
         )
         sink = F(-np.inf)
         if sinks != 0:
             sink = carray(pointer(sinks), (heads,))[first + i]
         shares(carray(pointer(own), (count,)), highest, sink)
-    step = 4 * shared * wide
-    place = values + base * step + 4 * group * wide
+    step = bytes * shared * wide
+    place = values + base * step + bytes * group * wide
     target = out + 4 * (token * heads + first) * wide
-    mix(groups, scores, count, place, step, scratch, wide, target)
+    mix(groups, scores, count, place, step, scratch, wide, narrow, target)

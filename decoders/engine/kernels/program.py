@@ -29,6 +29,7 @@ from decoders.engine.kernels import (
     TICKET,
     TURNS,
     Code,
+    Format,
     operators,
 )
 from decoders.engine.kernels.operators import ROOM, attend_token
@@ -132,7 +133,7 @@ A_PRODUCT, AN_ATTENTION = 0, 1
 
 
 @njit
-def multiply_block(block, x, n, weights, size, width, out, bias, factor, scratch):
+def multiply_block(block, x, n, weights, size, width, out, bias, form, factor, scratch):
     """The outputs of one block: x (n, size) by weights -> out (n, width); bias may be 0.
 
     All but numbers are addresses.
@@ -151,7 +152,7 @@ def multiply_block(block, x, n, weights, size, width, out, bias, factor, scratch
         if count < BLOCK:
             into, apart = scratch, BLOCK
         line = x + 4 * row * size
-        multiply_tile(rows, line, part, size, into, apart, factor)
+        multiply_tile(rows, form, line, part, size, into, apart, factor)
         if count < BLOCK:
             for i in range(rows):
                 target = carray(pointer(out + 4 * ((row + i) * width + start)), (count,))
@@ -173,16 +174,16 @@ def do(kind, part, n, r, thread):
     It allocates nothing, so nothing can go wrong while others wait for it: each thread has its own
     piece of the scratch, whose address and whose bytes for a thread are the last integers.
     """
-    scratch = n[13] + thread * n[14]
+    scratch = n[14] + thread * n[15]
     if kind == A_PRODUCT:
         factor = np.float32(r[0])
-        multiply_block(part, n[0], n[1], n[2], n[3], n[4], n[5], n[6], factor, scratch)
+        multiply_block(part, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], factor, scratch)
     else:
         # Tokens before heads: what one reads of keys and values the next finds in the cache.
         tokens = carray(pointer_to_integers(n[7]), (n[8], 7))[n[8] - 1, 1]
         attend_token(
             part % tokens, part // tokens, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8],
-            n[9], n[10], r[0], r[1], n[11], n[12], scratch,
+            n[9], n[10], r[0], r[1], n[11], n[12], n[13], scratch,
         )  # fmt: skip
 
 
@@ -249,7 +250,7 @@ def help_others(team, thread):
             integer(team, 0), integer(team, 1), integer(team, 2), integer(team, 3),
             integer(team, 4), integer(team, 5), integer(team, 6), integer(team, 7),
             integer(team, 8), integer(team, 9), integer(team, 10), integer(team, 11),
-            integer(team, 12), integer(team, 13), integer(team, 14),
+            integer(team, 12), integer(team, 13), integer(team, 14), integer(team, 15),
         )  # fmt: skip
         r = real_of(integer(team, ARGUMENTS)), real_of(integer(team, ARGUMENTS + 1))
         # If it has changed, these may be the arguments of another task.
@@ -266,24 +267,25 @@ def threads_of(team):
 
 
 @njit
-def product(x, n, weights, size, width, out, bias, factor, team):
+def product(x, n, weights, size, width, out, bias, form, factor, team):
     """x (n, size) by weights in blocks -> out (n, width); all are addresses; bias may be 0."""
     blocks = (width + BLOCK - 1) // BLOCK
     no, bytes = np.int64(0), 4 * MOST * BLOCK
     scratch = np.empty(threads_of(team) * bytes, np.uint8)
     place = np.int64(scratch.ctypes.data)
-    integers = (x, n, weights, size, width, out, bias, no, no, no, no, no, no, place, bytes)
+    integers = (x, n, weights, size, width, out, bias, form, no, no, no, no, no, no, place, bytes)
     share(A_PRODUCT, blocks, n * size * width, integers, (np.float64(factor), 0.0), team)
     scratch[:1] = 0  # it lives until here
 
 
 @njit
 def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks, window, scale,
-           softcap, sinks, out, team):  # fmt: skip
+           softcap, sinks, out, narrow, team):  # fmt: skip
     """Attention of packed tokens, q (n, heads, size) -> out (n, heads, wide).
 
     `decoders.engine.attention.interface.Packing` tells what segments (requests, 7), masks and
-    window are. Keys are (rows, heads / groups, size), values (rows, heads / groups, wide).
+    window are. Keys are (rows, heads / groups, size), values (rows, heads / groups, wide); they are
+    stored in bfloat16 if `narrow` is 1, in float32 if it is 0.
     """
     lines = carray(pointer_to_integers(segments), (requests, 7))
     rows, longest = 0, 0
@@ -295,7 +297,7 @@ def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks
     scratch = np.empty(threads_of(team) * bytes, np.uint8)
     integers = (
         q, heads, groups, size, wide, keys, values, segments, requests, masks, window, sinks, out,
-        np.int64(scratch.ctypes.data), bytes,
+        narrow, np.int64(scratch.ctypes.data), bytes,
     )  # fmt: skip
     worth = rows * heads * (size + wide)
     parts = lines[requests - 1, 1] * (heads // groups)
@@ -305,8 +307,10 @@ def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks
 
 embed, norm, angles, rotate = operators.embed, operators.norm, operators.angles, operators.rotate
 gated, add, select, write = operators.gated, operators.add, operators.select, operators.write
+cap, round_off = operators.cap, operators.round_off
 
-EMBED, NORM, ANGLES, ROTATE, ATTEND, PRODUCT, GATED, ADD, SELECT, _ = map(int, Code)
+EMBED, NORM, ANGLES, ROTATE, ATTEND, PRODUCT, GATED, ADD, SELECT, CAP = map(int, Code)
+BFLOAT16 = int(Format.BFLOAT16)
 
 
 @njit
@@ -322,31 +326,48 @@ def carry_out(
             places[i] = work + 4 * room * place if place >= 0 else answers[-1 - place]
         x, y, z, out = places
         code, a, b, c, d, e, f = line[0], line[5], line[6], line[7], line[8], line[9], line[10]
-        real, other = reals[step]
+        real, other, rounds = reals[step, 0], reals[step, 1], line[11]
+        twice, count = rounds > 1, 0  # count: the numbers that are rounded at the end
         if code == PRODUCT:
-            product(x, n_wanted if e else n, a, b, c, out, d, np.float32(real), team)
+            rows = n_wanted if e else n
+            product(x, rows, a, b, c, out, d, f, np.float32(real), team)
+            count = rows * c
         elif code == NORM:
-            norm(x, n * c, a, b, real, out)
+            norm(x, n * c, a, b, real, twice, out)
+            count = n * c * b
         elif code == ROTATE:
-            rotate(x, n, a, b, y, z, out)
+            rotate(x, n, a, b, y, z, twice, out)
+            count = n * a * b
         elif code == ATTEND:
-            cache, pack = caches[a], packs[caches[a, 2]]
-            write(y, n, pack[0], b // c * d, cache[0])
-            write(z, n, pack[0], b // c * e, cache[1])
+            cache, pack, narrow = caches[a], packs[caches[a, 2]], min(rounds, 1)
+            write(y, n, pack[0], b // c * d, narrow, cache[0])
+            write(z, n, pack[0], b // c * e, narrow, cache[1])
             attend(
                 x, b, c, d, e, cache[0], cache[1], pack[1], pack[2], pack[3], pack[4], real,
-                other, f, out, team,
+                other, f, out, narrow, team,
             )  # fmt: skip
+            count = n * b * e
         elif code == GATED:
-            gated(x, y, n * a, out)
+            count = n * a
+            gated(x, y, count, b, twice, out)
         elif code == ADD:
-            add(x, y, n * a, out)
+            count = n * a
+            add(x, y, count, out)
         elif code == EMBED:
-            embed(ids, n, a, b, out)
+            embed(ids, n, a, b, c == BFLOAT16, np.float32(real), out)
+            count = n * b
         elif code == ANGLES:
+            count = n * b
             angles(positions, n, a, b, real, other, out, z)
+            if rounds:
+                round_off(z, count)
         elif code == SELECT:
             select(x, wanted, n_wanted, a, out)
+        elif code == CAP:
+            count = (n_wanted if b else n) * a
+            cap(x, count, np.float32(real), twice, out)
+        if rounds:
+            round_off(out, count)
 
 
 @njit
@@ -433,7 +454,7 @@ CALL = types.int64(
     LINES, TABLE, *[types.int64] * 6, ROWS, FOUND, LINES, LINES, LINES, TABLE, TABLE, WHOLE,
     types.int64,
 )  # fmt: skip
-MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
+MULTIPLY = types.void(*[types.int64] * 8, types.float32, types.int64)
 SERVE = types.void(types.int64, types.int64)
 FIND = types.void(ROWS, ROWS, LINES)
 SPREAD = types.void(ROWS, NUMBERS, types.float64, NUMBERS)
@@ -454,9 +475,9 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
     """
 
     @njit(MULTIPLY, nogil=True, **options)
-    def multiply(x, n, weights, size, width, out, bias, factor, team):
+    def multiply(x, n, weights, size, width, out, bias, form, factor, team):
         if stamp:
-            product(x, n, weights, size, width, out, bias, factor, team)
+            product(x, n, weights, size, width, out, bias, form, factor, team)
 
     @njit(SERVE, nogil=True, **options)
     def serve(team, thread):

@@ -1,12 +1,14 @@
-"""Products of float32 rows with float16 weights, written for LLVM, which numba compiles.
+"""Products of float32 rows with weights of half the size, written for LLVM, which numba compiles.
 
-Weights (out, in) lie in blocks of 32 outputs, (out / BLOCK, in, BLOCK), so each input of a block is
-a line of the cache. A tile multiplies up to MOST rows by a block, with its sums in registers, so
-each weight comes from memory, and becomes float32, once for so many rows. Each sum runs over the
-inputs in order, one fused multiply-add after another, whatever the tile. So a row's product has the
-same bits in a pass of one token and in any other, and with vectors of any length.
+Weights (out, in) in float16 or bfloat16 lie in blocks of 32 outputs, (out / BLOCK, in, BLOCK), so
+each input of a block is a line of the cache. A tile multiplies up to MOST rows by a block, with its
+sums in registers, so each weight comes from memory, and becomes float32, once for so many rows.
+Each sum runs over the inputs in order, one fused multiply-add after another, whatever the tile. So
+a row's product has the same bits in a pass of one token and in any other, and with vectors of any
+length.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +17,11 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
+from decoders.engine.kernels import Format
+
 WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
 LANES = 16 if WIDE else 8  # numbers of a vector
-I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+I16, I32, I64, F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 VECTOR = ir.VectorType(F32, LANES)
 
 
@@ -94,6 +98,23 @@ def load(builder: Any, address: Any, kind: Any = VECTOR, align: int = 4) -> Any:
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=align)
 
 
+def load_as(builder: Any, form: Format, address: Any) -> Any:
+    """A vector of numbers that are stored in this format."""
+    if form == Format.FLOAT32:
+        return load(builder, address)
+    stored = ir.VectorType(ir.HalfType() if form == Format.FLOAT16 else I16, LANES)
+    halves = load(builder, address, stored, align=2)
+    if form == Format.FLOAT16:
+        return builder.fpext(halves, VECTOR)
+    return as_real(builder, halves, ir.VectorType(I32, LANES), VECTOR)
+
+
+def as_real(builder: Any, halves: Any, wide: Any, real: Any) -> Any:
+    """Numbers in bfloat16, which are the upper halves of float32 numbers, as such."""
+    shift = wide(16) if wide is I32 else ir.Constant(wide, [I32(16)] * LANES)
+    return builder.bitcast(builder.shl(builder.zext(halves, wide), shift), real)
+
+
 def store(builder: Any, value: Any, address: Any) -> None:
     builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=4)
 
@@ -141,7 +162,6 @@ SUMS, MOST = (28, 14) if WIDE else (12, 6)  # MOST: rows of a tile
 BLOCK = 32  # outputs
 LINE = 64  # bytes of a line of the cache, and of an input of a block
 AHEAD = 128  # lines that are asked for before they are needed
-HALVES = ir.VectorType(ir.HalfType(), LANES)
 
 
 def fetch(builder: Any, place: Any) -> None:
@@ -152,14 +172,15 @@ def fetch(builder: Any, place: Any) -> None:
     builder.call(call, [builder.inttoptr(place, byte), I32(0), I32(2), I32(1)])  # to read, into L2
 
 
-def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
+def sums(builder: Any, rows: int, form: Format, columns: range, arguments: Any) -> None:
     """Write the loop over the inputs for some rows and some of a block's vectors.
 
     Args:
         builder: where to write
         rows: the number of rows
+        form: of the weights
         columns: the block's vectors
-        arguments: those of `multiply_tile`, without the number of rows
+        arguments: the others of `multiply_tile`
     """
     x, weights, size, out, width, factor = arguments
     places = [(row, column) for row in range(rows) for column in columns]
@@ -169,10 +190,10 @@ def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
     ahead = I64(AHEAD * LINE) if len(columns) * LANES == BLOCK else builder.mul(size, I64(LINE))
     loop = Repeat(builder, size, 1, zeros(len(places)))
     place, offset = address(builder, weights, (loop.i, I64(LINE))), builder.mul(loop.i, I64(4))
-    wide = {}
-    for column in columns:
-        halves = load(builder, address(builder, place, I64(2 * LANES * column)), HALVES, align=2)
-        wide[column] = builder.fpext(halves, ir.VectorType(F32, LANES))
+    wide = {
+        column: load_as(builder, form, address(builder, place, I64(2 * LANES * column)))
+        for column in columns
+    }
     inputs = [splat(builder, load(builder, address(builder, line, offset), F32)) for line in lines]
     fetch(builder, address(builder, place, ahead))
     loop.close(
@@ -186,34 +207,39 @@ def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
         store(builder, builder.fmul(total, splat(builder, factor)), target)
 
 
-def tiles(builder: Any, rows: Any, *arguments: Any) -> None:
+def tiles(builder: Any, rows: Any, form: Any, *arguments: Any) -> None:
     """Write the products of 1 to MOST rows with one block, see `multiply_tile`."""
     columns = BLOCK // LANES
 
-    def tile(count: int) -> None:
+    def tile(count: int, form: int) -> None:
         together = columns if count * columns <= SUMS else columns // 2
         for first in range(0, columns, together):
-            sums(builder, count, range(first, first + together), arguments)
+            sums(builder, count, Format(form), range(first, first + together), arguments)
 
-    choose(builder, rows, MOST, tile)
+    def of_format(form: int) -> None:
+        choose(builder, rows, MOST, lambda count: tile(count, form))
+
+    choose(builder, form, Format.BFLOAT16, of_format)
 
 
 @intrinsic
 def multiply_tile(
-    context: Any, rows: Any, x: Any, weights: Any, size: Any, out: Any, width: Any, factor: Any
-) -> Any:
+    context: Any, rows: Any, form: Any, x: Any, weights: Any, size: Any, out: Any, width: Any,
+    factor: Any,
+) -> Any:  # fmt: skip
     """The product of 1 to MOST rows with one block.
 
-    Its arguments are the number of rows, their address and the block's, the number of inputs, the
-    address of the first output, the distance of two rows of outputs, and a factor.
+    Its arguments are the number of rows, the weights' Format, the address of the rows and of the
+    block, the number of inputs, the address of the first output, the distance of two rows of
+    outputs, and a factor.
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = [*[I64] * 6, F32]
+        kinds = [*[I64] * 7, F32]
         builder.call(function(builder.module, "tiles", ir.VoidType(), kinds, tiles), arguments)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 6, types.float32), code
+    return types.void(*[types.int64] * 7, types.float32), code
 
 
 @intrinsic
@@ -224,6 +250,52 @@ def pointer(context: Any, address: Any) -> Any:
         return builder.inttoptr(arguments[0], F32.as_pointer())
 
     return types.CPointer(types.float32)(types.int64), code
+
+
+@intrinsic
+def pointer_to_halves(context: Any, address: Any) -> Any:
+    """An address as a pointer to bfloat16 numbers, as their bits."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], I16.as_pointer())
+
+    return types.CPointer(types.uint16)(types.int64), code
+
+
+@intrinsic
+def real(context: Any, bits: Any) -> Any:
+    """The number whose bits in bfloat16 these are."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return as_real(builder, arguments[0], I32, F32)
+
+    return types.float32(types.uint16), code
+
+
+@intrinsic
+def half(context: Any, number: Any) -> Any:
+    """The bits in bfloat16 of a number that it holds."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.trunc(builder.lshr(builder.bitcast(arguments[0], I32), I32(16)), I16)
+
+    return types.uint16(types.float32), code
+
+
+@intrinsic
+def rounded(context: Any, number: Any) -> Any:
+    """The bfloat16 number that is nearest to a float32 number, of two the even one."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (number,) = arguments
+        bits = builder.bitcast(number, I32)
+        odd = builder.and_(builder.lshr(bits, I32(16)), I32(1))
+        bits = builder.add(builder.add(bits, I32(0x7FFF)), odd)
+        value = builder.bitcast(builder.and_(bits, I32(-0x10000)), F32)
+        # What is no number would become one.
+        return builder.select(builder.fcmp_unordered("uno", number, number), F32(math.nan), value)
+
+    return types.float32(types.float32), code
 
 
 @intrinsic
@@ -267,7 +339,7 @@ def bits_of(context: Any, number: Any) -> Any:
 
 
 def in_blocks(weight: torch.Tensor) -> torch.Tensor:
-    """Lay float16 weights (out, in) out as tiles want them, with zeros up to a whole block.
+    """Lay weights (out, in) in half of the size out as tiles want them, with zeros up to a block.
 
     Memory of torch begins at a multiple of 64 bytes, which is a line of the cache and of a block.
     """

@@ -103,8 +103,8 @@ class Instruction:
         integers: its whole numbers, as Code has them
         reals: its real numbers
         second: a second result, or None
-        how: of GATED, the activation; of NORM and ANGLES, "late" if numbers stay in float32 until
-            the end (of a NORM) or until they are used (ANGLES), else ""
+        how: of GATED, the activation; of NORM, ROTATE and ANGLES, "late" if numbers stay in float32
+            until the end (NORM, ROTATE) or until they are used (ANGLES), else ""
     """
 
     code: Code
@@ -412,7 +412,13 @@ class Lowering:
             turned: Any = recorder.ROTATION if rounded else recorder.Narrow(recorder.ROTATION)
             if (match := fits(turned)) and (turns := self._turns(match, rounded)):
                 x = match["x"]
-                rows = self._made(Code.ROTATE, x.shape, x, integers=(x.shape[1], x.shape[3]))
+                rows = self._made(
+                    Code.ROTATE,
+                    x.shape,
+                    x,
+                    integers=(x.shape[1], x.shape[3]),
+                    how="" if rounded else "late",
+                )
                 self.instructions[-1].operands = x.number, *turns
                 yield rows
         match = fits(recorder.ROTATION_AND_REST)

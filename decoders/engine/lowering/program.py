@@ -15,7 +15,7 @@ import torch
 from decoders.devices import device_of
 from decoders.engine.attention.interface import Layered, Packing
 from decoders.engine.fingerprint import TrialLog
-from decoders.engine.kernels import INTEGERS, PLACES, Code
+from decoders.engine.kernels import ACTIVATIONS, INTEGERS, PLACES, Code
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.lowering.lower import (
     TOKENS,
@@ -34,7 +34,7 @@ from decoders.engine.recorder import (
     Value,
     in_general,
 )
-from decoders.engine.weights import Halves
+from decoders.engine.weights import FORMATS, Halves
 from decoders.errors import first_line
 
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
@@ -88,6 +88,9 @@ class Program:
         entries = kernels()
         if entries is None:
             raise CannotLower("there are no kernels")
+        if lowering.dtype not in (torch.float32, torch.bfloat16):
+            raise CannotLower("the kernels are for float32 and bfloat16")
+        self.dtype = lowering.dtype
         self._run, self._passes = entries.run, entries.passes
         self._kept: list[Any] = []
         results = list(dict.fromkeys(rows.number for rows in lowering.answers))
@@ -104,6 +107,7 @@ class Program:
             line[PLACES] = layout.places[one.result]
             integers, factors = self._numbers(one)
             line[1 + PLACES : 1 + PLACES + len(integers)] = integers
+            line[-1] = self._roundings(one)
             reals[: len(factors)] = factors
         self._width = layout.width
         every = {rows.number: rows for rows in lowering.answers}
@@ -118,25 +122,35 @@ class Program:
         if one.code == Code.PRODUCT:
             (part,) = one.weights
             copy = part.layer.copied() if part.layer.copies else None
-            float32 = part.layer.weight.dtype == torch.float32
-            if not isinstance(copy, Halves) or not float32:
+            if not isinstance(copy, Halves) or part.layer.weight.dtype != self.dtype:
                 raise CannotLower("float16 does not hold its weights")
-            if part.end - part.begin != part.layer.out_features:
-                raise CannotLower("a product has parts")
-            weights, bias = copy.places
+            if part.begin % copy.block:
+                raise CannotLower("a part of a product begins within a block")
+            weights, bias, form = copy.places(part.begin)
             self._kept.append(copy)
             size, width, wanted = one.integers
-            return (weights, size, width, bias, wanted), (copy.factor,)
-        if one.code == Code.CAP or one.how not in ("silu", "late", "") or len(one.weights) > 1:
-            raise CannotLower("the kernels do not know an instruction")
-        for tensor in one.weights:
-            if tensor is not None and tensor.dtype != torch.float32:
-                raise CannotLower("a weight is not in float32")
-        self._kept += one.weights
-        places = tuple(0 if tensor is None else tensor.data_ptr() for tensor in one.weights)
+            return (weights, size, width, bias, wanted, form), (copy.factor,)
+        if one.code == Code.EMBED:
+            table, *factor = one.weights
+            if table.dtype != self.dtype:
+                raise CannotLower("its table has another number type")
+            self._kept.append(table)
+            place, form = table.data_ptr(), FORMATS[table.dtype]
+            return (place, *one.integers, form), (float(*factor or [1.0]),)
+        if one.code == Code.GATED:
+            return (*one.integers, ACTIVATIONS.index(one.how)), one.reals
+        vectors = [None if v is None else v.detach().float().contiguous() for v in one.weights]
+        self._kept += vectors
+        addresses = tuple(0 if vector is None else vector.data_ptr() for vector in vectors)
         if one.code == Code.ATTEND:
-            return (*one.integers, *places), one.reals
-        return (*places, *one.integers), one.reals
+            return (*one.integers, *addresses), one.reals
+        return (*addresses, *one.integers), one.reals
+
+    def _roundings(self, one: Instruction) -> int:
+        """When results of an instruction are rounded, as Code has it."""
+        if self.dtype == torch.float32 or (one.code, one.how) == (Code.ANGLES, "late"):
+            return 0
+        return 1 if one.how == "late" else 2
 
     def __call__(
         self,
@@ -148,13 +162,17 @@ class Program:
     ) -> tuple[torch.Tensor, ...]:
         tokens, n_wanted = input_ids.shape[1], len(wanted)
         packings = packings_of(packing)
-        work = torch.empty(self._width * max(tokens, n_wanted))
-        answers = [torch.empty(tokens if each else n_wanted, w) for each, w in self._sizes]
+        work = np.empty(self._width * max(tokens, n_wanted), np.float32)
+        answers = [
+            torch.empty(tokens if each else n_wanted, w, dtype=torch.float32)
+            for each, w in self._sizes
+        ]
+        inputs = [tensor.float() for tensor in given]
         self._run(
             self._lines,
             self._reals,
-            work.data_ptr(),
-            np.array([tensor.data_ptr() for tensor in (*answers, *given)]),
+            work.ctypes.data,
+            np.array([tensor.data_ptr() for tensor in (*answers, *inputs)]),
             input_ids.data_ptr(),
             position_ids.data_ptr(),
             wanted.data_ptr(),
@@ -163,7 +181,7 @@ class Program:
             self._addresses(packing, packings),
             lines_of(packings),
         )
-        return tuple(answers[i] for i in self._order)
+        return tuple(answers[i].to(self.dtype) for i in self._order)
 
     def passes(
         self,

@@ -115,7 +115,7 @@ def test_weights_published_in_bfloat16_are_copied_in_half_of_the_memory(factor, 
 
 @needs_kernels
 @pytest.mark.parametrize(
-    "weight", [torch.full((2, 3), 1 / 3), torch.full((2, 3), 1e6), torch.full((2, 3), torch.nan)]
+    "weight", [torch.full((2, 3), number) for number in (1 / 3, 1e6, 1e30, torch.nan)]
 )
 def test_weights_that_float16_would_change_are_not_halved(weight):
     assert half_of(weight) is None

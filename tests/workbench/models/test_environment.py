@@ -36,7 +36,7 @@ def test_the_card_says_how_passes_run_and_why():
         (ModelPair(model, None, passes="plain"), "packed passes, module by module"),
         (
             ModelPair(build(), None),
-            "packed passes, module by module (a weight is not in float32)",
+            "packed passes, module by module (the kernels are for float32 and bfloat16)",
         ),
     ):
         generate(pair, [1, 2], "greedy", max_new_tokens=2)

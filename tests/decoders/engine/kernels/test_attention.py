@@ -9,19 +9,23 @@ from decoders.engine.cache import Reach
 from decoders.engine.kernels.program import attend
 from tests.decoders.engine.attention.test_kernels import draw_pass, worst_error
 
+DTYPES = torch.float32, torch.bfloat16
+
 
 def by_kernel(
     q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None
 ):
     """The kernel as one more way to attend."""
     heads, tokens, size = q.shape
-    rows = q.transpose(0, 1).contiguous()
+    rows = q.transpose(0, 1).float().contiguous()
     out = torch.full((tokens, heads, values.shape[-1]), torch.nan)
     keys, values = keys.contiguous(), values.contiguous()
+    sinks = None if sinks is None else sinks.float()
     attend(
         rows.data_ptr(), heads, heads // keys.shape[1], size, values.shape[-1], keys.data_ptr(),
         values.data_ptr(), segments.data_ptr(), len(segments), masks.data_ptr(), window,
-        float(scale), float(softcap), 0 if sinks is None else sinks.data_ptr(), out.data_ptr(), 0,
+        float(scale), float(softcap), 0 if sinks is None else sinks.data_ptr(), out.data_ptr(),
+        int(keys.dtype == torch.bfloat16), 0,
     )  # fmt: skip
     return out
 
@@ -30,17 +34,20 @@ def by_kernel(
 @pytest.mark.parametrize("window", [0, 1, 7, 30])
 @pytest.mark.parametrize(("softcap", "sunk"), [(0.0, False), (3.0, False), (0.0, True)])
 @pytest.mark.parametrize(("layout", "heads"), [((2, 20, 24), 4), ((1, 64, 80), 5)])
-def test_attention(shapes, window, softcap, sunk, layout, heads):
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_attention(shapes, window, softcap, sunk, layout, heads, dtype):
+    """Rows of the cache in bfloat16 are read as they are, and nothing else is rounded to it."""
     reach = Reach(window) if window else None
     packing = draw_pass(5, shapes, reach=reach, layout=layout)
-    assert worst_error(by_kernel, packing, torch.float32, heads, softcap, sunk) < 1e-5
+    assert worst_error(by_kernel, packing, dtype, heads, softcap, sunk) < 1e-5
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("size", [5, 16, 40, 64])
 @pytest.mark.parametrize("past", [0, 1, 30, 100])
-def test_a_token_has_the_same_bits_alone_and_among_others(size, past):
+def test_a_token_has_the_same_bits_alone_and_among_others(size, past, dtype):
     generator = torch.Generator().manual_seed(past)
-    keys, values = (torch.randn(past + 9, 2, size, generator=generator) for _ in range(2))
+    keys, values = (torch.randn(past + 9, 2, size, generator=generator).to(dtype) for _ in range(2))
     q, empty = torch.randn(6, 9, size, generator=generator), torch.zeros(2, dtype=torch.bool)
 
     def attended(first, tokens):

@@ -6,7 +6,9 @@ import torch
 
 pytest.importorskip("numba")
 
-from decoders.engine.kernels import operators
+from decoders.engine.kernels import ACTIVATIONS, Code, operators
+from decoders.engine.lowering import tensors
+from decoders.engine.lowering.lower import Instruction
 
 
 def test_the_exponential():
@@ -26,13 +28,50 @@ def test_the_exponential():
 def test_a_norm_and_a_gate():
     x = torch.randn(3, 20, generator=torch.Generator().manual_seed(0))
     y, weight, out = torch.randn_like(x), torch.linspace(-1, 2, 20), torch.empty(3, 20)
-    operators.norm(x.data_ptr(), 3, weight.data_ptr(), 20, 1e-6, out.data_ptr())
+    operators.norm(x.data_ptr(), 3, weight.data_ptr(), 20, 1e-6, False, out.data_ptr())
     exact = weight * (x / (x.double().pow(2).mean(1, keepdim=True) + 1e-6).sqrt())
     torch.testing.assert_close(out.double(), exact, rtol=1e-6, atol=1e-6)
-    operators.gated(x.data_ptr(), y.data_ptr(), 60, out.data_ptr())
-    exact = torch.nn.functional.silu(x.double()) * y.double()
-    torch.testing.assert_close(out.double(), exact, rtol=1e-6, atol=1e-6)
+    for how, activation in enumerate(ACTIVATIONS):
+        operators.gated(x.data_ptr(), y.data_ptr(), 60, how, False, out.data_ptr())
+        exact = tensors.ACTIVATIONS[activation](x.double()) * y.double()
+        torch.testing.assert_close(out.double(), exact, rtol=1e-6, atol=1e-6)
     x[1, 3] = torch.nan
-    operators.norm(x.data_ptr(), 3, weight.data_ptr(), 20, 1e-6, out.data_ptr())
+    operators.norm(x.data_ptr(), 3, weight.data_ptr(), 20, 1e-6, False, out.data_ptr())
     assert out[1].isnan().all()
     assert out[[0, 2]].isfinite().all()
+
+
+def test_numbers_are_rounded_as_torch_rounds_them():
+    """Ties, the least and the largest numbers, and what is no number."""
+    bits = torch.arange(0, 2**32, 7919, dtype=torch.int64).to(torch.int32)
+    ties = (torch.arange(2**16) * 2**16 + 2**15).to(torch.int32)
+    x = torch.cat([bits, ties, ties - 1, ties + 1]).view(torch.float32)
+    expected = x.bfloat16().float()
+    operators.round_off(x.data_ptr(), len(x))
+    assert torch.equal(x.isnan(), expected.isnan())
+    assert torch.equal(x.nan_to_num(0), expected.nan_to_num(0))
+
+
+def test_operators_round_where_torch_rounds():
+    """A norm, a rotation, a gate and a cap in bfloat16, whose every operator rounds."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(6, 32, generator=generator).bfloat16() for _ in range(2))
+    weight, angles = (torch.randn(n, generator=generator).bfloat16() for n in (32, 6 * 16))
+    cos, sin = angles.view(6, 16).cos(), angles.view(6, 16).sin()
+    wide, up, scale, c, s = (each.float() for each in (x, y, weight, cos, sin))
+    out, at = torch.empty(6, 32), wide.data_ptr()
+
+    def check(one, *operands):
+        operators.round_off(out.data_ptr(), out.numel())
+        expected = tensors.CARRIED_OUT[one.code](one, torch.bfloat16, (), *operands)[0]
+        torch.testing.assert_close(out, expected.float(), rtol=0, atol=0)
+
+    operators.norm(at, 6, scale.data_ptr(), 32, 1e-6, True, out.data_ptr())
+    check(Instruction(Code.NORM, (0,), 1, (weight,), (32, 1), (1e-6,)), x)
+    operators.rotate(at, 6, 1, 32, c.data_ptr(), s.data_ptr(), True, out.data_ptr())
+    check(Instruction(Code.ROTATE, (0,), 1, (), (1, 32)), x, cos, sin)
+    for how, activation in enumerate(ACTIVATIONS):
+        operators.gated(at, up.data_ptr(), x.numel(), how, True, out.data_ptr())
+        check(Instruction(Code.GATED, (0, 0), 1, how=activation), x, y)
+    operators.cap(at, x.numel(), np.float32(1.5), True, out.data_ptr())
+    check(Instruction(Code.CAP, (0,), 1, reals=(1.5,)), x)

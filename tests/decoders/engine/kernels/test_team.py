@@ -34,7 +34,7 @@ def threads():
 def product(x, weight, blocks):
     out = torch.full((len(x), len(weight)), torch.nan)
     kernels().multiply(
-        x.data_ptr(), len(x), blocks.data_ptr(), x.shape[1], len(weight), out.data_ptr(), 0, 0.5
+        x.data_ptr(), len(x), blocks.data_ptr(), x.shape[1], len(weight), out.data_ptr(), 0, 1, 0.5
     )
     return out
 
@@ -115,7 +115,7 @@ from decoders.engine.kernels.loading import kernels
 torch.set_num_threads(2)
 weight = kernels().in_blocks(torch.ones(9000, 300).half())
 x, out = torch.ones(4, 300), torch.empty(4, 9000)
-kernels().multiply(x.data_ptr(), 4, weight.data_ptr(), 300, 9000, out.data_ptr(), 0, 1.0)
+kernels().multiply(x.data_ptr(), 4, weight.data_ptr(), 300, 9000, out.data_ptr(), 0, 1, 1.0)
 assert (out == 300).all()
 """
 

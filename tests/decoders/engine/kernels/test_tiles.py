@@ -1,4 +1,4 @@
-"""Products with float16 weights: right, and with the same bits in a pass of any size."""
+"""Products with weights of half the size: right, and with the same bits in a pass of any size."""
 
 import subprocess
 import sys
@@ -13,12 +13,13 @@ pytest.importorskip("numba")
 
 
 @torch.inference_mode(False)  # weights made there are not copied
-def a_layer(size, width, bias=True, factor=1.0):
-    """A layer that float16 holds, and the same in float64."""
+def a_layer(size, width, bias=True, large=1.0):
+    """A layer that float16 holds or, if one of its numbers is too large, bfloat16 alone."""
     torch.manual_seed(size + width)
     layer = torch.nn.Linear(size, width, bias=bias)
     with torch.no_grad():
-        layer.weight.copy_((factor * layer.weight).bfloat16())
+        layer.weight[0, 0] = large
+        layer.weight.copy_(layer.weight.bfloat16())
     model = torch.nn.Sequential(layer)
     hasten(model)
     assert type(layer) is PassLinear
@@ -26,20 +27,23 @@ def a_layer(size, width, bias=True, factor=1.0):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "shape", "bias"),
+    ("tokens", "shape", "bias", "large"),
     pairwise(
         [1, 2, 3, 4, 5, 6, 7, 11, 14, 15, 40],
         [(1, 1), (7, 31), (64, 32), (96, 33), (20, 100)],
         [False, True],
+        [1.0, 2.0**40],
     ),
 )
 @torch.inference_mode()
-def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, shape, bias):
+def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, shape, bias, large):
     size, width = shape
-    layer = a_layer(size, width, bias)
+    layer = a_layer(size, width, bias, large)
     x = torch.randn(1, tokens, size, generator=torch.Generator().manual_seed(0))
     together = layer(x)[0]
     assert isinstance(layer.copied(), Halves)
+    alone = large > 1 and width > 1
+    assert layer.copied().blocks.dtype == (torch.bfloat16 if alone else torch.float16)
     assert torch.equal(together, torch.cat([layer(x[:, i : i + 1])[0] for i in range(tokens)]))
     exact = torch.nn.functional.linear(
         x[0].double(), layer.weight.double(), layer.bias.double() if bias else None
@@ -86,7 +90,7 @@ x, weight = torch.load(sys.argv[1])
 out = torch.empty(len(x), len(weight))
 blocks = tiles.in_blocks(weight)
 njit(lambda *all: program.product(*all))(
-    x.data_ptr(), len(x), blocks.data_ptr(), x.shape[1], len(weight), out.data_ptr(), 0, 1.0, 0
+    x.data_ptr(), len(x), blocks.data_ptr(), x.shape[1], len(weight), out.data_ptr(), 0, 1, 1.0, 0
 )
 torch.save(out, sys.argv[1])
 """
