@@ -47,17 +47,25 @@ from decoders import Warping, catalog, generate
 from decoders.testing import assert_law, drawn
 from tests.models import build_pair
 from workbench.__main__ import main
-from workbench.kinds import links
-from workbench.studies.settings import Settings
+from workbench.engines.dialects import DIALECTS
+from workbench.engines.record import Query
+from workbench.experiments import plan
+from workbench.kinds import registry
+from workbench.studies.settings import Settings, written
 
 situations = [drawn(3, seed, warping=Warping(within=0.7)) for seed in range(3)]
 assert_law(catalog["speculative"](draft_length=2), situations=situations)
 assert len(generate(build_pair(), [1, 2], "multinomial", max_new_tokens=3, within=0.5).tokens) == 3
 assert Settings.from_json({"decoders": ["greedy"], "within": 0.5}).sampling["within"] == 0.5
-assert links.from_query({"prompt": "x", "within": "0.5"}).data["settings"] == {"within": 0.5}
+assert registry.from_query({"prompt": "x", "within": "0.5"}).data["settings"] == {"within": 0.5}
 with contextlib.redirect_stdout(io.StringIO()) as help, contextlib.suppress(SystemExit):
     main(["compare", "--help"])
 assert "--within" in help.getvalue()
+assert written({"temperature": 1, "within": 0.5}) == "temperature 1, within 0.5"
+assert all(each.unsaid(Query("x", 1, Warping(within=0.5))) for each in DIALECTS.values())
+(part,) = plan.parse('[[part]]\\ndecoders = ["greedy"]\\nwithin = [0.5]\\n', "a.toml").parts
+(sampled,) = zip(*part.sampled)
+assert plan.settings(part, part.methods[0], *sampled).within == 0.5
 """
 
 

@@ -8,7 +8,7 @@ Source:
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -46,10 +46,10 @@ class Query:
     @property
     def cuts(self) -> frozenset[str]:
         """The fields that change the distribution, besides the temperature."""
-        own, names = self.warping, {"top_k", "top_p", "min_p", "top_n_sigma"}
+        own, names = self.warping, {each.name for each in fields(Warping)} - {"temperature"}
         changes = {name for name in names if getattr(own, name) != getattr(USUAL, name)}
-        if own.temperature_last and own.temperature != 1 and changes & {"top_p", "min_p"}:
-            changes.add("temperature_last")
+        if own.temperature == 1 or not changes & {"top_p", "min_p"}:
+            changes.discard("temperature_last")
         return frozenset(changes)
 
 

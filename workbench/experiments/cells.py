@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from decoders import Method, catalog
+from decoders import Method, Warping, catalog
 from workbench.experiments.plan import GRID, Plan, Sweep, pair_name, settings
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
 from workbench.runs.store import NEXT_TIMING
 from workbench.studies import study
-from workbench.studies.settings import Settings
+from workbench.studies.settings import WARPING, Settings
 from workbench.studies.study import Job
 
 # Younger than the first journals; left out at these values, so that an experiment keeps its name.
 LATER = {
-    "min_p": 0, "top_n_sigma": 0, "temperature_last": 0, "system": "",
-    "rule": "tokenwise", "draft": "model", "gate": 0,
+    **{each.name: each.default for each in dataclasses.fields(Warping)[3:]},
+    "system": "", "rule": "tokenwise", "draft": "model", "gate": 0,
 }  # fmt: skip
 
 
@@ -58,7 +58,7 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         """All settings that can change the answer, and the names that readers need."""
-        shared = ("max_new_tokens", *GRID, "temperature_last", "seed", "chat_template", "system")
+        shared = ("max_new_tokens", *WARPING, "seed", "chat_template", "system")
         own = ("batch_size", "scheme", "ignore_eos", "timed")
         sampled = {name: getattr(self.settings, name) for name in shared}
         return {

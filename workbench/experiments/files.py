@@ -11,7 +11,6 @@ from typing import Any
 from decoders.process import assets
 from workbench.experiments import figures
 from workbench.experiments.journal import NEXT_TIMING, CellRows, ItemRow
-from workbench.experiments.plan import GRID
 from workbench.experiments.report import (
     OrderingHere,
     Report,
@@ -21,6 +20,7 @@ from workbench.experiments.report import (
     sections,
 )
 from workbench.show.view import as_csv, frame
+from workbench.studies.settings import WARPING
 
 Files = dict[str, str]
 
@@ -49,7 +49,7 @@ METRICS = (
     "new_tokens", "seconds", "tokens_per_second", "perplexity", "joules", "target_calls", "drafted",
     "tested", "accepted",
 )  # fmt: skip
-ASKED = (*GRID, "temperature_last", "seed", "batch_size", "scheme")
+ASKED = (*WARPING, "seed", "batch_size", "scheme")
 HEADS = (
     "part", "cell", "label", "pair", "prompts", "decoder", "settings", *ASKED, "item", *METRICS,
     "score", "error", "text", "timing", "why",

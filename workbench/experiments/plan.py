@@ -21,17 +21,16 @@ from pydantic import (
     ValidationError,
 )
 
-from decoders import InputError, Method, catalog
+from decoders import InputError, Method, Warping, catalog
 from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.experiments import sets
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice, tuned
 from workbench.show.quantities import FIGURES
-from workbench.studies.settings import Settings
+from workbench.studies.settings import WARPING, Settings
 from workbench.studies.study import GONE, LARGEST_BATCH, SCHEMES
 
 EMBEDDED_NAME = "embedded"
-GRID = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")  # sampling that a part varies
 MOST_CELLS = 5000  # of one part
 DEFAULTS, TUNED = "defaults", "tuned"  # settings that a plan does not name
 KNOWN_KEYS = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -121,9 +120,30 @@ def _pair(name: Any) -> PairChoice:
     raise InputError(f"there is no pair {quoted(name)}: {known} Or write [target, draft].")
 
 
+# The sampling of a part: a list of values for each number in a Warping, and its switches.
+SWITCHES = tuple(each.name for each in dataclasses.fields(Warping) if type(each.default) is bool)
+GRID = tuple(name for name in WARPING if name not in SWITCHES)
+KINDS: dict[type, Any] = {int: Wholes, float: Numbers, bool: Flag}
+Sampling: Any = dataclasses.make_dataclass(
+    "Sampling",
+    [
+        (
+            each.name,
+            KINDS[type(each.default)],
+            field(default=each.default if each.name in SWITCHES else (each.default,)),
+        )
+        for each in dataclasses.fields(Warping)
+    ],
+    frozen=True,
+    kw_only=True,
+)
+
+
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Sampling):
     """One sweep: every pair with every set, decoder, sampling, seed, batch size and scheme.
+
+    Of each number in a `Warping` it has a list of values.
 
     Attributes:
         name: name of the part
@@ -133,12 +153,6 @@ class Sweep:
         about: a sentence for reports
         limit: the most prompts of each set, None for all
         max_new_tokens: the most tokens of a text
-        temperature: sampling temperatures
-        top_k: top-k values
-        top_p: top-p values
-        min_p: min-p values
-        top_n_sigma: top-nσ values
-        temperature_last: see `Warping`
         seeds: seeds of the first prompt
         batch_sizes: numbers of requests decoded at once
         schemes: how they share a batch
@@ -162,11 +176,6 @@ class Sweep:
     about: Text = ""
     limit: Annotated[int | None, whole(1, 10**9)] = None
     max_new_tokens: Annotated[int, whole(1, 100_000)] = 64
-    temperature: Numbers = (1.0,)
-    top_k: Wholes = (0,)
-    top_p: Numbers = (1.0,)
-    min_p: Numbers = (0.0,)
-    top_n_sigma: Numbers = (0.0,)
     seeds: Wholes = (0,)
     batch_sizes: Wholes = (1,)
     schemes: Annotated[tuple[Annotated[str, one_of("scheme", SCHEMES)], ...], TEXTS] = ("unpadded",)
@@ -175,7 +184,6 @@ class Sweep:
     ignore_eos: Flag = False
     chat_template: Flag = False
     system: Text = ""
-    temperature_last: Flag = False
 
     def __post_init__(self) -> None:
         if not all(1 <= size <= LARGEST_BATCH for size in self.batch_sizes):
@@ -398,8 +406,8 @@ def settings(part: Sweep, method: Method, *sampled: Any) -> Settings:
     """
     return Settings(
         (method,), part.max_new_tokens, **dict(zip((*GRID, "seed"), sampled, strict=True)),
-        temperature_last=part.temperature_last, timings=1, chat_template=part.chat_template,
-        system=part.system,
+        **{name: getattr(part, name) for name in SWITCHES}, timings=1,
+        chat_template=part.chat_template, system=part.system,
     )  # fmt: skip
 
 

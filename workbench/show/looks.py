@@ -50,6 +50,9 @@ MARKS = {
 }
 
 
+HOLLOW = "-open"  # Plotly's ending for a mark that is not filled
+
+
 class Look(NamedTuple):
     """The look of one line, which is unlike that of others with and without colours."""
 
@@ -61,10 +64,12 @@ class Look(NamedTuple):
 def look(i: int) -> Look:
     """The look of the i-th line.
 
-    As many as there are marks have different ones; colours and dashes come again.
+    Twice as many as there are marks have different ones, the second time hollow; colours and dashes
+    come again.
     """
-    again, marks = i // len(COLOURS), list(MARKS)
-    return Look(COLOURS[i % len(COLOURS)], DASHES[(i + again) % len(DASHES)], marks[i % len(marks)])
+    again, turn, marks = i // len(COLOURS), i // len(MARKS), list(MARKS)
+    symbol = marks[i % len(marks)] + HOLLOW * (turn % 2)
+    return Look(COLOURS[i % len(COLOURS)], DASHES[(i + again) % len(DASHES)], symbol)
 
 
 def look_of(decoder: str) -> Look:
@@ -74,11 +79,19 @@ def look_of(decoder: str) -> Look:
     return look(len(catalog) + crc32(decoder.encode()) % len(MARKS))
 
 
+def shape(style: Look) -> str:
+    """The outline of a mark and what it is filled with, as attributes of an SVG path."""
+    outline, ink = MARKS[style.symbol.removesuffix(HOLLOW)], f'fill="{style.colour}"'
+    if style.symbol.endswith(HOLLOW):
+        ink = f'fill="none" style="stroke:{style.colour};stroke-width:.4"'
+    return f'd="{outline}" {ink}'
+
+
 def mark(style: Look) -> str:
     """The mark as a picture, as high as a letter."""
     return (
         f'<svg class="sign" viewBox="-1.3 -1.3 2.6 2.6" aria-hidden="true">'
-        f'<path d="{MARKS[style.symbol]}" fill="{style.colour}"/></svg>'
+        f"<path {shape(style)}/></svg>"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.show.looks import COLOURS, MARKS, Look, mark
+from workbench.show.looks import COLOURS, Look, mark, shape
 
 GREY = "#808691"  # readable on either ground
 
@@ -188,7 +188,7 @@ def path(places: Sequence[tuple[float, float]], style: Look, width: float = 2) -
 
 def mark_at(style: Look, x: float, y: float, size: float, says: str) -> str:
     return (
-        f'<path class="point" d="{MARKS[style.symbol]}" fill="{style.colour}" '
+        f'<path class="point" {shape(style)} '
         f'transform="translate({x:.1f} {y:.1f}) scale({size})">'
         f"<title>{html.escape(says)}</title></path>"
     )

@@ -100,6 +100,9 @@ def _text(owner: str, value: Any) -> str:
     return text("system", value)
 
 
+WARPING = tuple(Warping.__dataclass_fields__)
+
+
 def of_warping(name: str, **bounds: Any) -> Any:
     """The field of a Warping as a field of settings, with bounds that a form can show."""
     each = Warping.__dataclass_fields__[name]
@@ -258,7 +261,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "sampling T=1": Warping(),
     }.items()
 }
-CUTS = {"top_k": "top-k", "top_p": "top-p", "min_p": "min-p", "top_n_sigma": "top-nσ"}
+# What cuts tokens off, in words.
+CUTS = {
+    name: {"top_n_sigma": "top-nσ"}.get(name, name.replace("_", "-"))
+    for name in WARPING
+    if name not in ("temperature", "temperature_last")
+}
 
 PROMPTS = {
     "A story": "Once upon a time, there was a little girl named Lily. She",

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from decoders import catalog
-from workbench.show.looks import COLOURS, FAMILIES, FATES, look_of, mark
+from workbench.show.looks import COLOURS, FAMILIES, FATES, look, look_of, mark
 
 
 def luminance(colour: str) -> float:
@@ -27,6 +27,12 @@ def test_no_two_decoders_share_a_mark():
     They were speculative and SpecTr, DSBD and MCSS."""
     assert len({look_of(decoder).symbol for decoder in catalog}) == len(catalog)
     assert len({mark(look_of(decoder)) for decoder in catalog}) == len(catalog)
+
+
+def test_one_more_decoder_needs_no_mark_of_its_own():
+    """There were as many marks as decoders, so the next one had to draw one, or shared one."""
+    marks = [mark(look(i)) for i in range(len(catalog) + 20)]
+    assert len({*marks}) == len(marks)
 
 
 @pytest.mark.parametrize("ground", ["#ffffff", "#1e293b", "#0b0f19"])

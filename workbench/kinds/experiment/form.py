@@ -19,7 +19,7 @@ from workbench.experiments import plan as plans
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
 from workbench.experiments.files import WRITERS, orderings_html, shipped
 from workbench.experiments.journal import CellRows, ExperimentProgress, ItemRow, Journal
-from workbench.experiments.plan import GRID, ExperimentRequest, pair_name
+from workbench.experiments.plan import ExperimentRequest, pair_name
 from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.advice.form import AdviceCard
 from workbench.kinds.comparison import Comparison
@@ -28,10 +28,10 @@ from workbench.page import words
 from workbench.page.host import Host
 from workbench.page.widgets import QUIET, READ_ONCE, Given, given
 from workbench.runs.record import Run
-from workbench.studies.settings import Settings
+from workbench.studies.settings import WARPING, Settings
 from workbench.studies.study import BASELINE
 
-SHARED = ("max_new_tokens", *GRID, "temperature_last", "chat_template", "system")
+SHARED = ("max_new_tokens", *WARPING, "chat_template", "system")
 
 
 def prompts(cell: CellRows) -> list[int]:
