@@ -248,7 +248,6 @@ const WorkbenchPage = (() => {
       const off = drawn && plot.offsetParent && Math.abs(drawn.getBoundingClientRect().width - plot.clientWidth) > 1;
       if (off && window.Plotly) window.Plotly.Plots.resize(plot);
     }
-    for (const table of document.querySelectorAll(".wb-wide table")) if (table.scrollWidth > table.clientWidth) table.tabIndex = 0; // the keyboard scrolls it
   }
   addEventListener("DOMContentLoaded", () => new ResizeObserver(redraw).observe(document.body));
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);

@@ -4,6 +4,7 @@ Its results are findings in sentences, charts, two tables and links to the run; 
 card with runs that were measured beforehand.
 """
 
+import html
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -63,7 +64,7 @@ class BatchResults(Figures):
                         gr.Markdown(f"### {title}\n\n{says}", elem_classes="wb-note")
                         plots.append(plot(elem_classes="chart"))
             # The parts that follow the choice of decoder and time.
-            self.shapes = [*plots, gr.Markdown(elem_id="batch-paper", elem_classes="wb-wide")]
+            self.shapes = [*plots, gr.HTML(elem_id="batch-paper", elem_classes="wb-note")]
         self.table = gr.HTML(elem_id="batch-figures", elem_classes="wb-note")
         gr.Markdown(COLUMNS, elem_classes="wb-note")
         gr.on(
@@ -98,10 +99,10 @@ class BatchResults(Figures):
         if run is None or decoder is None:
             return [gr.skip()] * len(self.shapes)
         figures = BatchFigures(run)
-        table = tables.markdown(paper_table(figures, decoder, decoding))
+        table = tables.markup(paper_table(figures, decoder, decoding))
         return [
             *(card.draw(figures, decoder, decoding) for card in batch.CARDS),
-            f"### {label(decoder)}: tokens/s (times greedy in the same kind of batch)\n\n{table}",
+            f"<h3>{label(decoder)}: tokens/s (times greedy in the same kind of batch)</h3>{table}",
         ]
 
 
@@ -137,7 +138,7 @@ def lay_out_card(recording: BatchRecording) -> None:
             each = [_table(run, figures, decoder) for decoder in figures.decoders]
             with gr.Row():
                 with gr.Column(scale=4, min_width=340):
-                    gr.Markdown("\n\n".join(each), elem_classes="wb-wide")
+                    gr.HTML("".join(each), elem_classes="wb-note")
                 with gr.Column(scale=1, min_width=260):
                     gr.Markdown(
                         "### Acceptance\n\nEach point is a sample: the tokens that it gains per "
@@ -161,10 +162,11 @@ def lay_out_card(recording: BatchRecording) -> None:
 
 
 def _table(run: Run, figures: BatchFigures, decoder: str) -> str:
+    about = f"{label(decoder)} on {run.title}, {run.settings['max_new_tokens']} tokens each"
     return (
-        f"### {label(decoder)} on {run.title}, {run.settings['max_new_tokens']} tokens each\n\n"
-        f"{SAYS}\n\n{tables.markdown(paper_table(figures, decoder, decoding=True))}\n\n"
-        f"{verdict(run)} {acceptance(figures, decoder)}"
+        f"<h3>{html.escape(about)}</h3><p>{SAYS}</p>"
+        f"{tables.markup(paper_table(figures, decoder, decoding=True))}"
+        f"<p>{html.escape(f'{verdict(run)} {acceptance(figures, decoder)}')}</p>"
     )
 
 
