@@ -91,7 +91,7 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
 
 def launch_options(host: Host) -> dict[str, Any]:
     """The options of `page.launch`."""
-    tools = widgets.tools(jobs(host))
+    tools = widgets.tools(jobs(host), host.limits.queue_size)
     return {
         "theme": THEME,
         "css_paths": web.WEB / "page.css",

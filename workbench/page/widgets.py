@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import gradio as gr
-from anyio import to_thread
+from anyio import CapacityLimiter, WouldBlock, to_thread
 from mcp import types
 from mcp.server.fastmcp.tools import Tool
 from mcp.server.lowlevel import Server
@@ -220,11 +220,18 @@ go();
 
 ADDRESS = "/gradio_api/mcp"
 END = object()
+FULL = "The queue is full (at most {} may wait); ask again in a while."
 
 
-def tools(jobs: Iterable[Callable[..., Any]]) -> dict[str, Any]:
-    """A server of these jobs as options of FastAPI: its route and its lifespan."""
+def tools(jobs: Iterable[Callable[..., Any]], most: int) -> dict[str, Any]:
+    """A server of these jobs as options of FastAPI: its route and its lifespan.
+
+    Args:
+        jobs: the jobs
+        most: the most calls that may wait for the one that runs; Gradio's queue has its own
+    """
     named, server = {job.__name__: job for job in jobs}, Server("decoding-workbench")
+    places = CapacityLimiter(1 + most)
 
     async def listed() -> list[types.Tool]:
         return [
@@ -239,9 +246,15 @@ def tools(jobs: Iterable[Callable[..., Any]]) -> dict[str, Any]:
 
     async def called(name: str, given: dict[str, Any]) -> dict[str, Any]:
         try:
+            places.acquire_nowait()
+        except WouldBlock:
+            raise ValueError(FULL.format(most)) from None
+        try:
             return await outcome(named[name], given)
         except gr.Error as error:
             raise ValueError(error.message) from None  # the protocol's way to say a sentence
+        finally:
+            places.release()
 
     server.list_tools()(listed)
     server.call_tool()(called)

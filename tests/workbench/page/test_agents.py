@@ -1,9 +1,11 @@
 """An agent's client asks the served page: its tools, their results and their errors."""
 
+import time
 from typing import Any
 
 import jsonschema
 import pytest
+from anyio import create_task_group
 from anyio.from_thread import start_blocking_portal
 
 from tests.browser.conftest import serving
@@ -69,3 +71,37 @@ def test_an_agent_is_told_what_was_wrong_in_a_sentence(address, wrong, says):
     _, (answer,) = ask(address, ("compare", {"prompt": "Once", "decoders": ["greedy"], **wrong}))
     assert answer.isError
     assert says in answer.content[0].text
+
+
+def test_calls_beyond_the_queue_are_turned_away(pair, tmp_path):
+    """Agents waited for the device in any number, past the length of the page's queue."""
+    answers: list[Any] = []
+    given = {"prompt": "Once", "decoders": ["greedy"], "settings": {"max_new_tokens": 2}}
+
+    async def call(client: ClientSession) -> None:
+        answers.append(await client.call_tool("compare", given))
+
+    async def session(address: str) -> None:
+        async with (
+            streamablehttp_client(f"{address}gradio_api/mcp/") as (read, write, _),
+            ClientSession(read, write) as client,
+        ):
+            await client.initialize()
+            async with create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(call, client)
+
+    with (
+        serving(pair, tmp_path, queue_size=1) as (address, host),
+        start_blocking_portal() as portal,
+    ):
+        with host.device.turn:  # one call gets no further, one waits behind it
+            asked = portal.start_task_soon(session, address)
+            began = time.monotonic()
+            while not answers and time.monotonic() - began < 60:
+                time.sleep(0.05)
+        asked.result(60)
+    refused, *others = answers
+    assert refused.isError
+    assert "The queue is full (at most 1 may wait)" in refused.content[0].text
+    assert [each.isError for each in others] == [False, False]
