@@ -70,7 +70,7 @@
       const told = guesses.some((t) => t.p > 0 && t.p < 1), path = guesses.map((t) => t.accept_probability);
       const lines = make("div.col.names", { "aria-hidden": "true" }, make("span.tok", {}, "\u00a0"), make("small", {}, "\u00a0"));
       if (joint) lines.append(make("span.name.ratio", {}, "joint ratio", make("i", {}, `threshold ${rule.threshold}`)));
-      else if (told) lines.append(make("span.name", {}, film.panel.source === "head" ? "head" : film.panel.source === "model" ? "small model" : "copy"), make("span.name", {}, "large model"));
+      else if (told) lines.append(make("span.name", {}, film.panel.source === "head" ? "small head" : film.panel.source === "model" ? "small model" : "copy"), make("span.name", {}, "large model"));
       const columns = [...guesses, ...own].map((t, i) => {
         const token = film.token(t.node), span = Workbench.tokenSpan(token && token.id === t.token ? token : t), figures = Workbench.figures(t);
         span.place = { ...this.place(round), at: token && token.id === t.token ? film.places.get(t.node) ?? null : null };

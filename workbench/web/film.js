@@ -118,7 +118,7 @@
       return draft + verify > 0 ? draft / (draft + verify) : 0;
     }
 
-    /** The round that is explained: the widest of beams and trees; of chains an early one with a guess that chance refused, its p / q near
+    /** The round that is explained: the widest of beams and trees; of chains the one with a guess that chance refused whose p / q is nearest
      *  0.3, so that both can be seen; or else any with a refusal, or with the most that was kept. */
     get telling() {
       const all = this.rounds.map((round, at) => ({ round, at }));
@@ -131,7 +131,7 @@
       };
       const refusing = all.filter(({ round }) => round.trials.some((t) => t.fate === "rejected") && round.trials.some((t) => t.fate === "corrected"));
       const both = refusing.filter(({ round }) => round.trials.some((t) => t.fate === "accepted")), able = both.length ? both : refusing;
-      return (able.find((each) => far(each) <= 0.1) || most(able.filter((each) => far(each) < Infinity), (each) => -far(each)) || able[0] || most(all, ({ round }) => round.trials.length)).at;
+      return (most(able.filter((each) => far(each) < Infinity), (each) => -far(each)) || able[0] || most(all, ({ round }) => round.trials.length)).at;
     }
 
     /** A round before it is decided, in a sentence. */
@@ -139,7 +139,7 @@
       const round = this.rounds[at], chain = this.guesses(at), head = `Round ${round.index + 1}: `;
       if (!this.told) return "";
       if (phase === "read" || !chain.length) return `${head}the large model ${chain.length ? "checks all of them in" : "makes"} one pass.`;
-      const who = { head: "a head", model: "the small model", text: "the text so far" }[this.panel.source];
+      const who = { head: "a small head", model: "the small model", text: "the text so far" }[this.panel.source];
       return `${head}${who || "counting"} guesses ${this.chains[at] ? quoted(...chain) : plural(chain.length, "token")}.`;
     }
 

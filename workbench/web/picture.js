@@ -8,6 +8,7 @@
   const PLAINLY = "One word at a time";
   const PACES = { slow: 2600, normal: 1000, fast: 280 }; // ms a pass
   const WHOLE = { slow: 20, normal: 8, fast: 3 }; // s of all decoders on the clock of seconds
+  const QUICKER = 0.85; // of the time of the round before, from the fourth on
   const TELLING = 4200; // ms of the round that is explained, in the first play
   const COUNTING = 80; // ms a pass once the lane with guesses has ended
   const DENSE = 6; // lanes: of more, each is a line
@@ -156,7 +157,7 @@
       const { guessing } = this, { at } = guessing.moment(this.time + 1e-6), { telling } = guessing.film;
       if (this.time >= guessing.end) return COUNTING;
       if (this.pace === "normal" && this.plays === 1 && at === telling && guessing.panel.source) return TELLING;
-      return Math.max(PACES.fast, PACES[this.pace] * (this.pace === "normal" && at > telling ? 0.85 ** (at - telling) : 1));
+      return Math.max(PACES.fast, PACES[this.pace] * (this.pace === "normal" ? QUICKER ** Math.max(0, at - 2) : 1));
     }
 
     setPace(pace) {
