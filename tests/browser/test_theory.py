@@ -43,6 +43,17 @@ def test_the_charts_follow_the_sliders(tab):
     expect(tab.get_by_text(TOKENS).first).to_contain_text("2.43")
 
 
+def test_it_opens_with_one_picture_of_two_sliders(tab):
+    """The first picture had four sliders named by Greek letters."""
+    words = tab.locator(".wb-now").first
+    tab.get_by_label("number input for how often a guess is kept").fill("0.9")
+    expect(words).to_contain_text("4.67 times as fast")
+    expect(marks(tab, "4.67×")).to_be_visible()
+    tab.get_by_label("number input for what a guess costs").fill("1")
+    expect(words).to_contain_text("guessing does not pay here")
+    expect(words).to_contain_text("guesses were kept")
+
+
 def test_an_emptied_box_says_what_to_do(tab):
     """Once a toast said "'<' not supported between instances of 'NoneType' and 'float'"."""
     box, alert = (
@@ -67,7 +78,8 @@ def test_every_page_is_one_click_away(tab):
         tab.set_viewport_size({"width": width, "height": 900})
         tab.get_by_role("tab", name=page.title).click()
         expect(tab.get_by_role("heading", name=page.cards[-1].title)).to_be_visible()
-        expect(tab.locator(".js-plotly-plot:visible")).to_have_count(len(page.cards))
+        # beside that of the opening picture
+        expect(tab.locator(".js-plotly-plot:visible")).to_have_count(1 + len(page.cards))
         expect(tab.locator(".js-plotly-plot:visible .main-svg").first).to_be_visible()
         tab.wait_for_function(FILLS)  # drawn while hidden, charts kept 700 px in boxes of 296
         assert tab.evaluate("document.documentElement.scrollWidth") <= width

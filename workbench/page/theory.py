@@ -17,6 +17,7 @@ from workbench.runs.figures import label
 from workbench.theory import PAGES
 from workbench.theory.estimates import Measurements, measured
 from workbench.theory.page import Choice, FigureCard, Page, Slider
+from workbench.theory.speculative import FIRST
 
 INTRODUCTION = (
     "How much faster does guessing make a model? Two things decide: how often a guess is kept, and "
@@ -34,6 +35,7 @@ class TheoryTab:
         ]
         with gr.Tab("Theory", id="theory") as self.tab:
             gr.Markdown(INTRODUCTION, elem_classes="wb-note")
+            first = self._lay_out_in(FIRST)
             self.run = gr.Dropdown(
                 self.always,
                 value=compared[0].id if compared else "",
@@ -46,16 +48,18 @@ class TheoryTab:
             self.note = gr.HTML(elem_id="theory-note", elem_classes="wb-note")
             self.measured = gr.State(measured(compared[0]) if compared else Measurements())
             self.picked = self.run.change(self._pick, self.run, [self.measured, self.note], **QUIET)
+            self._redraw(self.tab, FIRST, *first)
             with gr.Tabs(overflow_behavior="wrap"):
                 self.pages = [self._lay_out(page) for page in PAGES]
         self.tab.select(self._list, None, self.run, **QUIET)
 
     def _lay_out(self, page: Page) -> gr.Tab:
         with gr.Tab(page.title) as tab:
-            self._lay_out_in(tab, page)
+            self._redraw(tab, page, *self._lay_out_in(page))
         return tab
 
-    def _lay_out_in(self, tab: gr.Tab, page: Page) -> None:
+    def _lay_out_in(self, page: Page) -> tuple[list[Any], list[Any]]:
+        """Lay out a page: its fields, and the parts that follow them."""
         first = draw(page, Measurements(), [field.value for field in page.fields])
         with gr.Row():
             fields = [control(field) for field in page.fields]
@@ -64,18 +68,21 @@ class TheoryTab:
             with gr.Row():
                 for card in row:
                     with gr.Column(min_width=340):
-                        gr.Markdown(f"### {card.title}")
+                        if card.title:
+                            gr.Markdown(f"### {card.title}")
                         # Drawn when the tab is opened.
                         outputs.append(plot())
-                        gr.Markdown(
-                            f"$${card.formula}$$\n\n{card.says}",
-                            latex_delimiters=[{"left": "$$", "right": "$$", "display": True}],
-                        )
+                        if card.formula:
+                            gr.Markdown(
+                                f"$${card.formula}$$\n\n{card.says}",
+                                latex_delimiters=[{"left": "$$", "right": "$$", "display": True}],
+                            )
         if page.tables:
             with gr.Accordion("The paper’s tables next to its formulas", open=False):
                 outputs.append(gr.Markdown(first[-1]))
-        gr.Markdown(page.source, elem_classes="wb-note")
-        self._redraw(tab, page, fields, outputs)
+        if page.source:
+            gr.Markdown(page.source, elem_classes="wb-note")
+        return fields, outputs
 
     def _redraw(self, tab: gr.Tab, page: Page, fields: list[Any], outputs: list[Any]) -> None:
         def redraw(found: Measurements, *values: Any) -> list[Any]:

@@ -73,8 +73,8 @@ class FigureCard:
     """One figure.
 
     Attributes:
-        title: its title
-        formula: its formula in LaTeX
+        title: its title, or ""
+        formula: its formula in LaTeX, or "" for a figure by itself
         says: its meaning for a reader who knows none of the papers
         figure: draws it for slider values and measurements
     """
@@ -91,7 +91,7 @@ class Page:
 
     Attributes:
         title: the decoder
-        source: the paper
+        source: the paper, or ""
         sliders: the sliders
         cards: the figures
         now: the results of the formulas for slider values

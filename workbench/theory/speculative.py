@@ -12,8 +12,9 @@ import plotly.graph_objects as go
 
 from decoders import theory
 from workbench.show.plots import GREY, canvas, level
-from workbench.show.quantities import enough, gives, marked, times, two_decimals
+from workbench.show.quantities import enough, gives, marked, percent, times, two_decimals
 from workbench.show.tables import Table, markdown
+from workbench.studies.text import counted
 from workbench.theory.estimates import MeasuredSpeculative, Measurements
 from workbench.theory.page import (
     FAMILY,
@@ -96,6 +97,47 @@ TABLE_4 = (
 
 GAMMAS = (1, 2, 4, 8, 16)
 LONGEST = 32  # the largest gamma among which the best is searched
+
+
+COSTS = (0.02, 0.05, 0.1, 0.2, 0.5)
+HIGHEST = 5  # times as fast, of the opening picture, where its point is no higher
+
+
+def gain(alpha: float, c: float) -> float:
+    """The wall-time factor of theorem 3.8 with the best draft length."""
+    return theory.walltime_factor(alpha, theory.best_gamma(alpha, c, LONGEST), c)
+
+
+def gain_figure(alpha: float, c: float, run: MeasuredSpeculative | None = None) -> go.Figure:
+    """The picture that the tab opens with: speed against how often a guess is kept."""
+    figure = family(
+        canvas("how often a guess is kept", "times as fast"), UNIT, "cost", COSTS, c,
+        lambda cost, a: gain(a, cost), (alpha, "{:.2f}×"),
+    )  # fmt: skip
+    level(figure, 1)
+    if run and run.speedup is not None:
+        diamond(figure, run.alpha, run.speedup, "{:.2f}× measured")
+    highest = [gain(alpha, c), run.speedup if run and run.speedup else 0]
+    return figure.update_yaxes(range=[0, max(HIGHEST, 1.2 * max(highest))])
+
+
+def gained(v: Values) -> str:
+    best, speed = theory.best_gamma(v.alpha, v.c, LONGEST), gain(v.alpha, v.c)
+    pays = "" if speed > 1 else ": guessing does not pay here"
+    guesses = counted(best, "guess", "guesses")
+    return f"**{speed:.2f} times** as fast, with {guesses} before each pass{pays}."
+
+
+def gain_of_run(m: Measurements) -> str:
+    run = m.speculative
+    if run is None:
+        return "this run has no speculative decoding."
+    text = f"{run.accepted} of {run.tested} guesses were kept ({percent(run.alpha)})"
+    if run.c is not None:
+        text += f", each cost {marked(percent(run.c), run.sure)} of a pass"
+    if run.speedup is None:
+        return f"{text}; greedy decoding did not run beside it."
+    return f"{text}, and it was {marked(f'{run.speedup:.2f} times', run.sure)} as fast as greedy."
 
 
 def tokens_figure(alpha: float, gamma: int, run: MeasuredSpeculative | None = None) -> go.Figure:
@@ -265,6 +307,19 @@ def _measured_row(run: MeasuredSpeculative) -> list[str]:
     )
     return [f"**{cell}**" for cell in ("the run here", gamma, alpha, c, "–", expected, measured)]
 
+
+# What the tab opens with, for a reader of none of the papers.
+FIRST = Page(
+    "How much faster?",
+    "",
+    (
+        Slider("alpha", "how often a guess is kept", "0 never, 1 always", 0.0, 1.0, 0.8),
+        Slider("c", "what a guess costs", "1 is a pass of the large model", 0.0, 1.0, 0.05),
+    ),
+    (FigureCard("", "", "", lambda v, m: gain_figure(v.alpha, v.c, m.speculative)),),
+    gained,
+    gain_of_run,
+)
 
 SPECULATIVE = Page(
     "Speculative",
