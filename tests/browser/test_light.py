@@ -55,6 +55,7 @@ def test_a_tab_is_not_on_the_page_until_it_is_opened_and_then_stays_as_it_was_le
     page = visit(address)
     assert page.locator("#draw-prompt, #batch-count, #theory-run").count() == 0
     open_lab(page, "Batch")
+    page.locator("#batch-form > button").click()
     page.locator("#batch-count input").fill("7")
     page.get_by_role("tab", name="Compare").click()
     open_lab(page, "Batch")

@@ -294,10 +294,10 @@ class StudyTab:
 
     def lay_out_folds(self) -> None:
         with gr.Accordion(self.folded, open=False, elem_id=f"{self.prefix}form") as outer:
+            self.lay_out_more()
             self.form.lay_out_decoders()
             with gr.Accordion("Settings", open=False, elem_id=f"{self.prefix}settings") as inner:
                 self.form.lay_out_settings()
-            self.lay_out_more_folds()
         self.folds = [outer, inner]
         self.runner.lay_out_progress()
         self.runner.lay_out_again()
@@ -322,8 +322,8 @@ class StudyTab:
         """
         return [self.tab.select]
 
-    def lay_out_more_folds(self) -> None:
-        """Lay out further folds below those of the settings."""
+    def lay_out_more(self) -> None:
+        """Lay out what the fold with decoders and settings begins with."""
 
     @property
     def outputs(self) -> list[Any]:

@@ -197,6 +197,7 @@ class BatchTab(StudyTab):
     study: ClassVar[type[Batch]] = Batch
     id, title, prefix, in_lab = "batch", "Batch", "batch-", True
     runs_by_link = False  # it takes minutes
+    folded = "Sizes, schemes, decoders, settings"
     opening: ClassVar[Mapping[str, Any]] = OPENING
     linked: ClassVar[Mapping[str, Any]] = OPENING
 
@@ -204,8 +205,8 @@ class BatchTab(StudyTab):
 
     def lay_out(self) -> None:
         gr.Markdown(INTRODUCTION, elem_classes="wb-note")
-        with gr.Row():
-            with gr.Column(min_width=320):
+        with gr.Row(equal_height=True):
+            with gr.Column(scale=5, min_width=320):
                 self.set = gr.Radio(
                     SETS, value=SETS[0][1], label="Prompts", elem_id="batch-prompts"
                 )
@@ -215,31 +216,10 @@ class BatchTab(StudyTab):
                     visible=False, file_types=[".txt", ".jsonl"], height=120,
                 )  # fmt: skip
                 self.read = gr.HTML(elem_id="batch-file-note", elem_classes="wb-note")
-                self.lay_out_asked()
-                with gr.Row():
-                    self.lay_out_buttons()
-            with gr.Column(min_width=320):
-                with gr.Row():
-                    self.count = gr.Number(
-                        PROMPTS, label="Number of prompts", precision=0, minimum=1, min_width=140,
-                        info="taken from the start of the set", elem_id="batch-count",
-                    )  # fmt: skip
-                    self.ignore_eos = gr.Checkbox(
-                        True, label="ignore end of text", info="gives every output the same length",
-                        min_width=180, elem_id="batch-eos",
-                    )  # fmt: skip
-                self.sizes = gr.CheckboxGroup(
-                    list(SIZES),
-                    value=list(CHOSEN_SIZES),
-                    label="Batch sizes",
-                    elem_id="batch-sizes",
-                )
-                self.schemes = gr.CheckboxGroup(
-                    [(scheme.label, name) for name, scheme in SCHEMES.items()],
-                    value=list(SCHEMES), label="Schemes", elem_id="batch-schemes",
-                    info="Inputs, caches, both or neither are padded. In a dynamic batch, the next "
-                    "request takes a finished one's place.",
-                )  # fmt: skip
+            with gr.Column(scale=1, min_width=160), gr.Row(equal_height=True):
+                self.lay_out_buttons()
+        with gr.Row(elem_classes="chips"):
+            self.lay_out_asked()
         self.lay_out_folds()
         self.results = BatchResults(self.prefix)
         if recording := shipped():
@@ -248,6 +228,31 @@ class BatchTab(StudyTab):
         self.own = gr.State(NO_FILE)
         self.inputs = [self.set, self.count, self.ignore_eos, self.sizes, self.schemes]
         self.more, self.looked_at = [self.own], [self.results.decoder, self.results.decoding]
+
+    def lay_out_more(self) -> None:
+        with gr.Row():
+            self.count = gr.Number(
+                PROMPTS, label="Number of prompts", precision=0, minimum=1, min_width=140,
+                info="taken from the start of the set", elem_id="batch-count",
+            )  # fmt: skip
+            self.ignore_eos = gr.Checkbox(
+                True, label="ignore end of text", info="gives every output the same length",
+                min_width=180, elem_id="batch-eos",
+            )  # fmt: skip
+        self.sizes = gr.CheckboxGroup(
+            list(SIZES), value=list(CHOSEN_SIZES), label="Batch sizes", elem_id="batch-sizes"
+        )
+        self.schemes = gr.CheckboxGroup(
+            [(scheme.label, name) for name, scheme in SCHEMES.items()],
+            value=list(SCHEMES), label="Schemes", elem_id="batch-schemes",
+            info="Inputs, caches, both or neither are padded. In a dynamic batch, the next "
+            "request takes a finished one's place.",
+        )  # fmt: skip
+
+    def unfolded(self, faults: Mapping[Any, str]) -> Updates:
+        inside = {self.count, self.ignore_eos, self.sizes, self.schemes}
+        opened = {self.folds[0]: gr.update(open=True)} if faults.keys() & inside else {}
+        return {**opened, **super().unfolded(faults)}
 
     @property
     def fields(self) -> list[Any]:
@@ -317,8 +322,12 @@ class BatchTab(StudyTab):
         }
 
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
-        says, count = words.chosen(data["settings"]), data["prompts"]["count"]
-        if large := [size for size in data["settings"]["sizes"] if count and size > count]:
+        count, sizes = data["prompts"]["count"], data["settings"]["sizes"]
+        says = (
+            f"{count or 0:g} prompts in batches of {', '.join(map(str, sizes)) or 'no size'} · "
+            f"{words.chosen(data['settings'])}"
+        )
+        if large := [size for size in sizes if count and size > count]:
             says += f" · batches of {max(large)} use some prompts twice: only {count:g} are chosen"
         return says
 
