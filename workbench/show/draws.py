@@ -38,18 +38,53 @@ DEFINED = "Plain sampling draws from the target by definition"
 
 
 def headline(run: Run) -> str:
-    """The verdicts as HTML, with a link to the proof."""
+    """The verdict in plain words, and in a fold those on each decoder, with a link to the proof."""
     each = "".join(f"<li>{html.escape(words)}</li>" for words in verdicts(run))
+    if not each:
+        return ""
+    plain = verdict(run)
+    says = f'<p class="verdict">{html.escape(plain)}</p>{_paragraph(reach(run))}' if plain else ""
+    figures = f"{_paragraph(shared(run))}<ul>{each}</ul>"
+    if plain:
+        figures = f"<details><summary>Each decoder, in figures</summary>{figures}</details>"
     link = (
         '<nav class="wb-jump" aria-label="On this page"><a href="#draw-proof">How they are '
         "compared, and what is proved</a></nav>"
     )
-    after = _paragraph(reach(run)) + (_paragraph(LEGEND) if run.exact else "")
-    return (
-        f'<div class="wb wb-verdicts">{_paragraph(shared(run))}<ul>{each}</ul>{after}{link}</div>'
-        if each
-        else ""
-    )
+    legend = _paragraph(LEGEND) if run.exact else ""
+    return f'<div class="wb wb-verdicts">{says}{figures}{link}{legend}</div>'
+
+
+def verdict(run: Run) -> str:
+    """What the draws say of all decoders, in plain words; "" where nothing is compared."""
+    known = [f for f in findings(run) if f.draws and (f.distance is not None or f.unlike)]
+    words = []
+    for compared, whole in (
+        ("target", "the large model"),
+        ("first step", "one step of beam sampling"),
+    ):
+        honest = [f for f in known if f.compared == compared and f.p is not None]
+        if alike := [f for f in honest if not f.unlike]:
+            far = ", as far as these draws show" if not words else ""
+            words.append(f"{_names(alike, 'draws')} as {whole} does{far}.")
+        if unlike := [f for f in honest if f.unlike]:
+            words.append(
+                f"{_names(unlike, 'draws')} unlike {whole}: a fault of it, or of models or seeds."
+            )
+    if free := [f for f in known if f.p is None]:
+        differing = [f for f in free if _odd(f) or f.never]
+        also = f"; {_names(differing, 'differs')}" if differing else ""
+        also = ", and differs" if differing == free and len(free) == 1 else also
+        words.append(f"{_names(free, 'does')} not promise that{also}.")
+    return " ".join(words)
+
+
+def _names(some: Sequence[Finding], verb: str) -> str:
+    """The names of decoders as a subject, with a verb in the third person."""
+    *first, last = (label(finding.decoder) for finding in some)
+    if not first:
+        return f"{last} {verb}"
+    return f"{', '.join(first)} and {last} {verb.removesuffix('es' if verb == 'does' else 's')}"
 
 
 def _paragraph(words: str) -> str:

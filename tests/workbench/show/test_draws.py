@@ -239,3 +239,17 @@ def test_of_beams_only_the_first_token_can_be_impossible():
     assert "No difference" in draws.verdicts(run)[0]
     run.results[0].samples[5].beams[2] = 9
     assert "Unlike one step of beam sampling: seed 5 wrote “w9”" in draws.verdicts(run)[0]
+
+
+def test_the_verdict_is_told_once_in_plain_words():
+    """It was a list of total variations, which the table below repeats."""
+    run = made(EVEN, more=[("speculative", EVEN), ("mtad", ODD)])
+    assert draws.verdict(run) == (
+        "Plain sampling and Speculative draw as the large model does, as far as these draws show. "
+        "MTAD does not promise that, and differs."
+    )
+    assert draws.verdict(made(ODD)).startswith("Plain sampling draws unlike the large model: ")
+    assert draws.verdict(made(EVEN, temperature=0)) == ""
+    assert draws.headline(run).index("draw as the large model does") < draws.headline(run).index(
+        "total variation"
+    )
