@@ -157,7 +157,7 @@
     const elsewhere = ({ target }) => shown && shown.pinned && shown.root === root && !card.contains(target) && !anchorOf({ target }) && hide();
     document.addEventListener("pointerup", elsewhere); // no scrolling ends so
     window.addEventListener("resize", () => shown?.pinned && place());
-    window.addEventListener("scroll", () => shown && !shown.pinned && (shown.anchor === document.activeElement ? place() : hide()), { passive: true, capture: true });
+    window.addEventListener("scroll", () => shown && !shown.pinned && (shown.anchor === document.activeElement || shown.anchor.matches(":hover") ? place() : hide()), { passive: true, capture: true });
   };
 
   /** What a root draws anew takes its card away. */
