@@ -130,7 +130,7 @@ class Host:
                         whole, began = event.at.lap or event.at.last_text, time.monotonic()
                         finished = replace(event.run, cancelled=not whole)
                         if began >= due or event.at.last_text:
-                            self._kept(Ended(finished))
+                            event = replace(event, unkept=self._kept(Ended(finished)).unkept)
                             due = time.monotonic() + KEPT_AGAIN_AFTER * (time.monotonic() - began)
                     if isinstance(event, Ended):
                         finished = None

@@ -204,7 +204,9 @@ class Runner:
                 told = True
                 self.host.time_quietly(stopped)
                 yield {
-                    **self.tab.results.show(event.run, settled=event.at.laps == 1),
+                    **self.tab.results.show(
+                        event.run, bool(event.unkept), settled=event.at.laps == 1
+                    ),
                     self.progress: words.timing_on(event),
                     **self.idle(),
                 }

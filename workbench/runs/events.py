@@ -88,11 +88,13 @@ class Finished:
         at: the job
         result: its result from all timings so far
         run: the run with all results so far
+        unkept: why the run so far could not be kept, as of `Ended`
     """
 
     at: At
     result: Result
     run: Run
+    unkept: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
