@@ -223,12 +223,12 @@ MOST_LINES = 1500  # of one tree
 DEEPEST = 100  # forks above each other: a file may have more than Python can follow
 
 PROOF = (
-    "<p>Draws can show a difference, but never that there is none. For decoders of the law "
-    "“target”, the tests prove without drawing that there is none: they replace the models by "
-    "made-up tables and the random numbers by a source that takes every way in turn, add up the "
-    "probability of every output, and compare it with the law; the total variation is below "
-    "10<sup>−9</sup>. You can do the same:</p><pre>from decoders import catalog\n"
-    "from decoders.testing import assert_law\n\n{calls}</pre>"
+    "<p>Draws can show a difference, but never that there is none. For decoders of the "
+    "distribution “target”, the tests prove without drawing that there is none: they replace the "
+    "models by made-up tables and the random numbers by a source that takes every way in turn, "
+    "add up the probability of every output, and compare it with the distribution; the total "
+    "variation is below 10<sup>−9</sup>. You can do the same:</p>"
+    "<pre>from decoders import catalog\nfrom decoders.testing import assert_law\n\n{calls}</pre>"
 )
 HOW = (
     "Draws are counted by their first three tokens, in cells that each hold at least one in twenty "
@@ -237,9 +237,9 @@ HOW = (
     "the beams of that step are counted. The distance is the total variation: the largest "
     "difference in the probability of any set of cells. It is compared with that of 2,000 honest "
     "samples, each of as many simulated draws from the target itself. “Unlike” needs more: the "
-    "draws must be ten thousand times likelier under a mixture of other laws (a Dirichlet "
+    "draws must be ten thousand times likelier under a mixture of other distributions (a Dirichlet "
     "distribution around the target’s, Lindon and Malek 2022) than under the target’s own. If a "
-    "decoder has the target’s law, that ratio is a martingale, so the chance that it ever gets "
+    "decoder has the target’s own, that ratio is a martingale, so the chance that it ever gets "
     "there is at most one in 10,000, however often you add draws (Ville 1939). Holm’s correction "
     "keeps that chance for all decoders of a run together, whether or not they share seeds. If "
     "the sampling settings rule out one of the first three tokens of a text, that single text is "

@@ -222,9 +222,9 @@ def now(v: Values) -> str:
     outcome = enumerated(v)
     far = outcome.distance
     verdict = (
-        "its text has exactly the target’s law here"
+        "its text has exactly the target’s distribution here"
         if far < EXACT
-        else f"total variation from the target’s law **{far:.4f}**"
+        else f"total variation from the target’s distribution **{far:.4f}**"
     )
     what = f"{v.gamma} draft tokens"
     if v.rule in TREES:
@@ -270,7 +270,7 @@ RULES = Page(
     ),
     (
         FigureCard(
-            "The law that comes out",
+            "The distribution that comes out",
             r"TV = \tfrac12 \sum_x |P(x) - P_{\text{target}}(x)|",
             "Every text that the rule can write, with its probability. All random choices are "
             f"enumerated, none is drawn. Of longer texts, the first {SHOWN} tokens are shown; the "
@@ -282,8 +282,9 @@ RULES = Page(
             r"w_i = \min\Bigl(1,\, w_{i-1}\frac{p(x_i)}{q(x_i)}\Bigr),\quad"
             r" \Pr(\text{keep } i) \le \mathrm{E}_q\, w_i",
             "How often the first draft is kept up to a place, beside the most of any rule that "
-            "keeps the target’s law. A rule that keeps more has another law. The formula is for "
-            "chains; in a tree each place has a lossless rule of its own that keeps this much.",
+            "keeps the target’s distribution. A rule that keeps more has another one. The formula "
+            "is for chains; in a tree each place has a lossless rule of its own that keeps this "
+            "much.",
             lambda v, m: kept_figure(enumerated(v)),
         ),
     ),

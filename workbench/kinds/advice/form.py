@@ -1,4 +1,4 @@
-"""The card "Will speculative decoding pay here?", which advises on the pair that is loaded."""
+"""The card "Does speculative decoding pay here?", which advises on the pair that is loaded."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -33,7 +33,7 @@ class AdviceCard(StudyTab):
     """A card in another tab, with the settings that matter most."""
 
     study: ClassVar[type[Advice]] = Advice
-    id, title, prefix = "experiments", "Will speculative decoding pay here?", "advice-"
+    id, title, prefix = "experiments", "Does speculative decoding pay here?", "advice-"
     runs_by_link = False
     opening: ClassVar[Mapping[str, Any]] = OPENING
     linked: ClassVar[Mapping[str, Any]] = OPENING

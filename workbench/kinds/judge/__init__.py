@@ -27,8 +27,8 @@ from workbench.terminal import flags, show, study
 
 SAMPLING = tuple(field.name for field in fields(Warping))
 CHOSEN = (
-    "This draft was chosen, not drawn: here the rules that compare p with q keep no law, while "
-    "Match does."
+    "This draft was chosen, not drawn: here the rules that compare p with q keep no "
+    "distribution, while Match does."
 )
 
 
