@@ -118,8 +118,8 @@
       return draft + verify > 0 ? draft / (draft + verify) : 0;
     }
 
-    /** The round that is explained: the widest of beams and trees; of chains the one with a guess that chance refused whose p / q is nearest
-     *  0.3, so that both can be seen; or else any with a refusal, or with the most that was kept. */
+    /** The round that is explained: the widest of beams and trees; of chains the one with a word that chance refused, its p / q nearest 0.3,
+     *  so that both can be seen; or else any with a refusal, or with the most that was kept. */
     get telling() {
       const all = this.rounds.map((round, at) => ({ round, at }));
       const most = (list, value) => list.reduce((best, each) => (best && value(best) >= value(each) ? best : each), null);
@@ -127,7 +127,7 @@
       if (!this.chains.every(Boolean)) return most(all, ({ at }) => this.width(at)).at;
       const far = ({ round }) => {
         const t = round.trials.find((trial) => trial.fate === "rejected");
-        return t && t.p > 0 && t.q > 0 ? Math.abs(t.p / t.q - 0.3) : Infinity;
+        return t && t.p > 0 && t.q > 0 ? Math.abs(t.p / t.q - 0.3) + (/\p{L}/u.test(t.text) ? 0 : 1) : Infinity;
       };
       const refusing = all.filter(({ round }) => round.trials.some((t) => t.fate === "rejected") && round.trials.some((t) => t.fate === "corrected"));
       const both = refusing.filter(({ round }) => round.trials.some((t) => t.fate === "accepted")), able = both.length ? both : refusing;
