@@ -105,7 +105,7 @@
       if (why) parts.push(make("span", {}, make("bdi", {}, `“${Workbench.visible(refused.text.trim())}”: `), `${why} `));
       if (from) parts.push(make("span", {}, "Copied from “", make("bdi", {}, from.before), make("mark", {}, from.text), "”. "));
       const { reads, layers } = panel.head || {};
-      if (panel.source === "head" && reads) parts.push(make("span.states", {}, `First guess: from the large model’s ${reads[0] < 0 ? "last layer" : `layer${reads.length > 1 ? "s" : ""} ${listed(reads)} of ${layers}`}; later ones: the head’s own state. `));
+      if (panel.source === "head" && reads) parts.push(make("span.states", {}, `First guess from the large model’s ${reads[0] < 0 ? "last layer" : `layer${reads.length > 1 ? "s" : ""} ${listed(reads)} of ${layers}`}, later ones from the head. `));
       return parts;
     }
   }

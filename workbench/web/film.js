@@ -5,6 +5,7 @@
   const { visible, known } = Workbench;
   const DRAFTED = ["accepted", "rejected", "discarded"];
   const WINDOW = 7; // rounds of beams without drafts that are seen together: each is one word longer
+  const SEEN = 0.04; // a probability whose bar can be seen
   const kept = (trial) => trial.fate !== "rejected" && trial.fate !== "discarded";
   const drafted = (trial) => DRAFTED.includes(trial.fate);
   const plural = (count, word, several = `${word}s`) => `${count} ${count === 1 ? word : several}`;
@@ -127,7 +128,7 @@
       if (!this.chains.every(Boolean)) return most(all, ({ at }) => this.width(at)).at;
       const far = ({ round }) => {
         const t = round.trials.find((trial) => trial.fate === "rejected");
-        return t && t.p > 0 && t.q > 0 ? Math.abs(t.p / t.q - 0.3) + (/\p{L}/u.test(t.text) ? 0 : 1) : Infinity;
+        return t && t.p > 0 && t.q > 0 ? Math.abs(t.p / t.q - 0.3) + (t.p >= SEEN && /\p{L}/u.test(t.text) ? 0 : 1) : Infinity;
       };
       const refusing = all.filter(({ round }) => round.trials.some((t) => t.fate === "rejected") && round.trials.some((t) => t.fate === "corrected"));
       const both = refusing.filter(({ round }) => round.trials.some((t) => t.fate === "accepted")), able = both.length ? both : refusing;

@@ -110,7 +110,7 @@ const Workbench = (() => {
     const more = make("button.whole", { type: "button", title: "show the whole prompt" }, `… ${last}`);
     more.addEventListener("click", () => span.replaceChildren(...whole));
     const turn = pieces.some(([, template]) => template) ? [make("span.template", { title: "written by the chat template" }, " → ")] : [];
-    if (span.firstChild?.textContent !== more.textContent) span.replaceChildren(more, ...turn);
+    if (span.firstChild?.textContent !== more.textContent || span.childNodes.length !== 1 + turn.length) span.replaceChildren(more, ...turn);
     return span;
   }
 
