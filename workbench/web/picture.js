@@ -114,6 +114,7 @@
     /** The end, with the round that explains the most up close. */
     rest() {
       this.show(this.end);
+      for (const { words } of this.lanes) words.scrollTop = 0; // where a lane has room for a few lines alone
       this.look(this.guessing.film.telling, "done");
       this.tidy();
     }

@@ -4,6 +4,7 @@
 (() => {
   const { make } = Workbench;
   const SVG = "http://www.w3.org/2000/svg";
+  const EDGE = 10; // px around it
   const SCALE = 2; // pixels of a PNG for each of the page
 
   function draw(tag, attributes, text) {
@@ -22,8 +23,9 @@
       const x = left - home.left, y = top - home.top;
       if (!width || !height) continue;
       const outlined = style.outlineStyle !== "none" ? ["outline", style.outlineColor, style.outlineStyle] : parseFloat(style.borderTopWidth) && parseFloat(style.borderBottomWidth) ? ["border", style.borderTopColor, style.borderTopStyle] : null;
-      if (!clear(style.backgroundColor) || outlined) {
-        drawn.push(draw("rect", { x, y, width, height, rx: Math.min(6, parseFloat(style.borderTopLeftRadius) || 0), fill: clear(style.backgroundColor) ? "none" : style.backgroundColor, stroke: outlined ? outlined[1] : "none", "stroke-dasharray": outlined && outlined[2] !== "solid" ? "4 3" : "none" }));
+      const hatched = style.backgroundImage.startsWith("repeating-linear-gradient"), filled = hatched || !clear(style.backgroundColor);
+      if (filled || outlined) {
+        drawn.push(draw("rect", { x, y, width, height, rx: Math.min(6, parseFloat(style.borderTopLeftRadius) || 0), fill: hatched ? style.color : filled ? style.backgroundColor : "none", "fill-opacity": hatched ? 0.5 : 1, stroke: outlined ? outlined[1] : "none", "stroke-dasharray": outlined && outlined[2] !== "solid" ? "4 3" : "none" }));
       }
       if (element.matches(".tok") && line !== "none") {
         const at = line === "line-through" ? y + height / 2 : y + height - 3;
@@ -74,6 +76,13 @@
       }
     };
     visit(root);
+    // What stays out, such as buttons, leaves no room at the top or the foot.
+    const number = (part, name) => parseFloat(part.getAttribute(name)) || 0;
+    const parts = [...svg.children].slice(1).map((part) => (part.tagName === "text" ? [number(part, "y") - parseFloat(part.getAttribute("font-size")), number(part, "y") + 6] : part.tagName === "line" ? [number(part, "y1"), number(part, "y1")] : [number(part, "y"), number(part, "y") + number(part, "height")]));
+    const top = Math.min(...parts.map(([y]) => y)) - EDGE, height = Math.max(...parts.map(([, y]) => y)) + EDGE - top;
+    if (!parts.length) return svg;
+    for (const [name, value] of Object.entries({ height, viewBox: `${-EDGE} ${top} ${home.width + 2 * EDGE} ${height}`, width: home.width + 2 * EDGE })) svg.setAttribute(name, value);
+    for (const [name, value] of Object.entries({ x: -EDGE, y: top, width: home.width + 2 * EDGE, height })) svg.firstChild.setAttribute(name, value);
     return svg;
   };
 
