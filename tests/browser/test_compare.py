@@ -225,7 +225,7 @@ def test_phone_and_dark(visit, address, shown):
 
 
 def contrast(page: Page) -> tuple[float, float]:
-    """Relative luminance of a token's ink and of its panel's paper."""
+    """Relative luminance of a token's ink and of the paper under its panel."""
     return page.evaluate(
         """() => {
             const luminance = (colour) => {
@@ -233,8 +233,10 @@ def contrast(page: Page) -> tuple[float, float]:
                     .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
                 return 0.2126 * r + 0.7152 * g + 0.0722 * b;
             };
-            const panel = document.querySelector(".wb-panel");
-            const ink = getComputedStyle(panel.querySelector(".tok")).color;
-            return [ink, getComputedStyle(panel).backgroundColor].map(luminance);
+            const ink = document.querySelector(".wb-panel .tok");
+            let paper = ink.closest(".wb-panel");
+            const ground = () => getComputedStyle(paper).backgroundColor;
+            while (ground().endsWith(", 0)")) paper = paper.parentElement;
+            return [getComputedStyle(ink).color, ground()].map(luminance);
         }"""
     )
