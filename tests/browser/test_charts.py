@@ -31,6 +31,10 @@ FAULTS = """() => {
     }
     return faults;
 }"""
+# Each chart is as wide as its place: a resize is drawn some moments later.
+FITS = """() => [...document.querySelectorAll(".js-plotly-plot")]
+    .filter((plot) => plot.offsetParent).every((plot) => Math.abs(
+        plot.querySelector(".main-svg").getBoundingClientRect().width - plot.clientWidth) < 2)"""
 CUT_ON_PAPER = """() => {
     const edge = document.documentElement.clientWidth + 1, cut = [];
     for (const part of document.querySelectorAll(
@@ -72,11 +76,12 @@ def test_charts_of_a_report_read_at_any_width_and_on_paper(report):
     On paper, columns were cut and 2 of 5 rows were there."""
     for width in (1400, 768, 390):
         report.set_viewport_size({"width": width, "height": 900})
-        report.wait_for_timeout(100)
+        report.wait_for_function(FITS)
         assert report.evaluate(FAULTS) == [], width
         assert report.evaluate("document.documentElement.scrollWidth") <= width
     report.set_viewport_size({"width": PAPER, "height": 1000})
     report.emulate_media(media="print")
+    report.wait_for_function(FITS)
     assert report.evaluate(FAULTS) == []
     assert report.evaluate(CUT_ON_PAPER) == []
 
@@ -90,10 +95,12 @@ def test_charts_of_the_page_read_at_any_width_and_on_paper(page, recording):
     for width in (1400, 768, 390):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(200)
+        page.wait_for_function(FITS)
         assert page.evaluate(FAULTS) == [], width
     page.set_viewport_size({"width": PAPER, "height": 1000})
     page.emulate_media(media="print")
     page.wait_for_timeout(500)
+    page.wait_for_function(FITS)
     assert page.evaluate(FAULTS) == []
     assert page.evaluate(CUT_ON_PAPER) == []
     expect(page.locator("#summary tbody tr")).to_have_count(count)

@@ -87,7 +87,7 @@
         chip.classList.add("chip");
         return chip;
       });
-      const near = this.more || this.all ? this.others : this.others.filter((each, i) => i < 1 || rank(each) < FIRST.length || each === film), left = this.others.length - near.length;
+      const usual = this.others.filter((each, i) => i < 1 || rank(each) < FIRST.length || each === film), near = this.more || this.all || this.others.length - usual.length < 2 ? this.others : usual, left = this.others.length - near.length;
       const more = left > 0 ? button(`+ ${left} more`, `${left} more decoders`, () => { this.more = true; this.choose({}); this.root.querySelector(".chip")?.focus(); }) : null;
       const every = clocked.length > 1 ? button(this.all ? "Two lanes" : clocked.length === 5 ? "All five" : `All ${clocked.length}`, this.all ? "back to two lanes" : "all decoders, each at its measured time", () => this.choose({ all: !this.all })) : null;
       const law = `exactly the large model’s ${(this.value.settings || {}).temperature === 0 ? "text" : "distribution"}:`, exact = near.filter(({ panel }) => panel.exact), others = near.filter((each) => !exact.includes(each));
