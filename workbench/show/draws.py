@@ -58,7 +58,7 @@ def headline(run: Run) -> str:
 def verdict(run: Run) -> str:
     """What the draws say of all decoders, in plain words; "" where nothing is compared."""
     known = [f for f in findings(run) if f.draws and (f.distance is not None or f.unlike)]
-    words = []
+    words: list[str] = []
     for compared, whole in (
         ("target", "the large model"),
         ("first step", "one step of beam sampling"),
