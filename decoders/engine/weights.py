@@ -22,7 +22,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 from transformers.utils.quantization_config import Mxfp4Config
 
 from decoders.devices import device_of
-from decoders.engine.kernels import Format
+from decoders.engine.kernels import NumberType
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.recorder import LONGEST, as_one_step
 from decoders.errors import InputError, allowed, installed
@@ -187,9 +187,9 @@ def copies_bytes(weight_bytes: int, device: torch.device) -> int:
 
 LINEAR = torch.nn.modules.linear.__file__
 FORMATS = {
-    torch.float32: Format.FLOAT32,
-    torch.float16: Format.FLOAT16,
-    torch.bfloat16: Format.BFLOAT16,
+    torch.float32: NumberType.FLOAT32,
+    torch.float16: NumberType.FLOAT16,
+    torch.bfloat16: NumberType.BFLOAT16,
 }
 # The dtypes that oneDNN supports on this CPU.
 TYPES: tuple[torch.dtype, ...] = ()
@@ -269,8 +269,8 @@ class Halves(NamedTuple):
         """The outputs of a block."""
         return self.blocks.shape[2]
 
-    def places(self, begin: int = 0) -> tuple[int, int, Format]:
-        """The addresses of blocks and bias (0 for none), and the blocks' Format.
+    def places(self, begin: int = 0) -> tuple[int, int, NumberType]:
+        """The addresses of blocks and bias (0 for none), and the blocks' NumberType.
 
         Args:
             begin: the first output, with which a block begins

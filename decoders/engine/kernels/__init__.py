@@ -1,6 +1,6 @@
 """Numba's kernels for passes on a CPU, and the program that strings them together.
 
-Here is what they are told by number: instructions (Code), number types (Format), and where the
+Here is what they are told by number: instructions (Code), number types (NumberType), and where the
 words of a team of threads lie. Only this and `loading` may be imported without numba.
 """
 
@@ -17,7 +17,7 @@ class Code(IntEnum):
     rounded to bfloat16: 0 never, 1 at the end, 2 after each operator of the model that the
     instruction stands for. The others are:
 
-        EMBED: address of the table, width, Format of the table; factor
+        EMBED: address of the table, width, NumberType of the table; factor
         NORM: address of the weight, width, rows for each token; eps
         ANGLES: address of the frequencies, half of a head; scales of the cosines, which are the
             result, and of the sines, which go to z
@@ -25,7 +25,7 @@ class Code(IntEnum):
         ATTEND x to y and z: layer, heads, heads that share a key, size of keys, size of values,
             address of the sinks or 0; scale, softcap
         PRODUCT: address of the weights, inputs, outputs, address of the bias or 0, whether x has
-            wanted rows alone, Format of the weights; factor
+            wanted rows alone, NumberType of the weights; factor
         GATED: width, place of the activation in ACTIVATIONS
         ADD: width
         SELECT: width
@@ -48,7 +48,7 @@ PLACES, INTEGERS = 4, 7
 ACTIVATIONS = "silu", "gelu_tanh", "gelu"
 
 
-class Format(IntEnum):
+class NumberType(IntEnum):
     """How numbers are stored that kernels read. They compute in float32."""
 
     FLOAT32 = 0

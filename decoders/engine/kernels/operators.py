@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
-from decoders.engine.kernels import Format
+from decoders.engine.kernels import NumberType
 from decoders.engine.kernels.tiles import (
     F32,
     I64,
@@ -233,13 +233,13 @@ VECTORS = 4 if WIDE else 2  # vectors of values of a turn
 ROOM = 4 * KEYS  # bytes that are written beyond the last score
 
 
-def width_of(form: Format) -> Any:
+def width_of(form: NumberType) -> Any:
     """The bytes of a number."""
-    return I64(4 if form == Format.FLOAT32 else 2)
+    return I64(4 if form == NumberType.FLOAT32 else 2)
 
 
 def products(
-    form: Format, builder: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any,
+    form: NumberType, builder: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any,
     out: Any,
 ) -> Any:  # fmt: skip
     """Write the products of a query with the keys that it sees, see `multiplying_keys`."""
@@ -296,7 +296,7 @@ def totals(builder: Any, vectors: list[Any]) -> Any:
     return total
 
 
-def multiplying_keys(form: Format) -> Any:
+def multiplying_keys(form: NumberType) -> Any:
     """A function that writes the products of a query with the keys that it sees, in this format.
 
     Its arguments are the address of the query, its size, which is a multiple of LANES, the address
@@ -318,10 +318,10 @@ def multiplying_keys(form: Format) -> Any:
     return multiply
 
 
-multiply_keys, multiply_half_keys = map(multiplying_keys, (Format.FLOAT32, Format.BFLOAT16))
+multiply_keys, multiply_half_keys = map(multiplying_keys, (NumberType.FLOAT32, NumberType.BFLOAT16))
 
 
-def mixtures(form: Format, builder: Any, heads: Any, *arguments: Any) -> None:
+def mixtures(form: NumberType, builder: Any, heads: Any, *arguments: Any) -> None:
     """Write the mixtures of values, see `mixing_values`."""
     shares, count, values, step, places, width, apart, out = arguments
 
@@ -359,7 +359,7 @@ def mixtures(form: Format, builder: Any, heads: Any, *arguments: Any) -> None:
     choose(builder, heads, HEADS, some)
 
 
-def mixing_values(form: Format) -> Any:
+def mixing_values(form: NumberType) -> Any:
     """A function that writes mixtures of the values that a token sees, in this format.
 
     It is for 1 to HEADS heads that share them. Its arguments are the number of heads, the address
@@ -383,7 +383,7 @@ def mixing_values(form: Format) -> Any:
     return mix
 
 
-mix_values, mix_half_values = map(mixing_values, (Format.FLOAT32, Format.BFLOAT16))
+mix_values, mix_half_values = map(mixing_values, (NumberType.FLOAT32, NumberType.BFLOAT16))
 
 
 @njit(error_model="numpy")

@@ -29,7 +29,7 @@ from decoders.engine.kernels import (
     TICKET,
     TURNS,
     Code,
-    Format,
+    NumberType,
     operators,
 )
 from decoders.engine.kernels.operators import ROOM, attend_token
@@ -310,7 +310,7 @@ gated, add, select, write = operators.gated, operators.add, operators.select, op
 cap, round_off = operators.cap, operators.round_off
 
 EMBED, NORM, ANGLES, ROTATE, ATTEND, PRODUCT, GATED, ADD, SELECT, CAP = map(int, Code)
-BFLOAT16 = int(Format.BFLOAT16)
+BFLOAT16 = int(NumberType.BFLOAT16)
 
 
 @njit

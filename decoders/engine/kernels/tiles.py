@@ -17,7 +17,7 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
-from decoders.engine.kernels import Format
+from decoders.engine.kernels import NumberType
 
 WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
 LANES = 16 if WIDE else 8  # numbers of a vector
@@ -98,13 +98,13 @@ def load(builder: Any, address: Any, kind: Any = VECTOR, align: int = 4) -> Any:
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=align)
 
 
-def load_as(builder: Any, form: Format, address: Any) -> Any:
+def load_as(builder: Any, form: NumberType, address: Any) -> Any:
     """A vector of numbers that are stored in this format."""
-    if form == Format.FLOAT32:
+    if form == NumberType.FLOAT32:
         return load(builder, address)
-    stored = ir.VectorType(ir.HalfType() if form == Format.FLOAT16 else I16, LANES)
+    stored = ir.VectorType(ir.HalfType() if form == NumberType.FLOAT16 else I16, LANES)
     halves = load(builder, address, stored, align=2)
-    if form == Format.FLOAT16:
+    if form == NumberType.FLOAT16:
         return builder.fpext(halves, VECTOR)
     return as_real(builder, halves, ir.VectorType(I32, LANES), VECTOR)
 
@@ -172,7 +172,7 @@ def fetch(builder: Any, place: Any) -> None:
     builder.call(call, [builder.inttoptr(place, byte), I32(0), I32(2), I32(1)])  # to read, into L2
 
 
-def sums(builder: Any, rows: int, form: Format, columns: range, arguments: Any) -> None:
+def sums(builder: Any, rows: int, form: NumberType, columns: range, arguments: Any) -> None:
     """Write the loop over the inputs for some rows and some of a block's vectors.
 
     Args:
@@ -214,12 +214,12 @@ def tiles(builder: Any, rows: Any, form: Any, *arguments: Any) -> None:
     def tile(count: int, form: int) -> None:
         together = columns if count * columns <= SUMS else columns // 2
         for first in range(0, columns, together):
-            sums(builder, count, Format(form), range(first, first + together), arguments)
+            sums(builder, count, NumberType(form), range(first, first + together), arguments)
 
     def of_format(form: int) -> None:
         choose(builder, rows, MOST, lambda count: tile(count, form))
 
-    choose(builder, form, Format.BFLOAT16, of_format)
+    choose(builder, form, NumberType.BFLOAT16, of_format)
 
 
 @intrinsic
@@ -229,7 +229,7 @@ def multiply_tile(
 ) -> Any:  # fmt: skip
     """The product of 1 to MOST rows with one block.
 
-    Its arguments are the number of rows, the weights' Format, the address of the rows and of the
+    Its arguments are the number of rows, the weights' NumberType, the address of the rows and of the
     block, the number of inputs, the address of the first output, the distance of two rows of
     outputs, and a factor.
     """
