@@ -6,11 +6,6 @@ import torch
 from decoders import selftest
 
 
-def test_an_unknown_section(capsys):
-    assert selftest.main(["engines"]) == 2
-    assert "machine, ways" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_passes(capsys):
     assert selftest.run("passes")

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -10,10 +11,7 @@ from hypothesis import strategies as st
 
 from decoders import theory
 from decoders.distribution import Whole
-from decoders.theory import (
-    expected_padding,
-    longest_acceptance,
-)
+from decoders.theory import expected_padding, longest_acceptance, simulated_padding
 from tests.pieces import FORMS
 
 # ---- Speculative decoding
@@ -153,3 +151,26 @@ def test_padding_by_enumeration(p, batch, cap):
     assert longest_acceptance(p, batch, cap) == pytest.approx(law)
     padding = expected_padding(p, batch, cap)
     assert (padding.longest, padding.pads, padding.ratio) == pytest.approx((longest, pads, ratio))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "c", "gamma"), [(0.6, 0.05, 4), (0.7, 0.05, 6), (0.8, 0.05, 8), (0.9, 0.05, 13)]
+)
+def test_the_best_draft_length(alpha, c, gamma):
+    assert theory.best_gamma(alpha, c) == gamma
+
+
+def test_theorem_3_2_is_the_expectation_for_constant_beta():
+    for beta, gamma, t in itertools.product((0.0, 0.3, 1.0), (1, 2, 3), (0.5, 1.0)):
+        step = min(beta, t)
+        assert theory.dsbd_steps(beta, gamma, t) == pytest.approx(
+            sum(step**k for k in range(gamma + 1))
+        )
+
+
+def test_simulation_agrees_with_the_expectation():
+    drawn = simulated_padding(0.7, 4, 8, 20_000, np.random.default_rng(0))
+    exact = expected_padding(0.7, 4, 8)
+    assert drawn.longest == pytest.approx(exact.longest, rel=0.02)
+    assert drawn.pads == pytest.approx(exact.pads, rel=0.02)
+    assert drawn.ratio == pytest.approx(exact.ratio, rel=0.02)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import decoders
 from decoders.engine import weights
 from decoders.engine.weights import (
     COPIED_BYTES,
@@ -153,3 +154,11 @@ def test_the_default_device_is_not_asked():
     with torch.device("meta"):
         assert empty((3,), torch.float32).device.type == "cpu"
         assert Shelf().put(torch.ones(3, device="cpu")).tolist() == [1.0] * 3
+
+
+def test_what_copies_take_is_known_before_a_pair_is_loaded():
+    cpu = torch.device("cpu")
+    assert decoders.copies_bytes(1000, cpu) == 1000
+    # one model may be small
+    assert decoders.copies_bytes(10 * COPIED_BYTES, cpu) == 2 * COPIED_BYTES
+    assert decoders.copies_bytes(1000, torch.device("cuda")) == 0
