@@ -31,8 +31,8 @@ def tokenizer(work):
 
 
 @given(text=st.text())
-@example("x<|endoftext|>\n y")
-@example("naïve 👩‍👩‍👧  \n\n\t a  \x00")
+@example(text="x<|endoftext|>\n y")
+@example(text="naïve 👩‍👩‍👧  \n\n\t a  \x00")
 def test_tokenizer_is_lossless(text, tokenizer):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
