@@ -6,7 +6,6 @@ from decoders import generate
 from decoders.engine.cache import CacheRows
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
-from decoders.tree import TokenTree
 from tests.decoders.engine.test_passes import build_pair
 from tests.models import build
 
@@ -14,23 +13,6 @@ from tests.models import build
 @pytest.fixture
 def model():
     return PackedModel(build().float(), "target")
-
-
-def a_run(model, rows=8, most=None):
-    """The arenas of a run of one request, which is over."""
-    engine, tree = PackedPasses(model, most_rows=most), TokenTree([3, 4])
-    assert engine.admit(tree, rows)
-    arenas = engine.arenas
-    engine.release(tree)
-    return arenas
-
-
-def test_the_next_run_gets_them(model):
-    first = a_run(model)
-    assert a_run(model) is first
-    assert first.each[0].rows == 8
-    assert a_run(model, rows=20) is first, "they grow"
-    assert first.each[0].rows >= 20
 
 
 @pytest.fixture

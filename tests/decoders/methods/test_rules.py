@@ -299,3 +299,8 @@ def test_a_token_is_kept_with_chance_sum_p_q():
     situation = Situation(Rows((p,)), Rows((q,)), budget=2)
     kept = sum(w * r.rounds[0].accepted for w, r in ways(Match(draft_length=1), situation))
     assert kept == pytest.approx(sum(a * b for a, b in zip(p, q, strict=True)))
+
+
+def test_nothing_follows_a_kept_end_token():
+    trials, path = walked([(-1, 1)], Keep(1), end=frozenset({1}))
+    assert (trials, path) == ([(1, Fate.ACCEPTED)], (0, 1))
