@@ -4,15 +4,8 @@ import pytest
 
 from decoders import generate
 from decoders.engine.cache import CacheRows
-from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from tests.decoders.engine.test_passes import build_pair
-from tests.models import build
-
-
-@pytest.fixture
-def model():
-    return PackedModel(build().float(), "target")
 
 
 @pytest.fixture
