@@ -25,7 +25,7 @@ from tests.pairwise import EVERYWHERE
 from tests.reports import pytest_report_to_serializable  # noqa: F401 - a hook
 from workbench.measuring import device
 
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
 # Modules and tests are a million objects: looking through all of them took a ninth of the time.

@@ -20,18 +20,8 @@ def test_a_failure_with_half_a_character_is_shown_and_the_rest_still_runs(tmp_pa
 
     There was an INTERNALERROR, 1,250 tests never ran, and nothing said which test had failed."""
     (tmp_path / "test_halves.py").write_text(FAILS)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "tests.reports",
-        "-p",
-        "no:cacheprovider",
-        "-n",
-        "1",
-        tmp_path,
-    ]
+    flags = ["-p", "tests.reports", "-p", "no:cacheprovider", "-n", "1"]
+    command = [sys.executable, "-m", "pytest", *flags, tmp_path]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "1 failed, 1 passed" in ended.stdout

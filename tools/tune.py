@@ -28,10 +28,7 @@ import torch
 
 import decoders
 from decoders import Method, catalog
-from tests.speed.claims import WARPINGS, over
-from tests.speed.dsbd import perplexity
-from tests.speed.engine import Seconds, interleaved, times_as_fast
-from tests.speed.lookup import prompts
+from tests.speed.measure import WARPINGS, Over, Seconds, measure, perplexity, prompts, ratio
 from workbench.models.presets import PairChoice, file, pair_settings
 from workbench.studies.settings import changed
 
@@ -85,8 +82,8 @@ class Bench:
     tokens: int
     rounds: int
     finalists: int
-    run: Callable[..., Any] = over
-    clock: Callable[..., Seconds] = interleaved
+    run: Callable[..., Any] = Over
+    clock: Callable[..., Seconds] = measure
     likely: Callable[..., float] = perplexity
 
     def timed(
@@ -98,7 +95,7 @@ class Bench:
         options = {**WARPINGS[warping], "max_new_tokens": self.tokens}
         runs = {name: self.run(self.pair, each, texts, options) for name, each in methods.items()}
         took = self.clock(runs, rounds)
-        return took, {name: self.likely(run.found) for name, run in runs.items()}
+        return took, {name: self.likely(run.results) for name, run in runs.items()}
 
     def best(self, methods: Sequence[Method], width: int | None = None) -> Method | None:
         """The best of these settings of one decoder; prints the finalists.
@@ -129,8 +126,8 @@ class Bench:
         print(f"\n### {methods[0].name} beside {base}, perplexity {likely['base']:.2f}\n\n{HEADS}")
         print("|---|--:|--:|--:|--:|")
         for name in sorted(gains, key=lambda name: -gains[name]):
-            ratios = [at in found and times_as_fast(found[at][0], name, "base") for at in WARPINGS]
-            cells = [*(ratio or "" for ratio in ratios), f"{gains[name]:.2f}"]
+            ratios = [at in found and ratio(found[at][0], name, "base") for at in WARPINGS]
+            cells = [*(each or "" for each in ratios), f"{gains[name]:.2f}"]
             print(f"| {name} | {' | '.join(cells)} | {found[WARM][1][name]:.2f} |", flush=True)
         if not gains:
             print("| none was as likely | | | | |", flush=True)

@@ -10,10 +10,7 @@ import pytest
 
 from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.models.plain import Following, PlainModel
-from decoders.engine.passes import PackedPasses
-from decoders.testing.situations import variation
-from decoders.tree import TokenTree
-from tests import laws, zoo
+from tests import zoo
 from tests.models import by_transformers, whole_softmax
 
 PROMPTS = [[5, 6, 7, 8], [3], list(range(20, 40))]
@@ -126,34 +123,6 @@ def test_generate_beyond_twice_the_window(pair):
         assert [r.tokens for r in both] == theirs
 
 
-def test_alone_or_in_any_batch(pair):
-    options = {"max_new_tokens": 6, "top_k": 20, "ignore_eos": True}
-    for method in ("speculative", "mtad", "dsbd", "specinfer"):
-        alone = [
-            generate(pair, p, method, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)
-        ]
-        assert [
-            r.tokens for r in generate(pair, PROMPTS, method, seed=7, prefill_chunk=6, **options)
-        ] == alone
-
-
-@pytest.mark.parametrize("name", LONG)
-def test_the_law_is_the_targets(name):
-    """Enumerated through the engine: every text of two tokens against passes over whole texts.
-
-    The latter are passes of the model's own. Trees are in packed passes, chains in others."""
-    target, draft = zoo.build_pair(name, vocab_size=4, pad_token_id=None)
-    pair, prompt = ModelPair(target, draft), [1, 3, 2, 0] * 9
-    exact = laws.of_two_tokens(target, prompt, temperature=0.8)
-    method = (
-        catalog["speculative"](draft_length=1)
-        if pair.plain
-        else catalog["specinfer"](expansion=(2,))
-    )
-    law = laws.enumerated(pair, prompt, method, max_new_tokens=2, temperature=0.8, ignore_eos=True)
-    assert variation(law, exact) < 1e-5
-
-
 @pytest.mark.parametrize("name", LONG)
 def test_rules_compare_the_models_own_laws(name):
     """Decision, p and q of each token of decoders, against plain passes over whole texts.
@@ -184,29 +153,3 @@ def test_rules_compare_the_models_own_laws(name):
                 assert [getattr(t, which) for t in trials] == pytest.approx(
                     [getattr(t, which) for t in expected], abs=allowed
                 )
-
-
-@pytest.mark.parametrize(
-    "name", ["mistral", "gemma2", "gemma3_text", "olmo3", "cohere2", "gpt_oss", "llama4_text"]
-)
-def test_rows_of_windows_stop_growing(name):
-    """Windows and chunks are of 16 tokens: with four times the text their layers hold no more rows.
-
-    Layers that see everything hold more."""
-    target, _ = zoo.build_pair(name, **({"sliding_window": 16} if name == "mistral" else {}))
-    pair, counts = ModelPair(target, None), []
-    for length in (40, 90):
-        engine, tree = PackedPasses(pair.packed["target"]), TokenTree(range(20))
-        engine.admit(tree, 20)
-        rows = {}
-        for node in range(19, length):
-            engine.run([(tree, [node])])
-            for reach, cache in zip(engine.arenas.reaches, engine.caches[tree], strict=True):
-                rows[reach] = max(rows.get(reach, 0), len(cache))
-            tree.keep([tree.add(node, node % 60)])
-        counts.append(rows)
-    short, long = counts
-    assert {reach for reach in short if reach}
-    for reach in short:
-        assert long[reach] == (short[reach] if reach else 90)
-        assert reach is None or short[reach] <= 2 * reach.size + 1

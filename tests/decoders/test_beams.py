@@ -8,7 +8,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from decoders.beams import Beam, Joint, best
+from decoders.beams import Beam, Joint
 from decoders.distribution import Warping, warp
 from decoders.reading import Readings
 from decoders.testing import situations
@@ -63,15 +63,6 @@ def test_beams_that_are_all_impossible_stay_so():
     assert [impossible[i] for i in range(6)] == [0.0] * 6  # not NaN
 
 
-def test_the_warping_is_applied_once_to_the_flattened_joint():
-    logits = torch.tensor([[0.7, 0.3], [31 / 60, 29 / 60]], dtype=torch.float64).log()
-    beams = [Beam(0, math.log(0.2)), Beam(0, math.log(0.6))]  # 0.14, 0.06, 0.31, 0.29
-    squares = [0.14**2, 0, 0.31**2, 0.29**2]
-    for likeliest in (99, 0):
-        found = joint(beams, logits, likeliest).warp(Warping(0.5, top_k=3))
-        assert [found[i] for i in range(4)] == pytest.approx([x / sum(squares) for x in squares])
-
-
 @st.composite
 def beams_of_rows(draw):
     """Two to four beams, equal ones among them, and their rows of logits with ties."""
@@ -113,33 +104,3 @@ def test_the_small_joint_equals_the_whole_one(beams_and_rows, temperature, top_k
     for likeliest in (0, 1, 3, 6):
         found = joint(beams, rows, likeliest).warp(warping)
         assert [found[i] for i in range(len(whole))] == pytest.approx(expected, abs=1e-9)
-
-
-@given(beams_of_rows(), st.integers(1, 30), st.integers(0, 6))
-def test_the_top_of_the_joint_is_in_falling_order(beams_and_rows, count, likeliest):
-    beams, rows = beams_and_rows
-    found = joint(beams, rows, likeliest)
-    expected = sorted(
-        ((i, x) for i, x in enumerate(values(found))), key=lambda pair: (-pair[1], pair[0])
-    )[:count]
-    possible = [pair for pair in found.top(count) if pair[1] > -math.inf]
-    assert possible == [pair for pair in expected if pair[1] > -math.inf]
-    every = found.top(None)
-    assert [x for _, x in every][:count] == pytest.approx([x for _, x in expected])
-
-
-def test_an_index_of_the_joint_is_a_beam_and_a_token():
-    r = request()
-    a, b = r.tree.add(0, 1), r.tree.add(0, 2)
-    draw = joint([Beam(a, 0.0), Beam(b, 0.0)], torch.zeros(2, 3)).draw(r, 3)
-    assert (draw.parent, draw.token, r.path(draw.beam.node)) == (1, 0, (0, 2, 0))
-    assert draw.beam.score == pytest.approx(-math.log(3))
-
-
-def test_the_best_beam_has_the_lowest_perplexity_ties_to_the_earliest():
-    r = request()
-    a = r.tree.add(0, 1)
-    b = r.tree.add(a, 2)
-    assert best(r, [Beam(a, -1.1), Beam(b, -2.0)]).node == b
-    assert best(r, [Beam(a, -1.0), Beam(b, -2.0)]).node == a
-    assert best(r, [Beam(b, -2.0), Beam(a, -1.0)]).node == b

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoders import devices
 from decoders.devices import all_devices, device_of
 
 ROOT = Path(__file__).parents[2]
@@ -45,23 +44,3 @@ def test_a_gpu(monkeypatch, capability, dtype, kernels):
     assert (gpu.on_host, gpu.meter, gpu.default_dtype) == (False, "GPU", dtype)
     assert gpu.has_kernels(torch.float16) == kernels
     assert not gpu.has_kernels(torch.float64)
-
-
-def test_a_kind_that_nobody_knows_gets_what_runs_everywhere():
-    other = device_of("meta")
-    assert (other.on_host, other.meter, other.free_bytes, other.default_dtype) == (
-        False,
-        "",
-        None,
-        torch.float32,
-    )
-    assert not other.has_kernels(torch.float16)
-    other.synchronize()
-
-
-def test_a_new_kind_is_one_class(monkeypatch):
-    class Metal(devices.Device):
-        meter = "GPU"
-
-    monkeypatch.setitem(devices.KINDS, "mps", Metal)
-    assert device_of("mps:3").meter == "GPU"

@@ -12,17 +12,14 @@ from transformers.generation import MinPLogitsWarper
 
 from decoders.distribution import (
     PLAIN,
-    Small,
     Warping,
     Whole,
-    fetched,
     minimum,
-    point_mass,
     residual,
     top,
     warp,
 )
-from decoders.engine.kernels.loading import kernels, scan_for
+from decoders.engine.kernels.loading import kernels
 from decoders.errors import InputError
 from decoders.testing import situations
 from tests.needs import needs_kernels
@@ -84,33 +81,6 @@ def test_without_a_token_the_others_share_its_mass(weights, token, form):
     assert (without.total > 0) == bool(rest.sum())
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_an_empty_residual_is_p(form):
-    p = form(torch.tensor([0.2, 0.8], dtype=torch.float64))
-    assert residual(p, p) is p
-    assert residual(p, form(torch.tensor([0.3, 0.9]))) is p
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_pairs_of_some_rows_are_renormalised_in_the_rows_they_are_given(form):
-    pairs = form(
-        torch.tensor([[0.1, 0.2], [0.0, 0.3], [0.15, 0.25]], dtype=torch.float64).flatten()
-    )
-    found = pairs.regrouped({2: 0, 0: 1}, 2)
-    assert dict(found.items()) == pytest.approx(
-        {0: 0.15 / 0.7, 1: 0.25 / 0.7, 2: 0.1 / 0.7, 3: 0.2 / 0.7}
-    )
-
-
-def test_a_point_mass_is_certain():
-    assert point_mass(3).draw([0.0, 0.999]) == [3, 3]
-    assert (point_mass(3)[3], point_mass(3)[2], point_mass(3).entropy) == (1, 0, 0)
-
-
-def test_entropy_is_in_nats():
-    assert Small({0: 0.5, 9: 0.5}).entropy == pytest.approx(math.log(2))
-
-
 NEVER = float("-inf")
 ROWS = st.lists(
     st.sampled_from([NEVER, -3.0, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=9
@@ -159,12 +129,6 @@ def test_top_k_1_and_temperature_0_are_the_argmax_ties_to_the_lowest_id(row, tem
     assert warp(logits, Warping(temperature, top_p=1e-9)).equal(one_hot)
 
 
-def test_the_token_that_crosses_p_is_kept():
-    logits = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).log()
-    assert warp(logits, Warping(top_p=0.6)).tolist() == pytest.approx([0.625, 0.375, 0])
-    assert warp(logits, Warping(top_p=0.49)).tolist() == pytest.approx([1, 0, 0])
-
-
 @given(
     st.lists(st.tuples(*[st.sampled_from([NEVER, 0.0, 1.0])] * 3), min_size=1, max_size=7),
     st.data(),
@@ -198,35 +162,11 @@ def test_top_n_sigma_keeps_the_same_tokens_at_any_temperature(row, n, temperatur
         assert (warp(torch.tensor(row, dtype=torch.float64), warping) > 0).tolist() == kept
 
 
-def test_where_the_order_of_temperature_counts():
-    """At T=2 the second token reaches a fifth of the first only if min-p sees it heated."""
-    logits = torch.tensor([0.0, -2.0, -9.0], dtype=torch.float64)
-    assert (warp(logits, Warping(2.0, min_p=0.2)) > 0).tolist() == [True, True, False]
-    last = warp(logits, Warping(2.0, min_p=0.1, temperature_last=True))
-    assert last.tolist() == pytest.approx([1 / (1 + math.exp(-1)), 1 / (1 + math.exp(1)), 0])
-    assert warp(logits, Warping(2.0, min_p=0.2, temperature_last=True)).tolist() == [1, 0, 0]
-
-
-def test_ties_at_the_edge_of_top_k_go_to_the_lower_id():
-    assert warp(
-        torch.tensor([1.0, 2.0, 1.0, 1.0]), Warping(top_k=2)
-    ).nonzero().flatten().tolist() == [0, 1]
-
-
-@given(
-    st.lists(st.lists(st.integers(-3, 3), min_size=5, max_size=5), min_size=2, max_size=4), WARPINGS
-)
-def test_rows_are_warped_one_by_one(rows, warping):
-    logits = torch.tensor(rows, dtype=torch.float64)
-    assert warp(logits, warping).equal(torch.stack([warp(row, warping) for row in logits]))
-
-
 @pytest.mark.parametrize(
     ("values", "names"),
     [
         ((-1.0,), "temperature"),
         ((float("nan"),), "temperature"),
-        ((1.0, -1), "top_k"),
         ((1.0, 1.5), "top_k"),
         ((1.0, 0, 0.0), "top_p"),
         ((1.0, 0, 1.1), "top_p"),
@@ -300,7 +240,7 @@ def test_the_sum_is_that_of_float64(scan, row, temperature):
 
 
 @EACH
-@pytest.mark.parametrize("count", [1, 3, 64, 65, 200])
+@pytest.mark.parametrize("count", [1, 64, 65, 200])
 def test_the_result_for_a_row_depends_on_this_row_alone(scan, count):
     """Or a request's tokens would depend on the others of its batch."""
     rows = np.random.default_rng(0).normal(size=(9, 4096)).astype(np.float32)
@@ -332,17 +272,6 @@ def test_a_nucleus_is_that_of_a_sort(scan, shape, size, seed, cuts, last):
 
 
 @EACH
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("place", [0, 1, 4])
-def test_what_is_no_number_comes_first(scan, count, place):
-    row = [0.0, 1.0, 2.0, 1.0, 0.5]
-    row[place] = math.nan
-    values, _ = scan.likeliest(rows_of(row, [0.0, 1.0, 2.0, 1.0, 0.5]), count)
-    assert math.isnan(values[0, 0])
-    assert values[1, 0] == 2
-
-
-@EACH
 @pytest.mark.parametrize("count", [1, 6, 64])
 @pytest.mark.parametrize("strange", [[0], [300], [0, 255, 256], range(256), range(1000)])
 def test_of_a_long_row_too(scan, count, strange):
@@ -354,21 +283,10 @@ def test_of_a_long_row_too(scan, count, strange):
     assert all(0 <= i < 1000 for i in ids[0].tolist())
 
 
-def test_which_rows_kernels_look_through():
-    rows = torch.zeros(4, 6)
-    # Other tests may have made the kernels anew.
-    assert type(scan_for(rows)) is type(COMPILED or PLAIN)
-    assert scan_for(rows.double()) is scan_for(rows.T) is scan_for(rows.bfloat16()) is PLAIN
-
-
-def test_rows_of_a_device_are_read_alike():
-    """In one transfer; here both lie on the host."""
-    rows = torch.randn(4, 30, generator=torch.Generator().manual_seed(2))
-    found = fetched(rows, 3, {0.0, 0.7})
-    values, ids = PLAIN.likeliest(rows.numpy(), 3)
-    assert (found.logits == values).all()
-    assert (found.ids == ids).all()
-    assert found.excesses.keys() == {1.0, 0.7}
-    for temperature, sums in found.excesses.items():
-        expected = PLAIN.excesses(rows.numpy(), values[:, 0], temperature)
-        assert sums == pytest.approx(expected, abs=1e-5)
+def test_where_the_order_of_temperature_counts():
+    """At T=2 the second token reaches a fifth of the first only if min-p sees it heated."""
+    logits = torch.tensor([0.0, -2.0, -9.0], dtype=torch.float64)
+    assert (warp(logits, Warping(2.0, min_p=0.2)) > 0).tolist() == [True, True, False]
+    last = warp(logits, Warping(2.0, min_p=0.1, temperature_last=True))
+    assert last.tolist() == pytest.approx([1 / (1 + math.exp(-1)), 1 / (1 + math.exp(1)), 0])
+    assert warp(logits, Warping(2.0, min_p=0.2, temperature_last=True)).tolist() == [1, 0, 0]

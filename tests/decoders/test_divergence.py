@@ -72,31 +72,6 @@ def test_a_fault_names_the_text_and_how_far_it_is_off(pair):
     assert "the first text has" in swapped.says
 
 
-def test_between_the_two_it_cannot_be_told(pair):
-    bound = compare_greedy(*rival(pair, 0.5)).bound
-    found = compare_greedy(*rival(pair, 4 * bound))
-    assert (found.verdict, found.at_fault) == ("cannot tell", ())
-
-
-def test_what_is_a_fault_in_one_number_type_is_a_near_tie_in_a_coarser_one(pair):
-    other, _, good, bad = rival(pair, 2e-3)
-    assert compare_greedy(other, PROMPT, good, bad).verdict == "fault"
-    coarse = compare_greedy(other, PROMPT, good, bad, dtype="bfloat16")
-    assert (coarse.verdict, coarse.gap_float64) == (
-        "near-tie",
-        compare_greedy(other, PROMPT, good, bad).gap_float64,
-    )
-
-
-def test_texts_that_are_not_greedy_where_they_agree(pair):
-    """Both sampled, or written after another prompt: the first such token is named."""
-    text = greedy(pair)
-    wrong = [*text[:3], (text[3] + 1) % 60, *text[4:8]]
-    found = compare_greedy(pair, PROMPT, wrong, wrong[:-1])
-    assert (found.verdict, found.place) == ("fault", 3)
-    assert found.at_fault == ("first", "second")
-
-
 def test_a_text_that_was_cut_off_and_one_that_ends_too_early(pair):
     text = greedy(pair)
     assert END not in text
@@ -163,21 +138,12 @@ def test_float64_is_float64_in_norms_and_rotations_too():
     assert gaps[2] - gaps[0] == pytest.approx(2 * (gaps[1] - gaps[0]), rel=1e-2)
 
 
-def test_the_pair_is_left_as_it_was(pair):
-    before = {name: t.clone() for name, t in pair.target.state_dict().items()}
-    compare_greedy(pair, PROMPT, [11], [12], dtype="bfloat16")
-    after = pair.target.state_dict()
-    assert all(t.dtype == torch.float32 and t.equal(before[n]) for n, t in after.items())
-
-
 @pytest.mark.parametrize(
     ("first", "dtype", "words"),
     [
         (3, "auto", "The first text is text or a list of token ids, not int"),
-        ([999], "auto", "Token id 999 is out of range"),
         ([5] * 600, "auto", "exceed the 512 positions"),
         ([5], "float8", "dtype must be"),
-        ("\ud800", "auto", "The first text holds half a character"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_sentence(pair, first, dtype, words):
@@ -185,8 +151,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(pair, first, dtype, words)
         compare_greedy(pair, PROMPT, first, [5] * 599 if len(str(first)) > 99 else [6], dtype=dtype)
 
 
-def test_texts_without_a_tokenizer_are_ids(pair):
-    bare = ModelPair(pair.target, None)
-    assert compare_greedy(bare, PROMPT, [11], [12]).says.count("token 1") >= 1
-    with pytest.raises(InputError, match="no tokenizer; give the texts as lists"):
-        compare_greedy(bare, PROMPT, "ab", "cd")
+def test_between_the_two_it_cannot_be_told(pair):
+    bound = compare_greedy(*rival(pair, 0.5)).bound
+    found = compare_greedy(*rival(pair, 4 * bound))
+    assert (found.verdict, found.at_fault) == ("cannot tell", ())

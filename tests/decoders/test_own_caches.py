@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import decoders
-from decoders import ModelPair, catalog, generate, stream
+from decoders import ModelPair, catalog, generate
 from tests import zoo
 from tests.pairwise import EVERYWHERE
 
@@ -72,20 +72,6 @@ def pair(request) -> ModelPair:
 @pytest.fixture(scope="module")
 def alone(pair) -> list[list[int]]:
     return [generate(pair, p, "greedy", max_new_tokens=12, **GREEDY).tokens for p in PROMPTS]
-
-
-@pytest.mark.parametrize("method", ["greedy", *DRAFTING], ids=["greedy", "chains", "trees"])
-def test_several_requests(pair, alone, method):
-    """Together, with prompts in parts, and as a stream."""
-    options = {"max_new_tokens": 12, **GREEDY}
-    for more in ({}, {"max_batch": 2, "prefill_chunk": 5}):
-        found = generate(pair, PROMPTS, method, **options, **more)
-        assert [result.tokens for result in found] == alone
-    texts = [[] for _ in PROMPTS]
-    for event in stream(pair, PROMPTS, method, **options):
-        text = texts[event.request]
-        text[event.keep :] = event.append
-    assert texts == alone
 
 
 @pytest.mark.parametrize("method", ["greedy", *DRAFTING], ids=["greedy", "chains", "trees"])

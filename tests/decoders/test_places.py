@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor
+from transformers import RepetitionPenaltyLogitsProcessor
 
 import decoders
 from decoders import InputError, ModelError, ModelPair, Warping, generate, read
@@ -16,6 +16,7 @@ from decoders.distribution import warp
 from decoders.trace import DRAFTED
 from tests import zoo
 from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
+from tests.pairwise import pairwise
 
 WARPINGS = [
     Warping(),
@@ -58,15 +59,6 @@ def test_every_place_is_that_of_plain_passes(pair, warping):
     torch.testing.assert_close(found.log_p, rows[0].log_softmax(-1))
     torch.testing.assert_close(found.p, warp(rows[0], warping))
     torch.testing.assert_close(found.q, warp(rows[1], warping))
-
-
-def test_without_a_text_it_is_the_place_after_the_prompt(pair):
-    found = read(pair, "abc", draft=False)
-    assert found.q is None
-    torch.testing.assert_close(
-        found.p, plain(pair.target, pair.tokenizer("abc").input_ids, []).softmax(-1)
-    )
-    assert read(ModelPair(pair.target, None), [5]).q is None
 
 
 @settings(max_examples=20, deadline=None)
@@ -119,10 +111,11 @@ def test_a_draft_with_another_tokenizer_reads_its_own_tokens(two_tokenizers):
 
 
 @pytest.mark.parametrize(
-    "penalties", [False, [RepetitionPenaltyLogitsProcessor(1.7)]], ids=["plain", "penalties"]
+    ("warping", "which", "penalties"),
+    pairwise(
+        WARPINGS, ["pair", "two_tokenizers"], [False, [RepetitionPenaltyLogitsProcessor(1.7)]]
+    ),
 )
-@pytest.mark.parametrize("which", ["pair", "two_tokenizers"])
-@pytest.mark.parametrize("warping", WARPINGS, ids=repr)
 def test_it_is_what_speculative_decoding_compares(request, which, warping, penalties):
     """p and q of every token that it drafted, rejected ones too, where it tested it."""
     pair, options = request.getfixturevalue(which), {**as_options(warping), "penalties": penalties}
@@ -145,32 +138,11 @@ def test_it_is_what_speculative_decoding_compares(request, which, warping, penal
         assert found.log_p[i, trial.token].item() == pytest.approx(trial.log_p, abs=1e-6)
 
 
-def test_the_targets_own_penalties_are_applied_after_its_prompt(pair):
-    """`begin_suppress_tokens` holds for the first token after the prompt alone."""
-    target = build()
-    target.generation_config.update(begin_suppress_tokens=[5], repetition_penalty=1.3)
-    found = read(ModelPair(target, None), [5, 6], [5, 7], penalties=True)
-    processor = LogitsProcessorList([RepetitionPenaltyLogitsProcessor(1.3)])
-    rows = plain(target, [5, 6], [5, 7])
-    changed = [
-        processor(torch.tensor([[5, 6, 5, 7][: 2 + i]]), row[None])[0] for i, row in enumerate(rows)
-    ]
-    assert found.p[0, 5] == 0
-    assert found.p[1:, 5].min() > 0
-    torch.testing.assert_close(found.logits[1:], torch.stack(changed)[1:])
-
-
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
         ("abc", {}, "^The text to read is one or more lists of token ids, not str.$"),
         ([1, [2]], {}, "^The text to read is one or more lists of token ids, not int.$"),
-        ([1, "a"], {}, "^The text to read is one or more lists of token ids, not int.$"),
-        (
-            [1.5],
-            {},
-            "^The text to read is one or more lists of token ids, and 1.5 is not a token id.$",
-        ),
         ([VOCABULARY], {}, f"^Token id {VOCABULARY} is out of range; the vocabulary has ids 0 to"),
         (
             [5] * 511,
@@ -189,14 +161,7 @@ def test_what_cannot_be_read_is_one_sentence(pair, text, options, said):
         read(pair, [3, 4], text, **options)
 
 
-def test_a_pair_and_a_prompt_are_needed(pair):
-    with pytest.raises(InputError, match=r"^The prompt is empty"):
-        read(pair, "")
-    with pytest.raises(InputError, match=r"^The first argument is a ModelPair"):
-        read(pair.target, [5])
-
-
-def test_logits_that_are_not_numbers(pair):
+def test_logits_that_are_not_numbers():
     target = build()
     broken = ModelPair(target, None)
     with torch.no_grad():

@@ -1,17 +1,9 @@
 """Files beside the packages, and the garbage of a process."""
 
 import gc
-from pathlib import Path
 
 from decoders.process import assets, light_heap
 from tests.models import build_pair
-from workbench import assets as of_the_workbench
-
-ROOT = Path(__file__).parents[2]
-
-
-def test_in_a_checkout_they_lie_beside_the_packages():
-    assert assets() == of_the_workbench() == ROOT / "assets"
 
 
 def test_in_a_wheel_they_lie_inside_of_each(tmp_path):
@@ -37,8 +29,3 @@ def test_a_heap_that_the_caller_has_frozen_stays_so():
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
-
-
-def test_a_loaded_pair_leaves_the_heap_as_it_was():
-    build_pair()
-    assert gc.get_freeze_count() == 0

@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from decoders.distribution import MOST, Small, Warping, Whole, held, warp
+from decoders.distribution import Small, Warping, Whole, held, warp
 from decoders.engine.kernels.loading import scan_for
 from decoders.reading import Readings
 from decoders.testing import situations
@@ -50,25 +50,6 @@ def test_small_distributions_equal_whole_ones(row, warping, likeliest, u, every)
         assert found.draw([u]) == Whole(whole).draw([u])
 
 
-@pytest.mark.parametrize(
-    ("warping", "form"),
-    [
-        (Warping(0), Small), (Warping(0.7, 20, 0.9), Small), (Warping(1.0, 20), Small),
-        (Warping(1.0, 0, 0.5), Small), (Warping(1.0), Whole), (Warping(5.0, 0, 0.99), Whole),
-        (Warping(1.0, MOST + 1), Whole), (Warping(1.0, min_p=0.2), Small),
-        (Warping(1.0, top_n_sigma=1.0), Whole), (Warping(2.0, 0, 0.5, 0.2, 0, True), Small),
-    ],
-)  # fmt: skip
-def test_which_form_a_large_vocabulary_takes(warping, form):
-    rows = 3 * torch.randn(4, 1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    for reading, row in zip(Readings(rows, held(warping)), rows, strict=True):
-        found = reading.warp(warping)
-        assert isinstance(found, form)
-        assert [found[x] for x in range(1000)] == pytest.approx(
-            warp(row, warping).tolist(), abs=1e-12
-        )
-
-
 @given(ROWS, st.integers(0, 13), st.integers(1, 14), st.booleans())
 def test_the_likeliest_are_those_of_a_stable_sort(row, likeliest, count, every):
     """Also where `torch.topk` takes others of equal logits."""
@@ -79,25 +60,6 @@ def test_the_likeliest_are_those_of_a_stable_sort(row, likeliest, count, every):
     finite = sum(x > NEVER for x in expected.values[:count].tolist())
     assert values == expected.values[:count].tolist()
     assert ids[:finite] == expected.indices[:finite].tolist()
-
-
-@given(ROWS, st.integers(0, 13))
-def test_raw_log_probabilities(row, likeliest):
-    logits = torch.tensor(row, dtype=torch.float64)
-    reading, expected = Readings(logits[None], likeliest)[0], logits.log_softmax(-1)
-    assert [reading.log_p(x) for x in range(len(row))] == pytest.approx(
-        expected.tolist(), abs=1e-12
-    )
-    assert reading.highest == pytest.approx(expected.max().exp().item())
-    ids, values = reading.likeliest(3)
-    assert [x - reading.log_sum for x in values] == pytest.approx([expected[i].item() for i in ids])
-    assert reading.excess(2.0) == pytest.approx(((logits - logits.max()) / 2).logsumexp(-1).item())
-
-
-@pytest.mark.parametrize(("worst", "sound"), [(NEVER, True), (math.inf, False), (math.nan, False)])
-def test_rows_that_are_no_distribution(worst, sound):
-    rows = torch.tensor([[0.0, worst, 1.0], [0.0, 1.0, 2.0]])
-    assert [Readings(rows, 2).sound(slice(i, i + 1)) for i in range(2)] == [sound, True]
 
 
 class OnDevice(torch.Tensor):
@@ -150,13 +112,6 @@ def test_likeliest_tokens_are_those_of_the_rows_asked_for_alone():
     assert readings[0].best == 1
     assert readings.sound(slice(0, 1))
     assert not readings.sound(slice(1, 2))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_entropy_is_that_of_the_raw_probabilities(dtype):
-    row = torch.tensor([[2.0, 0.5, -1.0, -math.inf]], dtype=dtype)
-    p = row.softmax(-1)[0, :3].double()
-    assert Readings(row, 1)[0].entropy == pytest.approx(-(p * p.log()).sum().item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

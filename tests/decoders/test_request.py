@@ -1,10 +1,6 @@
 """The effects of a committed round on a request."""
 
-import torch
-
 from decoders.distribution import Warping
-from decoders.loop import Turn
-from decoders.reading import Readings
 from decoders.request import Request
 from decoders.testing.oracle import Branches
 from decoders.trace import Fate, Ledger, Trial
@@ -26,44 +22,6 @@ def grow(r, *tokens):
 
 def trials(r, nodes):
     return [Trial(n, r.tree.tokens[n], r.tree.parents[n], Fate.ACCEPTED) for n in nodes]
-
-
-def test_a_turn_asks_for_what_is_not_known_each_node_once_and_forgets_all_but_the_tips():
-    """A node that is asked about again is answered without a pass."""
-    r, got = begin(budget=9), []
-
-    def decode():
-        a, b = grow(r, 1, 0)
-        got.append((yield r.ask("target", [r.tip, a, a, b])))
-        got.append((yield r.ask("target", [b, a])))
-        e = r.advance(trials(r, [a, b]), b)
-        assert (e.tokens, e.nodes, e.keep, r.left, r.tip, r.finished) == (
-            [1, 0],
-            [a, b],
-            0,
-            7,
-            b,
-            None,
-        )
-        yield e
-        (c,) = grow(r, 2)
-        yield r.ask("draft", [b])
-        assert r.advance([], c).keep == 2
-        yield r.ask("target", [b, c])
-
-    turn = Turn(0, r, decode())
-    turn.start()
-    nodes = turn.missing()
-    rows = torch.eye(3)
-    turn.answer(Readings(rows, 1))
-    assert [[reading.row.tolist() for reading in answer] for answer in got] == [
-        rows[[0, 1, 1, 2]].tolist(),
-        rows[[2, 1]].tolist(),
-    ]
-    assert nodes == [1, 2, 3]
-    assert turn.missing() == nodes[2:]  # the draft has not seen it
-    turn.answer(Readings(rows[:1], 1))
-    assert turn.missing() == [4]  # the target knows the old tip
 
 
 def test_the_first_end_token_on_the_way_ends_the_text_and_nothing_behind_it_is_kept():

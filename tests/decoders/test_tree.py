@@ -32,14 +32,6 @@ def test_a_branch_let_go_keeps_its_number_and_a_new_one_gets_another():
     assert path(tree, a) == (1, 2)
 
 
-def test_a_tip_that_is_the_ancestor_of_another_stays_a_tip():
-    tree = TokenTree([1])
-    a = tree.add(0, 2)
-    b = tree.add(a, 3)
-    tree.keep([a, b])
-    assert (tree.trunk, tree.tail) == ([0, a], [b])
-
-
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 2)), max_size=40), st.data())
 def test_keep_holds_what_the_tips_share_and_need(growth, data):
     tree = TokenTree([0, 0])

@@ -23,17 +23,9 @@ ODD = (
     "y" * 3_000_000,
 )  # fmt: skip
 DECODERS = (
-    None,
-    "greedy",
-    7,
-    {},
-    [],
-    [[]],
-    ["gredy"],
-    ["greedy", "greedy"],
-    ["greedy", None],
+    None, "greedy", 7, {}, [], [[]], ["gredy"], ["greedy", "greedy"], ["greedy", None],
     [{"name": "greedy"}],
-)
+)  # fmt: skip
 SETTINGS = (
     [], "hot", 7, {"temperature": "hot"}, {"greedy": 5}, {"mtad": {"beams": []}},
     {"decoders": ["mtad"]}, {"max_new_tokens": 10**400}, {"seed": -1}, {"repeats": []}, {"": 1},

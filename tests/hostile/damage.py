@@ -14,17 +14,9 @@ from workbench import assets
 
 # Columns of one row, and what stands in them instead. SQLite takes anything anywhere.
 WRONG = (
-    "'['",
-    "'{}'",
-    "'[]'",
-    "x'ff00'",
-    "CAST(x'ff' AS TEXT)",
-    "7",
-    "1e999",
-    "''",
-    "'[null]'",
+    "'['", "'{}'", "'[]'", "x'ff00'", "CAST(x'ff' AS TEXT)", "7", "1e999", "''", "'[null]'",
     "'<img src=x onerror=alert(1)>'",
-)
+)  # fmt: skip
 LONG = "hex(zeroblob(1000000))"  # two million characters
 ROWS = tuple(
     f"runs SET {column} = {value}"

@@ -1,39 +1,15 @@
-"""`python -m tests.speed`: the measurements of notes/ in turn, two hours on a quiet machine.
+"""`python -m tests.speed`: the measurements of notes/ in turn, an hour on a quiet machine.
 
-Each also runs alone, as `python -m tests.speed.engine`, the plan as `python -m workbench experiment
-family`. Two need more than this checkout: `tests.speed.cuda` a GPU, without which it is left out,
-and `tests.speed.beside` another checkout."""
+Each also runs alone, as `python -m tests.speed.engine`, and in its least form by `--tiny`; that of
+a GPU only where there is one."""
 
 import subprocess
 import sys
 
 import torch
 
-SINGLE = (
-    "engine",
-    "outside",
-    "nucleus",
-    "passes",
-    "claims",
-    "lookup",
-    "generate",
-    "dsbd",
-    "batch",
-    "draw",
-    "drafts",
-    "heads",
-    "auto",
-    "verdicts",
-    "advisor",
-    "page",
-)
+GPU = ["gpu"] if torch.cuda.is_available() else []
 
-for command in (
-    *(
-        [f"tests.speed.{name}"]
-        for name in (*SINGLE, *(["cuda"] if torch.cuda.is_available() else []))
-    ),
-    ["workbench", "experiment", "family"],
-):
-    print(f"\n## python -m {' '.join(command)}\n", flush=True)
-    subprocess.run([sys.executable, "-m", *command], check=True)
+for name in ("engine", "claims", "drafts", "smollm2", "page", *GPU):
+    print(f"\n## python -m tests.speed.{name}\n", flush=True)
+    subprocess.run([sys.executable, "-m", f"tests.speed.{name}", *sys.argv[1:]], check=True)

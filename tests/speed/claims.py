@@ -1,52 +1,96 @@
-"""The embedded pair at its tuned settings: over our baselines, `generate`, and theory.
+"""Decoders of the embedded pair over our baselines, `generate`, theory, the head, and in batches.
 
-    python -m tests.speed.claims [--threads 1] [--tokens 64] [--prompts 6] [--rounds 5]
-                                 [--lengths 2 3 4 5 6 8]
+    python -m tests.speed.claims [--only decoders generate heads batches] [--threads 1]
+                                 [--tokens 64] [--prompts 6] [--rounds 5] [--lengths 2 3 4 5 6 8]
 
-T=0, and T=1 with top-k 20 and top-p 0.9. Runs that are compared are interleaved. Every decoder is
-set beside greedy `generate`, which is quicker than its sampling, and beside our own baseline:
-greedy decoding at T=0, sampling at T=1, and beam sampling of as many beams for DSBD. Settings are
-those kept with the pair (`tools.tune`), unless a row names others. Prints Markdown; a ratio is the
-median of the rounds' ratios with the least and the most. Ten minutes on one thread. Padded and
-unpadded batches (EMS-SD) have another script, each number of threads a process:
+*decoders*: every decoder beside greedy `generate`, which is quicker than its sampling, and beside
+our own baseline: greedy decoding at T=0, sampling at T=1, and beam sampling of as many beams for
+DSBD; settings are those kept with the pair (`tools.tune`) unless a row names others; draft lengths
+also beside theorem 3.8. *generate*: prompt look-up and drafts against those of `transformers`, also
+inside of its `generate`, and on how many prompts the tokens are the same. *heads*: the target's
+head beside its draft model. *batches*: every decoder's batch of 8 over its batch of 1.
 
-    WORKBENCH_THREADS=1 python -m tests.speed.batch --only lookup --sizes 8 16 --tokens 48
+T=0, and T=1 with top-k 20 and top-p 0.9; what is compared is interleaved. Prints Markdown; a ratio
+is the median of the rounds' ratios with the least and the most. Fifteen minutes on one thread.
 """
 
 import argparse
-import json
-import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
 import decoders
 from decoders.theory import expected_tokens
-from tests.speed.dsbd import perplexity
-from tests.speed.engine import interleaved, times_as_fast
-from tests.speed.lookup import EXACTLY_4, prompts, theirs
+from tests.speed.measure import (
+    WARPINGS,
+    Over,
+    by_place,
+    measure,
+    options,
+    perplexity,
+    prompts,
+    ratio,
+    shares,
+    table,
+)
 from workbench.models.presets import pair_settings, tuned
 
-WARPINGS = {
-    "T=0": {"temperature": 0.0},
-    "T=1, top-k 20, top-p 0.9": {"temperature": 1.0, "top_k": 20, "top_p": 0.9},
-}
 DRAFTING = ("speculative", "block", "mtad", "spectr", "specinfer", "mcss", "typical")
 WIDTHS = (4, 2)  # of the beam sampling that each of DSBD's settings was chosen beside
-Runs = dict[str, Callable[[], list]]
+PLACES = 4
 
 
-def over(
-    pair: decoders.ModelPair, method: decoders.Method, texts: Sequence[str], options: dict
+def assistant(count: int, confidence: float) -> dict[str, Any]:
+    return {
+        "num_assistant_tokens": count,
+        "num_assistant_tokens_schedule": "constant",
+        "assistant_confidence_threshold": confidence,
+    }
+
+
+EXACTLY_4, UNTIL_UNSURE = assistant(4, 0.0), assistant(20, 0.4)
+# What is compared: a decoder here and its settings, the options of `generate` there, those of its
+# assistant, and the prompts. "hf" runs the decoder inside of `generate`.
+CONTESTS: dict[str, tuple[str, dict, dict, dict, str]] = {
+    "greedy": ("greedy", {}, {}, {}, "openings"),
+    "prompt lookup": ("lookup", {"copy": 10}, {"prompt_lookup_num_tokens": 10}, {}, "refrains"),
+    "draft model, 4 tokens": (
+        "speculative", {"draft_length": 4}, {"assistant_model": True}, EXACTLY_4, "openings",
+    ),
+    "draft model, up to 20 while above 0.4": (
+        "speculative", {"draft_length": 20, "confidence": 0.4}, {"assistant_model": True},
+        UNTIL_UNSURE, "openings",
+    ),
+    "draft model, length chosen as it goes": (
+        "speculative", {"draft_length": "auto"}, {"assistant_model": True}, UNTIL_UNSURE,
+        "openings",
+    ),
+    "hf, greedy": ("greedy", {}, {}, {}, "openings"),
+    "hf, draft model": ("speculative", {}, {"assistant_model": True}, EXACTLY_4, "openings"),
+}  # fmt: skip
+
+
+def theirs(pair: decoders.ModelPair, prompt: str, tokens: int, **more: Any) -> list[int]:
+    """The new tokens of `transformers`' greedy generate."""
+    ids = pair.tokenizer(prompt, return_tensors="pt").to(pair.target.device).input_ids
+    if "assistant_model" in more:
+        more["assistant_model"] = pair.draft
+    with torch.inference_mode():
+        out = pair.target.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, eos_token_id=None,
+            pad_token_id=0, max_new_tokens=tokens, **more,
+        )  # fmt: skip
+    return out[0, ids.shape[1] :].tolist()
+
+
+def generated(
+    pair: decoders.ModelPair, texts: Sequence[str], tokens: int, **more: Any
 ) -> Callable[[], list]:
-    """A run of our decoder over all texts; what it returns is kept in `found`."""
-
-    def run() -> list[decoders.Result]:
-        run.found = [
-            decoders.generate(pair, text, method, ignore_eos=True, **options) for text in texts
-        ]
-        return run.found
+    def run() -> list:
+        pair.draft.generation_config.update(**EXACTLY_4)
+        return [theirs(pair, text, tokens, **more) for text in texts]
 
     return run
 
@@ -62,112 +106,174 @@ def seconds_per_token(rounds: Sequence[decoders.Round]) -> float:
     )
 
 
-def beside_theory(
-    greedy: Sequence[decoders.Result], drafted: Sequence[decoders.Result], length: int
-) -> list[str]:
+def beside_theory(greedy: Over, drafted: Over, length: int) -> list[str]:
     """alpha, c, the cost of verifying, and the speed-up over greedy, promised and measured.
 
     The promise is that of theorem 3.8."""
-    rounds, plain = steady(drafted), seconds_per_token(steady(greedy))
-    alpha = sum(r.accepted for r in rounds) / sum(r.tested for r in rounds)
-    c = sum(r.draft_seconds for r in rounds) / sum(r.draft_calls for r in rounds) / plain
+    rounds, plain = steady(drafted.results), seconds_per_token(steady(greedy.results))
+    alpha = sum(r.accepted for r in rounds) / max(1, sum(r.tested for r in rounds))
+    calls = max(1, sum(r.draft_calls for r in rounds))
+    c = sum(r.draft_seconds for r in rounds) / calls / plain
     verify = sum(r.verify_seconds for r in rounds) / len(rounds) / plain
-    theory, measured = (
-        expected_tokens(alpha, length) / (length * c + verify),
-        plain / seconds_per_token(rounds),
-    )
-    return [f"{x:.3f}" for x in (alpha, c, verify, theory, measured, measured / theory)]
+    theory = expected_tokens(alpha, length) / (length * c + verify)
+    gain = plain / seconds_per_token(rounds)
+    return [f"{x:.3f}" for x in (alpha, c, verify, theory, gain, gain / theory)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--prompts", type=int, default=6)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--lengths", type=int, nargs="+", default=[2, 3, 4, 5, 6, 8])
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    pair, texts = decoders.load_pair(), prompts()
+def decode(args: argparse.Namespace) -> None:
+    pair, texts = decoders.load_pair(args.pair), prompts()
     openings, refrains = (texts[kind][: args.prompts] for kind in ("openings", "refrains"))
-    print(
-        f"{args.tokens} tokens, {args.prompts} prompts, {args.rounds} rounds, {args.threads} "
-        f"threads; load average {os.getloadavg()[0]:.1f} before; "
-        f"settings {json.dumps(pair_settings())}"
-    )
     for title, warping in WARPINGS.items():
-        options = {**warping, "max_new_tokens": args.tokens}
-
-        def ours(name: str, on=openings, options=options, **settings) -> Callable[[], list]:
-            return over(pair, decoders.catalog[name](**settings), on, options)
-
-        def generated(on=openings, **settings) -> Callable[[], list]:
-            def run() -> list:
-                pair.draft.generation_config.update(**EXACTLY_4)
-                return [theirs(pair, text, args.tokens, settings) for text in on]
-
-            return run
-
         cold = not warping["temperature"]
+
+        def ours(name: str, on: Sequence[str] = openings, **settings: Any) -> Over:
+            given = {**warping, "max_new_tokens": args.tokens}  # noqa: B023
+            return Over(pair, decoders.catalog[name](**settings), on, given)
+
+        base = "greedy" if cold else "sampling"
         own = {name: ours(name, **tuned().get(name, {})) for name in DRAFTING}
-        bases = dict.fromkeys(own, "greedy" if cold else "sampling")
-        drafting = {
+        lengths = {
             f"speculative, {n} draft tokens": ours("speculative", draft_length=n)
             for n in args.lengths
         }
-        bases |= dict.fromkeys(drafting, "greedy" if cold else "sampling")
-        runs: Runs = {
-            "generate": generated(),
-            "greedy": ours("greedy"),
-            **own,
-            **drafting,
-        }
-        if not cold:
-            runs["sampling"] = ours("multinomial")
+        bases = dict.fromkeys([*own, *lengths], base)
+        cases: dict[str, Callable] = {"generate": generated(pair, openings, args.tokens)}
+        cases |= {"greedy": ours("greedy"), **own, **lengths}
+        if cold:
+            cases["lookup"] = ours("lookup", refrains, copy=10)
+        else:
+            cases["sampling"] = ours("multinomial")
             for width, settings in zip(WIDTHS, pair_settings().get("dsbd", []), strict=False):
-                runs[f"beam sampling of {width}"] = ours("beam_sampling", beams=width)
-                runs[f"dsbd beside {width}"] = ours("dsbd", **settings)
+                cases[f"beam sampling of {width}"] = ours("beam_sampling", beams=width)
+                cases[f"dsbd beside {width}"] = ours("dsbd", **settings)
                 bases[f"dsbd beside {width}"] = f"beam sampling of {width}"
-        if cold:
-            runs |= {"generate, assisted": generated(assistant_model=True)}
-            runs |= {
-                "generate, copying": generated(refrains, prompt_lookup_num_tokens=10),
-                "lookup": ours("lookup", refrains, copy=10),
-            }
-        took = interleaved(runs, args.rounds)
-        print(
-            f"\n### {title}\n\n| | tokens/s | over `generate` | over our own | perplexity |\n"
-            "|---|--:|--:|--:|--:|"
+        took = measure(cases, args.rounds)
+        print(f"\n### {title}")
+        table(
+            ("", "tokens/s", "over `generate`", "over our own", "perplexity"),
+            (
+                (
+                    name,
+                    f"{args.prompts * args.tokens / statistics.median(seconds):.0f}",
+                    ratio(took, name, "generate"),
+                    f"{ratio(took, name, bases[name])} {bases[name]}" if name in bases else "",
+                    f"{perplexity(run.results):.2f}" if isinstance(run, Over) else "",
+                )
+                for (name, seconds), run in zip(took.items(), cases.values(), strict=True)
+            ),
         )
-        for name, seconds in took.items():
-            base, found = bases.get(name), getattr(runs[name], "found", None)
-            print(
-                f"| {name} | {args.prompts * args.tokens / statistics.median(seconds):.0f} | "
-                f"{times_as_fast(took, name, 'generate')} | "
-                f"{f'{times_as_fast(took, name, base)} {base}' if base else ''} | "
-                f"{f'{perplexity(found):.2f}' if found else ''} |"
-            )
-        best = min(drafting, key=lambda name: statistics.median(took[name]))
-        print(f"\nBest draft length: {best}.")
-        if cold:
-            print(
-                f"Over assisted `generate`: {times_as_fast(took, best, 'generate, assisted')}; "
-                "look-up over `generate` copying: "
-                f"{times_as_fast(took, 'lookup', 'generate, copying')}."
-            )
-        print(
-            "\n| draft tokens | alpha | c | verifying, in greedy steps | speed-up by theory | "
-            "measured | measured / theory |\n|--:|--:|--:|--:|--:|--:|--:|"
-        )
-        for n, name in zip(args.lengths, drafting, strict=True):
-            print(
-                f"| {n} | {' | '.join(beside_theory(runs['greedy'].found, runs[name].found, n))} |",
-                flush=True,
-            )
-    print(f"\nload average {os.getloadavg()[0]:.1f} after")
+        greedy: Any = cases["greedy"]
+        table(
+            ("draft tokens", "alpha", "c", "verifying, in greedy steps", "speed-up by theory",
+             "measured", "measured / theory"),
+            (
+                (n, *beside_theory(greedy, run, n))
+                for n, run in zip(args.lengths, lengths.values(), strict=True)
+            ),
+        )  # fmt: skip
 
+
+def contests(args: argparse.Namespace) -> None:
+    pair, texts = decoders.load_pair(args.pair), prompts()
+    given: dict[str, Any] = {"max_new_tokens": args.tokens, "temperature": 0.0, "ignore_eos": True}
+
+    def rows() -> Iterator[tuple[object, ...]]:
+        for name, (decoder, settings, more, helper, kind) in CONTESTS.items():
+            on = texts[kind][: args.prompts]
+            method = decoders.catalog[decoder](**settings)
+            inside = decoders.hf(method, draft=pair.draft if more else None)
+            pair.draft.generation_config.update(**helper)
+            cases: dict[str, Callable[[], list]] = {
+                "ours": lambda: [decoders.generate(pair, t, method, **given).tokens for t in on],  # noqa: B023
+                "theirs": lambda: [theirs(pair, t, args.tokens, **more) for t in on],  # noqa: B023
+            }
+            if name.startswith("hf"):
+                cases["ours"] = lambda: [
+                    theirs(pair, t, args.tokens, custom_generate=inside)  # noqa: B023
+                    for t in on  # noqa: B023
+                ]
+            same = sum(a == b for a, b in zip(*(run() for run in cases.values()), strict=True))
+            took = measure(cases, args.rounds)
+            speed = len(on) * args.tokens / statistics.median(took["ours"])
+            yield name, ratio(took, "ours", "theirs"), f"{speed:.0f}", f"{same} of {len(on)}"
+
+    table(("against transformers", "times as fast", "ours, tokens/s", "same tokens"), rows())
+
+
+def heads(args: argparse.Namespace) -> None:
+    texts = prompts()["openings"][: args.prompts]
+    pairs = {"draft model": decoders.load_pair(), "head": decoders.load_pair(draft="head")}
+    for title, warping in WARPINGS.items():
+        base = "multinomial" if warping["temperature"] else "greedy"
+
+        def over(name: str, source: str = "draft model", **settings: Any) -> Over:
+            given = {**warping, "max_new_tokens": args.tokens}  # noqa: B023
+            return Over(pairs[source], decoders.catalog[name](**settings), texts, given)
+
+        cases = {base: over(base), "look-up": over("lookup", copy=PLACES)}
+        for source in pairs:
+            for n in args.lengths:
+                cases[f"{source}, {n} tokens"] = over("speculative", source, draft_length=n)
+            tree = f"{source}, best-first tree of {PLACES}"
+            cases[tree] = over("best_first", source, nodes=PLACES)
+        took = measure(cases, args.rounds)
+        print(f"\n### {title}")
+        table(
+            ("", "tokens/s", f"over {base}", "tokens a pass", "kept, by place", "ms a draft pass",
+             "ms a target pass"),
+            (
+                (
+                    name,
+                    f"{args.prompts * args.tokens / statistics.median(took[name]):.0f}",
+                    ratio(took, name, base),
+                    f"{run.rate:.2f}",
+                    shares(by_place(run.results, PLACES)) if "tokens" in name else "",
+                    *parts(run.results),
+                )
+                for name, run in cases.items()
+            ),
+        )  # fmt: skip
+
+
+def parts(results: Sequence[decoders.Result]) -> tuple[str, str]:
+    """Milliseconds of a draft pass, and of a round's pass of the target."""
+    rounds = steady(results)
+    drafting = sum(r.draft_seconds for r in rounds) / max(1, sum(r.draft_calls for r in rounds))
+    verifying = sum(r.verify_seconds for r in rounds) / len(rounds)
+    return f"{1e3 * drafting:.2f}", f"{1e3 * verifying:.2f}"
+
+
+def batches(args: argparse.Namespace) -> None:
+    pair, texts = decoders.load_pair(args.pair), prompts()["openings"][:8]
+    given = {**WARPINGS["T=1, top-k 20, top-p 0.9"], "max_new_tokens": args.tokens}
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for name in decoders.catalog:
+            cases = {
+                str(size): lambda size=size, name=name: decoders.generate(
+                    pair, texts[:size], name, ignore_eos=True, **given
+                )
+                for size in (1, 8)
+            }
+            took = measure(cases, args.rounds)
+            speeds = (int(n) * args.tokens / statistics.median(took[n]) for n in cases)
+            yield name, *(f"{speed:.0f}" for speed in speeds), ratio(took, "8", "1", 8)
+
+    table(("decoder", "batch 1, tokens/s", "batch 8", "times"), rows())
+
+
+SECTIONS = {"decoders": decode, "generate": contests, "heads": heads, "batches": batches}
 
 if __name__ == "__main__":
-    main()
+    args = options(
+        __doc__,
+        {"tokens": 8, "prompts": 1, "rounds": 1, "lengths": [2]},
+        SECTIONS,
+        pair=None,
+        tokens=64,
+        prompts=6,
+        rounds=5,
+        lengths=[2, 3, 4, 5, 6, 8],
+    )
+    for name in args.only:
+        SECTIONS[name](args)

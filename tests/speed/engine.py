@@ -1,223 +1,179 @@
-"""The engine's speed on a random Llama of 28M parameters.
+"""The engine beside `transformers` and the memory bus, one pass, and the Python outside of passes.
 
-Against `transformers`, in batches, and against the memory bus.
+    python -m tests.speed.engine [--only llama passes outside] [--rounds 5] [--threads 1]
 
-    python -m tests.speed.engine [--dtypes float32 bfloat16] [--prompt 64] [--tokens 64]
-                                 [--rounds 5]
-
-All that is compared runs interleaved in one process; a figure is the median over rounds, a ratio
-the median of the rounds' ratios with the least and the most. Prints Markdown.
+*llama*: a random Llama of 28M parameters beside transformers' `generate`, alone, by beams and in a
+batch (`--dtypes float32 bfloat16 --prompt 64 --tokens 64`). *passes*: passes of the pair, plain and
+as a program, by their number of tokens (`--pair smollm2 --past 500`). *outside*: wall time without
+calls of kernels, by token and by round, of texts of twice 64 tokens at temperature 0; a whole call
+of `generate` counts, and what each further token or round takes is told from texts of twice the
+length. Prints Markdown: medians of interleaved rounds with the least and the most.
 """
 
 import argparse
-import os
 import statistics
 import time
-from collections.abc import Callable
-from unittest import mock
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-import decoders
-from decoders.request import Request
+from decoders import Method, ModelPair, catalog, generate, load_pair
+from decoders.engine.kernels.loading import kernels
+from decoders.engine.passes import PackedPasses
+from decoders.tree import TokenTree
+from tests.speed.measure import measure, options, prompts, ratio, spread, table
 
-VOCABULARY = 4096
-BEAMS = 4
-Seconds = dict[str, list[float]]
+VOCABULARY, BEAMS, MOST = 4096, 4, 65
 # Greedy and beams over transformers, and greedy's share of the bandwidth floor.
-AIMS = {torch.float32: ("", "", "52%"), torch.bfloat16: ("1.4", "1.7", "33%")}
+AIMS = {"float32": ("", "", "52%"), "bfloat16": ("1.4", "1.7", "33%")}
 
 
-def model(dtype: torch.dtype) -> LlamaForCausalLM:
+def llama(args: argparse.Namespace) -> None:
+    for dtype in args.dtypes:
+        table((dtype, "figure: median (least to most)", "aim"), beside(dtype, args))
+
+
+def beside(dtype: str, args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
+    """(what, figure, aim) rows of one dtype."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=512, intermediate_size=1408, num_hidden_layers=8,
         num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=2048,
         bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
-    return LlamaForCausalLM(config).to(dtype).eval()
-
-
-def interleaved(runs: dict[str, Callable[[], object]], rounds: int) -> Seconds:
-    """Seconds of each run in each round after one to warm up; every other round is reversed."""
-    took: Seconds = {name: [] for name in runs}
-    for i in range(rounds + 1):
-        for name in list(runs)[:: -1 if i % 2 else 1]:
-            began = time.perf_counter()
-            runs[name]()
-            if i:
-                took[name].append(time.perf_counter() - began)
-    return took
-
-
-def times_as_fast(took: Seconds, name: str, other: str, work: float = 1.0) -> str:
-    """The speed of `name` over that of `other`, if it does `work` times as much."""
-    ratios = [work * b / a for a, b in zip(took[name], took[other], strict=True)]
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-
-
-def bandwidth(rounds: int) -> float:
-    """Bytes a second that a sum over 256 MiB reads."""
-    data = torch.ones(2**26)
-    return data.nbytes / statistics.median(interleaved({"sum": data.sum}, rounds)["sum"])
-
-
-def outside_forward(pair: decoders.ModelPair, run: Callable[[], decoders.Result]) -> float:
-    """Milliseconds a pass that are not spent in the model's forward: packing, sampling, rules,
-    trace."""
-    packed, inside = pair.packed["target"], []
-    forward = packed.forward
-
-    def timed(**inputs):
-        began = time.perf_counter()
-        output = forward(**inputs)
-        inside.append(time.perf_counter() - began)
-        return output
-
-    with mock.patch.object(packed, "forward", timed):
-        began = time.perf_counter()
-        run()
-        return 1e3 * (time.perf_counter() - began - sum(inside)) / len(inside)
-
-
-def without_annotations(run: Callable[[], object]) -> Callable[[], object]:
-    """The run without the trace's log-probabilities and alternatives; trials are still noted."""
-
-    def annotate(request, entry, readings):
-        for trial in entry.trials:
-            trial.log_p = 0.0
-            request.kept[trial.node] = trial
-
-    def stubbed():
-        with mock.patch.object(Request, "annotate", annotate):
-            run()
-
-    return stubbed
-
-
-def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int) -> list[tuple[str, str, str]]:
-    """(what, figure, aim) lines for one dtype."""
-    llama = model(dtype)
-    pair = decoders.ModelPair(llama, llama)
-    generator = torch.Generator().manual_seed(0)
-    prompts = [
-        torch.randint(VOCABULARY, (prompt // 2 + 8 * i,), generator=generator).tolist()
-        for i in range(8)
-    ]
-    text = torch.randint(VOCABULARY, (prompt,), generator=generator).tolist()
+    model: Any = LlamaForCausalLM(config).to(getattr(torch, dtype)).eval()
+    pair, plain = ModelPair(model, model), ModelPair(model, None, passes="plain")
+    texts = [torch.randint(VOCABULARY, (args.prompt // 2 + 8 * i,)).tolist() for i in range(1, 9)]
+    text = torch.randint(VOCABULARY, (args.prompt,)).tolist()
     ids = torch.tensor([text])
 
-    def ours(name: str, prompts=text, pair=pair, **settings):
-        method = decoders.catalog[name](**settings)
-        return lambda: decoders.generate(
-            pair, prompts, method, max_new_tokens=tokens, ignore_eos=True
-        )
+    def ours(name: str, prompts: Any = text, pair: ModelPair = pair, **settings: Any) -> Callable:
+        given = {"max_new_tokens": args.tokens, "ignore_eos": True}
+        return lambda: generate(pair, prompts, catalog[name](**settings), **given)
 
-    def theirs(**options):
-        options |= {
-            "max_new_tokens": tokens,
-            "do_sample": False,
-            "eos_token_id": None,
-            "pad_token_id": 0,
-        }
-        return lambda: llama.generate(ids, attention_mask=torch.ones_like(ids), **options)
+    def theirs(**more: Any) -> Callable:
+        more |= {"max_new_tokens": args.tokens, "do_sample": False, "pad_token_id": 0}
+        return lambda: model.generate(ids, attention_mask=torch.ones_like(ids), **more)
 
-    plain = decoders.ModelPair(llama, None, passes="plain")
-    runs = {
-        "greedy, plain": ours("greedy", pair=plain),
-        "greedy": ours("greedy"), "greedy, transformers": theirs(),
-        "beams": ours("beam_search", beams=BEAMS), "beams, transformers": theirs(num_beams=BEAMS),
-        "batch of 8": ours("greedy", prompts), "no trace": without_annotations(ours("greedy")),
+    cases = {
+        "greedy": ours("greedy"), "greedy, plain": ours("greedy", pair=plain),
+        "greedy, transformers": theirs(), "beams": ours("beam_search", beams=BEAMS),
+        "beams, transformers": theirs(num_beams=BEAMS), "batch of 8": ours("greedy", texts),
     }  # fmt: skip
-    took = interleaved(runs, rounds)
-    speed = {
-        name: (8 if "batch" in name else 1) * tokens / statistics.median(times)
-        for name, times in took.items()
-    }
-    lines = [(f"{name}, tokens/s", f"{value:.1f}", "") for name, value in speed.items()]
-    lines += [
-        ("greedy, program over plain", times_as_fast(took, "greedy", "greedy, plain"), ""),
-        (
-            "greedy over transformers",
-            times_as_fast(took, "greedy", "greedy, transformers"),
-            AIMS[dtype][0],
-        ),
-        (
-            f"beam search, W={BEAMS}, over transformers",
-            times_as_fast(took, "beams", "beams, transformers"),
-            AIMS[dtype][1],
-        ),
-        ("batch of 8 over one", times_as_fast(took, "batch of 8", "greedy", 8), "4"),
-        ("greedy with its trace over without", times_as_fast(took, "greedy", "no trace"), "0.95"),
-    ]
+    took = measure(cases, args.rounds)
+    for name, seconds in took.items():
+        work = args.tokens * (8 if "batch" in name else 1)
+        yield f"{name}, tokens/s", f"{work / statistics.median(seconds):.1f}", ""
+    greedy, beams, floor = AIMS.get(dtype, ("", "", ""))
+    yield "greedy, program over plain", ratio(took, "greedy", "greedy, plain"), ""
+    yield "greedy over transformers", ratio(took, "greedy", "greedy, transformers"), greedy
+    name = f"beam search, W={BEAMS}, over transformers"
+    yield name, ratio(took, "beams", "beams, transformers"), beams
+    yield "batch of 8 over one", ratio(took, "batch of 8", "greedy", 8), "4"
+    data = torch.ones(2**26)
+    bus = data.nbytes / statistics.median(measure({"sum": data.sum}, args.rounds)["sum"])
+    least = cases["greedy"]().metrics.bytes_read / bus
+    share = f"{least / statistics.median(took['greedy']):.0%}"
+    yield f"greedy: share of the bandwidth floor ({bus / 1e9:.1f} GB/s)", share, floor
 
-    bus = bandwidth(rounds)
-    for name in ("greedy", "greedy, plain"):
-        floor = runs[name]().metrics.bytes_read / bus
-        share = floor / statistics.median(took[name])
-        aim = AIMS[dtype][2] if name == "greedy" else ""
-        lines.append(
-            (f"{name}: share of the bandwidth floor ({bus / 1e9:.1f} GB/s)", f"{share:.0%}", aim)
+
+def a_pass(pair: ModelPair, role: str, tokens: int, past: int) -> Callable[[], object]:
+    """The model's part of a pass of so many tokens with `past` rows before them."""
+    packed = pair.packed[role]
+    engine, tree = PackedPasses(packed), TokenTree([i % 100 + 5 for i in range(past)])
+    engine.admit(tree, past + 2 * tokens)
+    engine.run([(tree, tree.trunk[-1:])])
+    nodes = [tree.trunk[-1]]
+    for i in range(tokens):
+        nodes.append(tree.add(nodes[-1], 7 + i))
+    inputs = engine.pack(engine.feeds([(tree, nodes[1:])], None))
+    return lambda: packed(inputs)
+
+
+def passes(args: argparse.Namespace) -> None:
+    ways = {way: load_pair(args.pair, passes=way) for way in ("program", "plain")}
+    counts = [n for n in (*range(1, 7), 8, 9, 16, 17, 33, 64, 65) if n <= args.most]
+    for role in ("target", "draft") if not args.pair else ("target",):
+        cases = {
+            f"{way} {n}": a_pass(pair, role, n, args.past)
+            for way, pair in ways.items()
+            for n in counts
+        }
+        took = {
+            name: 1e3 * statistics.median(times)
+            for name, times in measure(cases, 3 * args.rounds).items()
+        }
+        over = {n: took[f"program {n}"] / took["program 1"] for n in counts}
+        table(
+            (f"{role}, tokens", "program ms", "over one", "plain ms"),
+            (
+                (n, f"{took[f'program {n}']:.3f}", f"{over[n]:.2f}", f"{took[f'plain {n}']:.3f}")
+                for n in counts
+            ),
         )
-    for name, aim in (("greedy", "0.25"), ("beams", "0.4")):
-        spent = statistics.median(outside_forward(pair, runs[name]) for _ in range(rounds))
-        lines.append((f"{name}: ms a pass outside the model", f"{spent:.2f}", aim))
-
-    exact = decoders.catalog["speculative"](draft_length=4)
-    calls = decoders.generate(
-        pair, text, exact, max_new_tokens=65, ignore_eos=True
-    ).metrics.target_calls
-    lines.append(
-        ("target calls for 65 tokens, the draft being the target, gamma 4", str(calls), "13")
-    )
-    searched = decoders.generate(
-        pair, text, decoders.catalog["beam_search"](beams=BEAMS), max_new_tokens=64, ignore_eos=True
-    )
-    live, copies = live_nodes(searched, prompt), BEAMS * (prompt + 64)
-    rows = f"{searched.metrics.peak_cache_rows} (live nodes {live}; W copies would hold {copies})"
-    lines.append(("peak cache rows, beam search, 64 tokens", rows, f"{2 * live}"))
-    return lines
 
 
-def live_nodes(searched: decoders.Result, prompt: int) -> int:
-    """The largest number of live nodes: the prompt, and all ancestors of a round's tips."""
-    parents = {t.node: t.parent for entry in searched.rounds for t in entry.trials}
-    most = 0
-    for entry in searched.rounds:
-        alive = {t.node for t in entry.trials}
-        for node in list(alive):
-            while (node := parents.get(node)) is not None and node not in alive and node >= prompt:
-                alive.add(node)
-        most = max(most, prompt + len(alive))
-    return most
+def outside(args: argparse.Namespace) -> None:
+    compiled, inside = kernels(), 0.0
+    if compiled is None:
+        print("\nThere are no kernels here, whose calls are timed.")
+        return
+
+    def timed(call: Callable[..., Any]) -> Callable[..., Any]:
+        def within(*args: Any) -> Any:
+            nonlocal inside
+            began = time.perf_counter()
+            answer = call(*args)
+            inside += time.perf_counter() - began
+            return answer
+
+        return within
+
+    for name in ("run", "passes"):
+        setattr(compiled, name, timed(getattr(compiled, name)))
+    pair, texts = load_pair(args.pair, device="cpu"), prompts()["openings"][:4]
+
+    def spent(method: Method, tokens: int) -> tuple[float, float, int]:
+        """Seconds of Python, seconds in all, and rounds, of all texts."""
+        before, began, rounds = inside, time.perf_counter(), 0
+        for text in texts:
+            given = {"temperature": 0.0, "max_new_tokens": tokens, "ignore_eos": True}
+            rounds += generate(pair, text, method, **given).metrics.target_calls
+        whole = time.perf_counter() - began
+        return whole - (inside - before), whole, rounds
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for length in (0, 2, 3, 4):
+            method = catalog["speculative"](draft_length=length) if length else catalog["greedy"]()
+            each, further, whole = [], [], []
+            for i in range(args.rounds + 1):
+                short, long = (spent(method, n * args.tokens) for n in (2, 4))
+                if i:
+                    each.append(1e3 * short[0] / short[2])
+                    further.append(1e3 * (long[0] - short[0]) / max(1, long[2] - short[2]))
+                    whole.append(1e3 * short[1] / short[2])
+            name = f"a round of {length} draft tokens" if length else "a greedy token"
+            yield name, spread(each, 3), spread(further, 3), f"{statistics.median(whole):.2f}"
+
+    table(("", "ms of Python", "of each further one", "ms in all"), rows())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
-    parser.add_argument("--prompt", type=int, default=64, help="tokens of the prompt")
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
-    print(
-        (
-            f"{args.prompt} prompt and {args.tokens} new tokens, {args.rounds} rounds, "
-            f"{torch.get_num_threads()} threads"
-        ),
-        end="",
-    )
-    print(f"; load average {os.getloadavg()[0]:.1f} before")
-    for name in args.dtypes:
-        lines = report(getattr(torch, name), args.prompt, args.tokens, args.rounds)
-        print(f"\n| {name} | figure: median (least to most) | aim |\n|---|---|---|")
-        print(
-            "\n".join(f"| {what} | {figure} | {aim} |" for what, figure, aim in lines), flush=True
-        )
-    print(f"\nload average {os.getloadavg()[0]:.1f} after")
-
+SECTIONS = {section.__name__: section for section in (llama, passes, outside)}
 
 if __name__ == "__main__":
-    main()
+    args = options(
+        __doc__,
+        {"rounds": 1, "tokens": 4, "prompt": 16, "dtypes": ["float32"], "most": 2},
+        SECTIONS,
+        rounds=5,
+        tokens=64,
+        prompt=64,
+        dtypes=list(AIMS),
+        pair=None,
+        past=100,
+        most=MOST,
+    )
+    for name in args.only:
+        SECTIONS[name](args)

@@ -27,6 +27,7 @@ from decoders.engine.passes import PackedPasses
 from decoders.selftest import SIZES
 from decoders.tree import TokenTree
 from tests.models import build, build_both
+from tests.speed.measure import table
 from workbench.measuring.meter import open_meter
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -395,9 +396,7 @@ def main() -> int:
         if code != 0:
             print(f"  FAILED ({code})", flush=True)
         rows.append((name, f"{time.perf_counter() - start:.0f}", code == 0, AIMS.get(name, "")))
-    print("\n| section | s | ran | aim |\n|---|--:|---|---|")
-    for name, spent, well, aim in rows:
-        print(f"| {name} | {spent} | {'yes' if well else 'NO'} | {aim} |")
+    table(("section", "s", "ran", "aim"), rows)
     print(f"\n{time.perf_counter() - began:.0f} s in all")
     return 0 if all(well for _, _, well, _ in rows) else 1
 

@@ -9,17 +9,16 @@ The server and the browser are processes of their own on the same cores. Prints 
 visitor's own take, with five decoders and 64 tokens. WORKBENCH_PAIR names the pair.
 """
 
-import argparse
-import os
 import statistics
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from playwright.sync_api import Page
 
 import decoders
+from tests.speed.measure import options, prompts, spread, table
 from tools.picture import DRAWN, USABLE, chromium
 from workbench.kinds.comparison import Comparison
 from workbench.runs.record import Run
@@ -61,14 +60,6 @@ PAINTED = """() => {
 }"""
 
 
-PROMPTS = (
-    "The dog ran to the big red house and saw",
-    "One morning the little bird could not find",
-    "Tell me about a fox who wanted to fly.",
-    "Anna and her brother built a boat and",
-)
-
-
 def on_the_page(page: Page, address: str, last: str | None) -> tuple[str, Run]:
     """Press Run; the run's name, and its export."""
     page.get_by_role("button", name="Run", exact=True).click()
@@ -108,91 +99,53 @@ def painted(page: Page, address: str) -> dict[str, float]:
     page.locator("#picture").wait_for()
     found: dict[str, float] = page.evaluate(PAINTED)
     page.wait_for_function(USABLE)
-    return {
-        **found,
-        "all can be used, ms": page.evaluate(READY),
-    }
+    return found | {"all can be used, ms": page.evaluate(READY)}
 
 
-def paint_table(page: Page, address: str, loads: int) -> str:
-    """The first load in a fresh browser, and the median of later ones."""
-    first, *later = [painted(page, address) for _ in range(loads + 1)]
-    lines = [
-        f"| {name} | {first[name]:,.0f} | {statistics.median(each[name] for each in later):,.0f} "
-        f"({min(each[name] for each in later):,.0f} to {max(each[name] for each in later):,.0f}) |"
-        for name in first
-    ]
-    head = (
-        f"| after the HTML has arrived | first visit | median of {loads} later ones (least to "
-        "most) |\n|---|--:|--:|"
-    )
-    return "\n".join([head, *lines])
-
-
-def own_runs(page: Page, address: str, prompts: Sequence[str]) -> Iterator[tuple[float, float]]:
+def own_runs(page: Page, address: str, texts: Sequence[str]) -> Iterator[tuple[float, float]]:
     """Seconds from Run to the last word with the figures, and to the end of the quiet timing."""
     page.goto(address)
     page.wait_for_function(f"{USABLE} && {DRAWN}")
-    for prompt in prompts:
-        page.locator("#prompt textarea").fill(prompt)
+    for text in texts:
+        page.locator("#prompt textarea").fill(text)
         page.wait_for_timeout(500)
-        texts, timing = page.evaluate(TIMES)
-        yield texts, timing
+        yield page.evaluate(TIMES)
         page.wait_for_timeout(1000)
 
 
-def print_rounds(speeds: Mapping[str, list[tuple[float, float]]]) -> None:
-    """Each decoder's tokens/s on the page and in the library, in all rounds."""
-    print(
-        "| decoder | page | library | page over library: of the medians (least to most of a "
-        "round) |\n|---|---|---|---|"
-    )
-    for name, pairs in speeds.items():
-        shown, own = (statistics.median(side) for side in zip(*pairs, strict=True))
-        ratios = [a / b for a, b in pairs]
-        print(
-            f"| {name} | {shown:.0f} | {own:.0f} | {shown / own:.2f} ({min(ratios):.2f} to "
-            f"{max(ratios):.2f}) |"
-        )
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--loads", type=int, default=7)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--own", type=int, default=0)
-    parser.add_argument("--port", type=int, default=17960)
-    args = parser.parse_args()
-    if args.own:
-        with chromium(args.port) as (page, address):
-            for texts, timing in own_runs(page, address, PROMPTS[: args.own]):
-                print(
-                    f"{texts:.1f} s to the last word and the figures, {timing:.1f} s with timing",
-                    flush=True,
-                )
-        return
-    pair, last = decoders.load_pair(), None
+    args = options(
+        __doc__, {"loads": 1, "rounds": 1, "tokens": 4},
+        loads=7, rounds=8, tokens=64, own=0, port=17960,
+    )  # fmt: skip
     speeds: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    load = os.getloadavg()[0]
     with chromium(args.port) as (page, address):
-        paints = paint_table(page, address, args.loads)
+        if args.own:
+            for texts, timing in own_runs(page, address, prompts()["openings"][: args.own]):
+                print(f"{texts:.1f} s to the last word and the figures, {timing:.1f} s with timing")
+            return
+        first, *later = [painted(page, address) for _ in range(args.loads + 1)]
+        table(
+            ("after the HTML has arrived", "first visit", "later ones"),
+            ((name, f"{first[name]:.0f}", spread([e[name] for e in later], 0)) for name in first),
+        )
         page.goto(f"{address}?max_new_tokens={args.tokens}")
         page.wait_for_timeout(2000)
+        pair, last = decoders.load_pair(), None
         for i in range(args.rounds + 1 if args.rounds else 0):
             last, run = on_the_page(page, address, last)
             shown = drawn(run)
             for name, speed in alone(pair, run).items():
                 if i:  # the first round warms up
                     speeds[name].append((shown[name], speed))
-    print(f"{paints}\n")
-    print(
-        f"{args.rounds} rounds, {args.tokens} tokens; load average {load:.1f} before, "
-        f"{os.getloadavg()[0]:.1f} after\n"
-    )
-    print_rounds(speeds)
+    table(
+        ("decoder", "page, tokens/s", "library", "page over library"),
+        (
+            (name, *(f"{statistics.median(side):.0f}" for side in zip(*pairs, strict=True)),
+             spread([a / b for a, b in pairs]))
+            for name, pairs in speeds.items()
+        ),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ SECONDS = {2: 3.0, 3: 1.0, 4: 2.0}  # of a draft length
 def bench(pair):  # noqa: F811
     """A bench whose clock is made up: a base takes 4 seconds, a draft as long as its length."""
 
-    def interleaved(runs, rounds):
+    def measure(runs, rounds):
         for run in runs.values():
             run()
         lengths = {name: "base" if name == "base" else int(name.split()[1][0]) for name in runs}
         return {name: [SECONDS.get(length, 4.0)] * rounds for name, length in lengths.items()}
 
     texts = {"openings": ["Once"], "refrains": ["la la la la"]}
-    return tune.Bench(pair, texts, tokens=4, rounds=2, finalists=2, clock=interleaved)
+    return tune.Bench(pair, texts, tokens=4, rounds=2, finalists=2, clock=measure)
 
 
 def test_the_best_setting_is_the_quickest_at_both_temperatures_together(bench, capsys):
@@ -52,7 +52,7 @@ def test_dsbd_must_write_texts_as_likely_as_beam_samplings(bench, most, wanted):
 
 def over(pair, method, texts, options):  # noqa: F811
     def run():
-        run.found = [Found(method)]
+        run.results = [Found(method)]
 
     return run
 

@@ -39,13 +39,6 @@ def test_a_reader_sees_all_texts_in_an_order_that_the_key_knows(folder):
             assert f"**{letter}** {texts[name]['text'].strip()}" in part
 
 
-def test_what_is_written_stays(folder, monkeypatch):
-    monkeypatch.setattr(decoders, "generate", None)
-    before = {file: file.read_text() for file in folder.glob("*.json")}
-    blind.write_texts(folder, ["ab", "ba", "aab", "bb"], 6, build_pair(tokenizer=build_tokenizer()))
-    assert {file: file.read_text() for file in folder.glob("*.json")} == before
-
-
 def test_verdicts_are_counted_by_decoder(folder):
     key = json.loads((folder / "key.json").read_text())
     letters = ["ABCDE"[order.index("mtad")] for order in key]
@@ -54,8 +47,3 @@ def test_verdicts_are_counted_by_decoder(folder):
     for wrong in (letters[1:], [*letters[1:], "F"]):
         with pytest.raises(ValueError, match="verdicts are needed"):
             blind.table(folder, wrong)
-
-
-def test_a_run_that_stood_before_is_a_repetition():
-    assert blind.repetition([1, 2, 3, 4, 5]) == 0
-    assert blind.repetition([1, 1, 1, 1, 1, 1]) == pytest.approx(2 / 3)

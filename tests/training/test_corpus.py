@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from training.corpus import (
     END_ID,
     CorpusSettings,
-    Mixture,
     documents,
     drop_near_duplicates,
     is_held_out,
@@ -31,24 +30,9 @@ def tokenizer(work):
     return AutoTokenizer.from_pretrained(work / "tokenizer")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ",
-        "  \n\n\t a  b ",
-        "naïve 👩‍👩‍👧 🦊",
-        "狐と熊。",
-        "\x00\x07\x1b\r\n\u200b\ufeff",
-        "a.  'b' n't",
-        "x<|endoftext|>\n y",
-    ],
-)
-def test_tokenizer_is_lossless_on(text, tokenizer):
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
 @given(text=st.text())
+@example(text="x<|endoftext|>\n y")
+@example(text="naïve 👩‍👩‍👧  \n\n\t a  \x00")
 def test_tokenizer_is_lossless(text, tokenizer):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
@@ -97,17 +81,6 @@ def test_dropping_near_duplicates_by_hand():
     kept, dropped = drop_near_duplicates(train, np.unique(shingle_hashes(held_out, 3)), 3)
     assert kept.tolist() == [1, 2, 8, 3, 0]
     assert dropped == 2
-
-
-def test_batches_are_packed_text_and_a_function_of_the_random_source():
-    ids = np.array([1, 2, 3, 0, 4, 5, 0], np.uint16)
-    mixture = Mixture(
-        [ids, np.array([9, 9, 0], np.uint16), np.zeros(0, np.uint16)], [1.0, 0.0, 1.0]
-    )
-    rows = mixture.batch(np.random.default_rng(0), 50, 3)
-    assert (rows == mixture.batch(np.random.default_rng(0), 50, 3)).all()
-    legal = {tuple(np.take(ids, range(i, i + 4), mode="wrap").tolist()) for i in range(len(ids))}
-    assert {tuple(row) for row in rows.tolist()} <= legal
 
 
 @pytest.mark.parametrize("exists", [False, True])

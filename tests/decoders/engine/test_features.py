@@ -3,12 +3,11 @@
 However passes are made."""
 
 import random
-from types import SimpleNamespace
+from itertools import cycle
 
 import pytest
 import torch
 
-from decoders import InputError
 from decoders.engine.loading.admission import prepared
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PaddedPasses
@@ -75,8 +74,11 @@ def features_agree(engine, model, tolerance, chunk=None, layers=LAYERS):
         engine.release(tree)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("family", [*FAMILIES, *WINDOWED, *PLAIN])
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [*zip([*FAMILIES, *WINDOWED, *PLAIN], cycle([torch.float64, torch.float32]))],
+    ids=str,
+)
 def test_they_are_those_of_transformers(family, dtype):
     """Also while prompts are read in chunks."""
     model = model_of(family, dtype)
@@ -95,60 +97,6 @@ def test_in_plain_passes_and_in_graphs(passes, kernels):  # noqa: F811
     features_agree(PackedModel(model, "target", passes=passes).engine(60), model, 1e-9)
 
 
-@pytest.mark.parametrize("padding", ["inputs", "kv", "both"])
-def test_in_padded_batches(padding):
+def test_in_padded_batches():
     model = build()
-    features_agree(PaddedPasses(PackedModel(model, "target"), padding, 60), model, 1e-9)
-
-
-def test_passes_without_them_have_a_program_of_their_own():
-    """A request for hidden states makes its own program and leaves that of other passes
-    alone."""
-    model = PackedModel(build(), "target")
-    engine, tree = model.engine(60), TokenTree([1, 2, 3])
-    engine.admit(tree, 20)
-    assert engine.run([(tree, tree.trunk[-1:])])[0].features is None
-    node = tree.add(tree.trunk[-1], 4)
-    first = engine.run([(tree, [node])], features=(1,))[0].features
-    assert list(first.nodes) == [node]
-    assert [state.shape for state in first.states] == [(1, 32)]
-
-
-def test_a_layer_that_is_not_there_is_named():
-    target = prepared(build(), "target")
-    with pytest.raises(InputError, match="has hidden states 0 to 2, and 3 was asked for"):
-        target.refuse_features((0, 3))
-
-
-class Silent(torch.nn.Module):
-    """A model that does not know the argument."""
-
-    def __call__(self, input_ids, use_cache=False):
-        raise AssertionError
-
-
-def test_a_model_that_cannot_give_them_is_named(monkeypatch):
-    target = prepared(build(), "target")
-    monkeypatch.setattr(target, "model", Silent())
-    monkeypatch.setattr(type(target), "device", torch.device("cpu"))
-    with pytest.raises(
-        InputError, match=r"does not give its hidden states .* take a draft that reads text alone"
-    ):
-        target.refuse_features((0,))
-
-
-class Short(torch.nn.Module):
-    """A model whose hidden states miss the last token."""
-
-    def __call__(self, input_ids, **_):
-        return SimpleNamespace(hidden_states=[torch.zeros(1, 1, 8)] * 3)
-
-
-def test_it_is_named_each_time(monkeypatch):
-    """The second call took the hidden states that the first one had refused."""
-    target = prepared(build(), "target")
-    monkeypatch.setattr(target, "model", Short())
-    monkeypatch.setattr(type(target), "device", torch.device("cpu"))
-    for _ in range(2):
-        with pytest.raises(InputError, match="not one row a token"):
-            target.refuse_features((0,))
+    features_agree(PaddedPasses(PackedModel(model, "target"), "both", 60), model, 1e-9)

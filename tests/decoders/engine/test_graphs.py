@@ -4,18 +4,16 @@ It notes operators and replays them into the same memory, with the Python number
 and refuses to read a value back. Effects that only a device has are not tested here."""
 
 import weakref
-from dataclasses import replace
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from decoders import ModelPair, catalog, generate
+from decoders import ModelPair, generate
 from decoders.engine import graphs, pack
 from decoders.engine.attention import interface
-from decoders.engine.attention.interface import Packing
-from decoders.engine.graphs import Graphs, GraphSize
+from decoders.engine.graphs import Graphs
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from decoders.engine.recorder import refuse_reading
@@ -149,7 +147,9 @@ def models():
     return build(num_key_value_heads=2), build(seed=1, num_hidden_layers=1)
 
 
-@pytest.mark.parametrize("decoder", catalog)
+@pytest.mark.parametrize(
+    "decoder", ["greedy", "multinomial", "beam_search", "speculative", "mtad", "dsbd", "specinfer"]
+)
 def test_the_same_tokens(kernels, pairs, decoder, caplog):
     """In a batch, alone, and in the next run, which takes over the arena and the graphs."""
     plain, recorded = pairs
@@ -159,21 +159,6 @@ def test_the_same_tokens(kernels, pairs, decoder, caplog):
     assert not warnings(caplog)
     assert not recorded.plain
     assert "CUDA graphs" in recorded.packed["target"].engine_name
-
-
-@pytest.mark.parametrize("padding", ["inputs", "kv", "both"])
-def test_padded_passes_are_replayed_too(kernels, pairs, padding, replayed):
-    """They were not, so a comparison of padding on a GPU set graphs beside plain passes."""
-    plain, recorded = pairs
-    expected = tokens(plain, "lookup", seed=4)
-    for _ in range(2):  # the next run takes over the arena, but for runs with other rows
-        assert tokens(plain, "lookup", seed=4, padding=padding) == expected
-        assert not replayed
-        assert tokens(recorded, "lookup", seed=4, padding=padding) == expected
-        assert len(replayed) > 5
-        replayed.clear()
-        assert tokens(recorded, "lookup", seed=4) == expected
-        replayed.clear()
 
 
 def test_a_limit_on_memory_keeps_graphs(kernels, replayed):
@@ -241,35 +226,6 @@ def engine_of(model, prompts):
     return engine, trees
 
 
-def test_answers_stay_as_they_are(kernels):
-    """Readings look at the logits of a pass later: other passes must not write there."""
-    engine, trees = engine_of(PackedModel(build(), "target", passes="program"), PROMPTS[:2])
-    answers, copies = [], []
-    for token in range(5):
-        answer = engine.run(
-            [
-                (tree, [tree.add(tree.tail[-1] if tree.tail else tree.trunk[-1], token)])
-                for tree in trees
-            ]
-        )[0]
-        answers.append(answer.rows)
-        copies.append(answer.rows.clone())
-    assert all(torch.equal(a, b) for a, b in zip(answers, copies, strict=True))
-
-
-def test_an_arena_that_grows_gets_graphs_of_its_own(kernels, monkeypatch):
-    """And the memory that it had before is not kept by the graphs over it."""
-    pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("program", "plain"))
-    lent, lend = [], PackedModel.lend
-    monkeypatch.setattr(PackedModel, "lend", lambda *args: lent.append(lend(*args)) or lent[-1])
-    for prompts, count in ((PROMPTS[:1], 4), (PROMPTS, 60), (PROMPTS[:1], 4)):
-        before = [weakref.ref(a.each[0].keys[0]) for a in lent]
-        options = {"prompts": prompts, "max_new_tokens": count}
-        assert tokens(pair, **options) == tokens(plain, **options)
-        now = {id(a.each[0].keys[0]) for a in lent}
-        assert all(keys() is None or id(keys()) in now for keys in before)
-
-
 def test_an_arena_that_grows_gives_back_the_memory_it_had(kernels):
     """Graphs kept it until the run ended."""
     engine, _ = engine_of(PackedModel(build(), "target", passes="program"), PROMPTS[:1])
@@ -291,14 +247,6 @@ def test_windows(kernels, name):
     assert ours == plain
     graphs = "CUDA graphs" in pairs[0].packed["target"].engine_name
     assert graphs == (name == "mistral")
-
-
-def test_changes_of_weights_are_followed(kernels):
-    model = build()
-    pair = ModelPair(model, None, passes="program")
-    tokens(pair)
-    model.lm_head.weight = torch.nn.Parameter(2 * build(seed=5).lm_head.weight)
-    assert tokens(pair) == tokens(ModelPair(model, None, passes="plain"))
 
 
 def fails(run):
@@ -331,29 +279,3 @@ def test_what_cannot_be_recorded_runs_as_it_is(kernels, monkeypatch, caplog, rec
     assert tokens(ModelPair(model, None, passes="program")) == expected
     (message,) = warnings(caplog)
     assert why in message
-
-
-@pytest.mark.parametrize(
-    ("tokens", "requests", "shape"),
-    [
-        (1, 1, (1, 1, 1)),
-        (5, 3, (8, 4, 4)),
-        (64, 64, (64, 64, 1)),
-        (80, 16, (128, 16, 128)),
-        (256, 1, (256, 1, 256)),
-        (257, 1, None),
-        (3, 65, None),
-    ],
-)
-def test_shapes(tokens, requests, shape):
-    each = [max(1, tokens - requests + 1), *[1] * (requests - 1)]  # tokens of each request
-    segments = torch.tensor([[0, n, 0, 0, -1, -1, 0] for n in each])
-    table = torch.zeros(5, requests + 1)
-    packed = Packing(None, segments, table, None, torch.zeros(2), None, None)
-    packed = replace(packed, masks=torch.zeros(2, dtype=torch.bool), scratch=0)
-    assert GraphSize.of(torch.zeros(1, tokens), packed) == shape
-    assert (
-        GraphSize.of(torch.zeros(1, 1), replace(packed, masks=torch.zeros(graphs.MASKS + 1)))
-        is None
-    )
-    assert GraphSize.of(torch.zeros(1, 1), replace(packed, scratch=-1)) is None

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine.passes import PASSES, PackedPasses
+from decoders.engine.passes import PackedPasses
 from decoders.loop import Turn
-from decoders.randomness import SeededSource
 from decoders.trace import Ledger, Round, Trials
 from tests.models import build, build_both
 from tests.needs import needs_kernels
+from tests.pairwise import pairwise
 
 pytestmark = needs_kernels
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, [1, 2, 1, 2, 1]]
@@ -95,26 +95,9 @@ def calls(monkeypatch):
     return counts
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_cache_knows_what_a_chain_has_fed(pair, method, monkeypatch):
-    """After the prompt no pass feeds again what a chain has fed.
-
-    A draft model is late by one token where a whole draft was kept."""
-    fed, feeds = [], PackedPasses.feeds
-
-    def noted(self, *args):
-        found = feeds(self, *args)
-        fed.append(max(len(feed.nodes) - len(feed.wanted) for feed in found))
-        return found
-
-    monkeypatch.setattr(PackedPasses, "feeds", noted)
-    generate(pair, PROMPTS[0], METHODS[method], max_new_tokens=40, ignore_eos=True)
-    assert sum(late > 1 for late in fed) == len(pair.packed) - (method in ("greedy", "multinomial"))
-
-
-@pytest.mark.parametrize("warping", WARPINGS)
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("decode", [alone, together])
+@pytest.mark.parametrize(
+    ("warping", "method", "decode"), pairwise(WARPINGS, list(METHODS), [alone, together])
+)
 def test_the_same_result(pair, decode, method, warping, calls, monkeypatch):
     options = {"max_new_tokens": 24, **warping}
     found = decode(pair, METHODS[method], **options)
@@ -137,39 +120,6 @@ def test_a_nucleus_wider_than_what_is_read_at_once(top_p, monkeypatch):
     found = [generate(pair, [5], "multinomial", seed=i, **options).tokens for i in range(9)]
     one_by_one(monkeypatch)
     assert found == [generate(pair, [5], "multinomial", seed=i, **options).tokens for i in range(9)]
-
-
-def test_a_call_is_as_long_as_somebody_may_wait_for_it(pair, calls):
-    """A call reads at most a gigabyte of weights, some ten milliseconds, or makes one pass."""
-    generate(pair, PROMPTS[1], "greedy", max_new_tokens=40, ignore_eos=True)
-    assert calls == [PASSES, PASSES, 40 - 2 * PASSES]
-    calls.clear()
-    pair.packed["target"].weight_bytes, before = 2**28, pair.packed["target"].weight_bytes
-    try:
-        generate(pair, PROMPTS[1], "greedy", max_new_tokens=8, ignore_eos=True)
-        generate(pair, [[5 + i] for i in range(8)], "greedy", max_new_tokens=4, ignore_eos=True)
-    finally:
-        pair.packed["target"].weight_bytes = before
-    assert calls == [4, 4, 2, 2]
-
-
-def test_rounds_in_which_a_budget_drafts_nothing_are_one_chain(pair, calls, monkeypatch):
-    """They verified empty drafts one by one: 15% slower than greedy decoding where that pays."""
-    now, run = [0.0], PackedPasses._answers
-
-    def timed(self, *args, **options):
-        answers = run(self, *args, **options)
-        each = 1.0 if self.model is pair.packed["target"] else 50.0
-        now[0] += each * answers[0].passes
-        return answers
-
-    monkeypatch.setattr(PackedPasses, "_answers", timed)
-    options = {"max_new_tokens": 24, "temperature": 0, "ignore_eos": True}
-    method = catalog["speculative"](draft_length="auto")
-    found = generate(pair, PROMPTS, method, clock=lambda: now[0], **options)
-    assert len(PROMPTS) * sum(calls) > 0.5 * sum(len(r.tokens) for r in found)
-    expected = generate(pair, PROMPTS, "greedy", **options)
-    assert [r.tokens for r in found] == [r.tokens for r in expected]
 
 
 def test_the_tokens_of_one_call_share_its_time():
@@ -215,28 +165,3 @@ def test_no_chain_is_drawn_where_it_would_take_long_or_rows_expire(calls):
     model = halved(build("qwen3", torch.float32, use_sliding_window=True, **kinds))
     generate(ModelPair(model, None), PROMPTS[0], "greedy", max_new_tokens=8)
     assert sum(calls) == 0
-
-
-def test_nothing_is_drawn_after_a_part_of_a_prompt(calls):
-    """Tokens after the middle of a prompt were drawn and thrown away."""
-    long = [5 + i % 40 for i in range(60)]
-    options = {"max_new_tokens": 8, "temperature": 0, "prefill_chunk": 16}
-    generate(build_pair(), long, METHODS["speculative"], **options)
-    assert calls[:4] == [0] * 4
-
-
-def test_a_source_shows_its_next_numbers_and_keeps_them():
-    one, other = SeededSource(7), SeededSource(7)
-    seen = one.peek(3)
-    assert one.peek(5)[:3] == seen == [other.uniform() for _ in range(3)]
-    assert [one.uniform() for _ in range(9)][3:] == [other.uniform() for _ in range(6)]
-
-
-def test_a_pass_after_a_long_prompt_reads_what_one_token_does(pair, monkeypatch):
-    """It was said to have read as many bytes as the pass of the prompt, which takes other
-    weights."""
-    prompt = [3 + i % 50 for i in range(230)]
-    options = {"max_new_tokens": 12, "seed": 3, "ignore_eos": True}
-    found = told(generate(pair, prompt, "speculative", **options))
-    one_by_one(monkeypatch)
-    assert found == told(generate(pair, prompt, "speculative", **options))

@@ -1,7 +1,6 @@
 """The model class of the lm-evaluation-harness on a local task; skipped without the harness."""
 
 import json
-import math
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from lm_eval.api.instance import Instance  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
 import decoders  # noqa: E402
-from decoders import InputError, ModelPair, catalog  # noqa: E402
+from decoders import ModelPair, catalog  # noqa: E402
 from decoders.integrations.lm_eval import DecodersLM  # noqa: E402
 from tests.models import build_pair, build_tokenizer  # noqa: E402
 
@@ -28,10 +27,6 @@ doc_to_target: "{{{{answer}}}}"
 generation_kwargs: {{until: ["Z"], max_gen_toks: 12, do_sample: false}}
 metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
 """
-TEMPLATE = (
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt "
-    "%}<a>{% endif %}"
-)
 
 
 @pytest.fixture(scope="module")
@@ -91,67 +86,3 @@ def test_loglikelihood_is_that_of_transformers(pair):
         assert greedy == all(
             logs[i - 1].argmax() == whole[i] for i in range(len(before), len(whole))
         )
-
-
-def test_rolling_loglikelihood_takes_windows_of_what_the_model_sees(pair):
-    model = DecodersLM(pair)
-    short, long = "hello", "abc de" * 120
-    one, two = model.loglikelihood_rolling(
-        [asked("loglikelihood_rolling", t) for t in (short, long)]
-    )
-    ids = [model.prefix_token_id, *pair.tokenizer(short).input_ids]
-    with torch.no_grad():
-        logs = pair.target(torch.tensor([ids])).logits[0].log_softmax(-1)
-    assert one == pytest.approx(
-        sum(logs[i - 1, ids[i]].item() for i in range(1, len(ids))), abs=1e-5
-    )
-    assert len(pair.tokenizer(long).input_ids) > pair.positions
-    assert math.isfinite(two)
-    assert two < one
-
-
-def test_requests_with_different_settings_come_back_in_order(pair):
-    model = DecodersLM(pair, "multinomial", batch_size=3, seed=5)
-    options = [
-        {"until": ["Z"], "max_gen_toks": 6},
-        {"until": "Z", "max_gen_toks": 3, "do_sample": True, "temperature": 1.0},
-    ]
-    requests = [
-        asked("generate_until", text, options[i % 2]) for i, text in enumerate(["a", "b", "c", "d"])
-    ]
-    found = model.generate_until(requests)
-    for i, text in enumerate(["a", "b", "c", "d"]):
-        sampled = {
-            "temperature": float(i % 2),
-            "max_new_tokens": (6, 3)[i % 2],
-            "stop": ["Z"],
-            "seed": 5 + i,
-        }
-        assert found[i] == decoders.generate(pair, text, "multinomial", **sampled).text
-
-
-def test_a_context_too_long_loses_its_beginning(pair):
-    model = DecodersLM(pair)
-    (found,) = model.generate_until(
-        [asked("generate_until", "xy" + "ab" * 400, {"max_gen_toks": 4})]
-    )
-    kept = pair.tokenizer("xy" + "ab" * 400).input_ids[-(pair.positions - 4) :]
-    assert found == decoders.generate(pair, kept, "greedy", max_new_tokens=4, temperature=0).text
-
-
-def test_chat_templates(pair):
-    model = DecodersLM(pair)
-    history = [{"role": "user", "content": "hi"}]
-    with pytest.raises(InputError, match="no chat template"):
-        model.apply_chat_template(history)
-    tokenizer = build_tokenizer()
-    tokenizer.chat_template = TEMPLATE
-    other = DecodersLM(ModelPair(pair.target, pair.draft, tokenizer))
-    assert other.apply_chat_template(history) == "<user>hi<a>"
-
-
-def test_what_cannot_be_used_is_said(pair):
-    with pytest.raises(InputError, match="has no tokenizer"):
-        DecodersLM(ModelPair(pair.target, None))
-    with pytest.raises(InputError, match="set max_gen_toks lower"):
-        DecodersLM(pair).generate_until([asked("generate_until", "a", {"max_gen_toks": 4000})])

@@ -23,17 +23,12 @@ from tests.pieces import Made
     ("named", "settings"),
     [
         ("block", {"rule": "block"}),
-        ("match", {"rule": "match"}),
-        ("typical", {"rule": "typical"}),
         ("spectr", {"rule": "kseq", "draft": "paths"}),
         ("specinfer", {"rule": "multiround", "draft": "tree"}),
-        ("mcss", {"rule": "multiround", "draft": "distinct"}),
         ("traversal", {"rule": "traversal", "draft": "tree"}),
         ("bild", {"rule": "rollback", "draft": "model(draft_length=10, confidence=0.9)"}),
         ("lookup", {"draft": "lookup"}),
-        ("ngram", {"draft": "ngram"}),
         ("best_first", {"rule": "match", "draft": "best_first"}),
-        ("suffix", {"rule": "match", "draft": "suffix"}),
         ("recycling", {"rule": "match", "draft": "recycling"}),
     ],
 )
@@ -67,16 +62,11 @@ def test_a_decoders_settings_serve_another_part_that_has_them():
         ("speculative", {"rule": "kseq", "draft": "lookup"},
          "the rule kseq cannot judge the draft lookup, a chain of tokens without probabilities; "
          "take the draft model"),
-        ("speculative", {"draft": "tree"}, "the rule tokenwise cannot judge the draft tree"),
         ("block", {"draft": "tree"}, "the rule block cannot judge the draft tree"),
-        ("lookup", {"rule": "multiround"}, "the rule multiround cannot judge the draft lookup"),
         ("speculative", {"rule": "blok"}, "there is no rule 'blok': did you mean 'block'"),
-        ("speculative", {"draft": "modell"}, "there is no draft 'modell': did you mean 'model'"),
-        ("speculative", {"draft": None}, "there is no draft None"),
         ("speculative", {"draft": "lookup(7)"}, r"are written as lookup\(name=value\)"),
         ("speculative", {"draft": "lookup(coppy=7)"}, "lookup has no setting 'coppy'"),
         ("speculative", {"rule": "block", "lenience": 0.5}, "lenience is no setting of rule="),
-        ("speculative", {"draft": "lookup", "confidence": 0.5}, "confidence is no setting"),
     ],
 )  # fmt: skip
 def test_parts_that_do_not_fit_are_refused_in_one_sentence(name, settings, message):
@@ -89,13 +79,6 @@ def test_a_mixture_with_a_head_claims_no_law(rule):
     """Cascade and ensemble claimed their mixture's law, though a head's q is none of a text."""
     assert catalog["speculative"](rule=rule).law == rule
     assert catalog["speculative"](rule=rule, draft="head").law is None
-
-
-def test_the_claims_follow_the_parts():
-    speculative = catalog["speculative"]
-    assert (speculative.law, speculative.uses_draft) == ("target", True)
-    assert speculative(rule="typical").law is None
-    assert not speculative(draft="lookup").uses_draft
 
 
 def test_one_number_of_several_in_brackets():

@@ -1,6 +1,6 @@
 """Speculative beam search: beam search's own beams, scores and end, in no more passes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from unittest import mock
 
 import numpy as np
@@ -9,13 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders import catalog
-from decoders.errors import InputError
 from decoders.methods.baselines import Search
 from decoders.methods.speculative_beams import SpeculativeBeamSearch
 from decoders.randomness import SeededSource
-from decoders.testing.oracle import Watched, assert_exact, decode
-from decoders.testing.situations import Drawn, HeadTable, Path, Situation, drawn
+from decoders.testing.oracle import decode
+from decoders.testing.situations import Drawn, HeadTable, Path, Situation
 from decoders.trace import Fate
 from tests.pairwise import EVERYWHERE
 
@@ -125,77 +123,6 @@ def test_a_perfect_draft_saves_all_but_one_pass_in_length_and_one(length):
         assert entry.accepted == entry.drafted == 3 * length
         own = [t for t in entry.trials if t.fate != Fate.ACCEPTED]
         assert {t.fate for t in own} == {Fate.SEARCHED}
-
-
-def test_a_useless_draft_costs_no_pass_more():
-    situation = Situation(Drawn(50, 1, 3.0), Drawn(50, 2, 3.0), budget=10)
-    r = decode(SpeculativeBeamSearch(2, draft_length=3), situation, SeededSource(0))
-    assert r.ledger.target_calls == 10
-    assert {t.fate for e in r.rounds for t in e.trials} >= {Fate.REJECTED, Fate.DISCARDED}
-
-
-def test_what_the_last_pass_has_covered_is_neither_read_nor_drafted_again():
-    """Of a layer that is covered in part, the next pass reads what is missing."""
-    asked: dict[str, list[tuple[int, ...]]] = {"draft": [], "target": []}
-
-    class Asked(Watched):
-        def ask(self, model, nodes, *args, **options):
-            asked[model].append(tuple(nodes))
-            return super().ask(model, nodes, *args, **options)
-
-    situation = Situation(Drawn(6, 3), Drawn(6, 9), budget=12)
-    method = SpeculativeBeamSearch(4, draft_length=1)
-    r = decode(method, situation, SeededSource(0), request=Asked)
-    partial = 0
-    for entry, drafted, read in zip(
-        r.rounds[1:-1], asked["draft"][1:], asked["target"][1:-1], strict=True
-    ):
-        live = read[: len(read) - entry.drafted]
-        assert set(drafted) <= set(live)
-        partial += len(drafted) < len(live)
-    assert partial
-
-
-def test_the_trace_has_a_log_probability_of_each_beam_and_what_stands():
-    for seed in range(10):
-        situation = drawn(3, seed, budget=7, end=frozenset({2}))
-        r = decode(SpeculativeBeamSearch(3, draft_length=2), situation, SeededSource(0))
-        text = []
-        for entry in r.rounds:
-            text = text[: entry.keep] + entry.tokens
-            assert entry.provisional == (entry is not r.rounds[-1])
-            for t in entry.trials:
-                kept = t.fate in (Fate.ACCEPTED, Fate.SEARCHED)
-                assert (t.log_p is not None) == kept
-        assert tuple(text) == r.output
-
-
-@pytest.mark.parametrize("early_stopping", [False, True, "never"])
-def test_it_has_the_law_of_a_plain_restatement(early_stopping):
-    for seed in range(5):
-        for method in (
-            SpeculativeBeamSearch(w, 1.0, early_stopping, n, 4) for w in (2, 4) for n in (1, 3)
-        ):
-            assert_exact(method, drawn(6, seed, budget=8, end=frozenset({2, 5})))
-            assert_exact(replace(method.plain), drawn(6, seed, budget=8), law="beam search")
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"beams": 4, "draft_beams": 2}, "draft_beams must be at least the 4 beams kept per step"),
-        ({"draft_length": 0}, "draft_length"),
-        ({"draft_length": "long"}, "draft_length"),
-        ({"draft_length": 17}, "draft_length"),
-        ({"draft": "lookup"}, "draft"),
-        ({"beams": 0}, "beams"),
-        ({"early_stopping": "always"}, "early_stopping"),
-    ],
-)
-def test_bad_settings_are_refused_in_a_sentence(settings, words):
-    with pytest.raises(InputError, match=words) as caught:
-        catalog["speculative_beam_search"](**settings)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("width", [2, 4, 8])

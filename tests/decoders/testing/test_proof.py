@@ -1,6 +1,5 @@
 """Bare functions that verify drafts: lossless ones pass, and every known mistake is refuted."""
 
-import random
 import re
 
 import numpy as np
@@ -9,11 +8,10 @@ import torch
 
 from decoders import InputError
 from decoders.distribution import Whole
-from decoders.testing import CHILDREN, TooManyWays, prove
+from decoders.testing import CHILDREN, prove
 from tests.pairwise import EVERYWHERE
 
 likeliest, without_replacement = CHILDREN["likeliest"], CHILDREN["without-replacement"]
-PAIR = ((1, 1),)  # chains of two
 PRIVATE = np.random.default_rng()
 
 
@@ -73,10 +71,6 @@ def stopped_after(p, q, tokens, source):
     low = [i for i, token in enumerate(tokens) if q[i, token] < 0.4]
     tested = tokens[: low[0] + 1] if low else tokens
     return token_wise(p[: len(tested) + 1], q, tested, source)
-
-
-def rounded(p, q, tokens, source):
-    return token_wise(p, q.bfloat16().double(), tokens, source)
 
 
 def children(parents):
@@ -157,16 +151,10 @@ def rounded_draws(source, q, count):
     return source.draw(Whole(mass / mass.sum()), count)
 
 
-def top_draws(source, q, count):
-    """Draws of top-k 2, beside a q that is raw."""
-    mass = q.mass.where(q.mass >= q.mass.topk(2).values[-1], 0)
-    return source.draw(Whole(mass / mass.sum()), count)
-
-
 TREES = ((2,), (1, 2), (2, 1))
 
 
-@pytest.mark.parametrize("verify", [token_wise, match, block, stopped_after])
+@pytest.mark.parametrize("verify", [match, block, stopped_after])
 def test_a_lossless_rule_for_chains_passes(verify):
     proof = prove(verify, shapes=((1,), (1, 1)))
     assert proof.lossless, proof
@@ -189,7 +177,6 @@ def test_block_verification_accepts_the_most_that_is_possible():
         (traversal(right), None),
         (traversal(right, replacement=False), without_replacement),
         (walk, likeliest),
-        (walk, None),
     ],
 )
 def test_a_lossless_rule_for_trees_passes(verify, sample):
@@ -199,12 +186,8 @@ def test_a_lossless_rule_for_trees_passes(verify, sample):
     assert proof.most is None
 
 
-@pytest.mark.parametrize("replacement", [True, False])
-def test_traversal_with_the_share_of_the_rest_is_refuted(replacement):
-    proof = prove(
-        traversal(share_of_the_rest, replacement),
-        **({} if replacement else {"sample": without_replacement}),
-    )
+def test_traversal_with_the_share_of_the_rest_is_refuted():
+    proof = prove(traversal(share_of_the_rest))
     assert not proof.lossless
     assert proof.counterexample.distance > 1e-3
 
@@ -218,18 +201,15 @@ def test_a_draft_tested_whole_and_stepped_back_capped_is_refuted():
     assert "Not lossless" in str(proof)
 
 
-@pytest.mark.parametrize("verify", [multi_round, traversal(right)])
-def test_chances_of_p_over_q_for_chosen_children_are_refuted(verify):
-    assert not prove(verify, shapes=TREES, sample=likeliest).lossless
+def test_chances_of_p_over_q_for_chosen_children_are_refuted():
+    assert not prove(multi_round, shapes=TREES, sample=likeliest).lossless
 
 
 @pytest.mark.parametrize(
     ("verify", "options"),
     [
         (thrown_away, {}),
-        (rounded, {}),
         (token_wise, {"sample": rounded_draws}),
-        (token_wise, {"sample": top_draws}),
     ],
 )
 def test_a_q_that_was_not_drawn_from_is_refuted(verify, options):
@@ -294,14 +274,6 @@ def numpy_accept(p, q, tokens, source):
     return 0, source.draw(over(p[0], q[0]))
 
 
-def python_accept(p, q, tokens, source):
-    return (1, source.draw(p[1])) if random.random() < 0.5 else (0, source.draw(p[0]))
-
-
-def private_draw(p, q, tokens, source):
-    return 0, int(PRIVATE.choice(len(p[0]), p=p[0].numpy()))
-
-
 def private_length(p, q, tokens, source):
     """The number of its draws from the source depends on another one."""
     for _ in range(PRIVATE.integers(4)):
@@ -316,7 +288,7 @@ def remembering():
 
 @pytest.mark.parametrize(
     "verify",
-    [torch_draw, numpy_accept, python_accept, private_draw, private_length, remembering()],
+    [torch_draw, numpy_accept, private_length, remembering()],
 )
 def test_a_function_that_draws_elsewhere_is_told_so_and_not_called_lossy(verify):
     for _ in range(10):
@@ -328,9 +300,7 @@ def test_a_function_that_draws_elsewhere_is_told_so_and_not_called_lossy(verify)
     ("verify", "says"),
     [
         (lambda p: 0, "called as verify"),
-        (7, "called as verify"),
         (lambda p, q, tokens, source: (2, 0), "The function returned 2, 0"),
-        (lambda p, q, tokens, source: (0, 5), "an id below 2"),
         (lambda p, q, tokens, source: None, "The function failed with p = .*TypeError"),
         (lambda p, q, tokens, source: (0, source.draw(p[0] - p[0])), "which is no distribution"),
         (lambda p, q, tokens, source: source.accept(float("nan")), "not a number"),
@@ -342,17 +312,10 @@ def test_a_function_that_cannot_be_used_is_one_sentence(verify, says):
     assert "\n" not in str(refusal.value)
 
 
-def test_ways_are_limited():
-    with pytest.raises(TooManyWays):
-        prove(token_wise, limit=3)
-
-
 @pytest.mark.parametrize(
     ("sizes", "says"),
     [
         ((), "There is no table to try; give small sizes"),
-        ((200,), "There is no table to try; give small sizes"),
-        ((2, 0), "a size of the vocabulary must be a whole number of 1 or more, not 0"),
         ((2, "3"), "a size of the vocabulary must be a whole number of 1 or more, not '3'"),
     ],
 )
@@ -360,27 +323,3 @@ def test_sizes_that_leave_nothing_to_enumerate_are_one_sentence(sizes, says):
     """They were an error of `statistics`, or a division by zero, from within the enumeration."""
     with pytest.raises(InputError, match=says):
         prove(lambda p, q, tokens, source: pytest.fail("it was called"), sizes=sizes)
-
-
-def test_a_function_of_chains_is_given_no_tree():
-    with pytest.raises(InputError, match=r"verifies no tree \(2, 1\)"):
-        prove(token_wise, shapes=TREES[2:])
-
-
-def test_the_function_may_change_what_it_is_given():
-    def spoiled(p, q, tokens, source):
-        found = token_wise(p, q, tokens, source)
-        p *= 0
-        q *= 0
-        tokens.clear()
-        return found
-
-    assert prove(spoiled, shapes=((1,),)).lossless
-
-
-def test_numbers_of_tensors_and_numpy_are_taken():
-    def typed(p, q, tokens, source):
-        kept, token = token_wise(p, q, tokens, source)
-        return torch.tensor(kept), np.int64(token)
-
-    assert prove(typed, shapes=PAIR, sizes=(2,)).lossless

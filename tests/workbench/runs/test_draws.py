@@ -63,7 +63,7 @@ def test_a_true_law_is_hardly_ever_called_unlike_however_often_one_looks(cells):
 
 @pytest.mark.parametrize("cells", CELLS)
 def test_a_law_that_is_off_by_a_tenth_is_found_with_the_draws_that_are_asked_for(cells):
-    """In 99 of 100 cases, in any direction; `python -m tests.speed.verdicts` simulates more."""
+    """In 99 of 100 cases, in any direction."""
     shares = [
         found_share(law, other, decoders=4, times=200, seed=i)
         for law in laws(cells, 2, 1)

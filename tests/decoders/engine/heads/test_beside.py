@@ -4,11 +4,10 @@ import itertools
 import shutil
 
 import pytest
-import torch
 
 from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, read
 from decoders.engine.heads.head import Head
-from decoders.generate import Batching, Sampling, Task, cache_need, prepare
+from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import Loop
 from tests.laws import enumerated
 from tests.models import build, folder_of_three
@@ -81,7 +80,6 @@ def turn_of(pair, prompt, method, seed):
 
 
 def test_model_head_and_copies_share_the_target_s_passes(pair):
-    """Only passes for those that a head drafts for give hidden states."""
     methods = [
         catalog["speculative"](),
         catalog["speculative"](draft="head"),
@@ -103,31 +101,6 @@ def test_model_head_and_copies_share_the_target_s_passes(pair):
         found = turn.request.tree.new_tokens(turn.request.answer)
         assert found == generate(pair, PROMPTS[i % 3], method, max_new_tokens=12, seed=i).tokens
 
-    plain, read = [], engines["target"].read
-    engines["target"].run = None  # gives hidden states
-    engines["target"].read = lambda wants, *args: plain.append(wants) or read(wants, *args)
-    with Loop(engines) as loop:
-        loop.add(turn_of(pair, [3], catalog["speculative"](), 0))
-        while loop.turns:
-            loop.step()
-    assert plain
-
-
-def test_its_memory_is_charged_to_those_that_use_it(pair):
-    rows = {role: model.row_bytes for role, model in pair.packed.items()}
-    need = [
-        cache_need(pair, catalog["speculative"](draft=draft), 4, 8)
-        for draft in ("model", "head", "lookup")
-    ]
-    assert need == [12 * (rows["target"] + rows.get(role, 0)) for role in ("draft", "head", "")]
-
-
-def test_either_of_the_two_is_read(pair, headed):
-    text = [9, 10, 11]
-    found = read(pair, PROMPTS[0], text, draft="head")
-    assert torch.equal(found.q, read(headed, PROMPTS[0], text).q)
-    assert not torch.equal(found.q, read(pair, PROMPTS[0], text).q)
-
 
 def test_a_head_that_is_not_there(pair, folder, tmp_path):
     alone = ModelPair(pair.target, pair.draft)
@@ -137,12 +110,6 @@ def test_a_head_that_is_not_there(pair, folder, tmp_path):
         read(alone, [3], draft="head")
     with pytest.raises(InputError, match="is no head; name it as the draft"):
         load_pair(folder, head="draft")
-    with pytest.raises(InputError, match="nowhere"):
-        load_pair(folder, head=str(tmp_path / "nowhere"))
-    with pytest.raises(InputError, match="head is a head that load_pair"):
-        ModelPair(pair.target, pair.draft, head=pair.draft)
-    with pytest.raises(InputError, match="there is no draft 'haed'"):
-        catalog["speculative"](draft="haed")
     with pytest.raises(InputError, match=r"needs a head of the target, as load_pair"):
         hf(catalog["speculative"](draft="head"), draft=pair.draft)
     shutil.copytree(folder / "target", tmp_path / "other")

@@ -8,6 +8,7 @@ pytest.importorskip("numba")
 from decoders.engine.cache import Reach
 from decoders.engine.kernels.program import attend
 from tests.decoders.engine.attention.test_kernels import draw_pass, worst_error
+from tests.pairwise import pairwise
 
 DTYPES = torch.float32, torch.bfloat16
 
@@ -30,21 +31,26 @@ def by_kernel(
     return out
 
 
-@pytest.mark.parametrize("shapes", ["chains", "trees", "prompts", "mixed"])
-@pytest.mark.parametrize("window", [0, 1, 7, 30])
-@pytest.mark.parametrize(("softcap", "sunk"), [(0.0, False), (3.0, False), (0.0, True)])
-@pytest.mark.parametrize(("layout", "heads"), [((2, 20, 24), 4), ((1, 64, 80), 5)])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_attention(shapes, window, softcap, sunk, layout, heads, dtype):
+@pytest.mark.parametrize(
+    ("shapes", "window", "kind", "layout", "dtype"),
+    pairwise(
+        ["chains", "trees", "prompts", "mixed"],
+        [0, 1, 7, 30],
+        [(0.0, False), (3.0, False), (0.0, True)],
+        [((2, 20, 24), 4), ((1, 64, 80), 5)],
+        DTYPES,
+    ),
+)
+def test_attention(shapes, window, kind, layout, dtype):
     """Rows of the cache in bfloat16 are read as they are, and nothing else is rounded to it."""
+    (softcap, sunk), (layout, heads) = kind, layout
     reach = Reach(window) if window else None
     packing = draw_pass(5, shapes, reach=reach, layout=layout)
     assert worst_error(by_kernel, packing, dtype, heads, softcap, sunk) < 1e-5
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("size", [5, 16, 40, 64])
-@pytest.mark.parametrize("past", [0, 1, 30, 100])
+@pytest.mark.parametrize(("size", "past"), [(5, 0), (16, 100), (40, 1), (64, 30)])
 def test_a_token_has_the_same_bits_alone_and_among_others(size, past, dtype):
     generator = torch.Generator().manual_seed(past)
     keys, values = (torch.randn(past + 9, 2, size, generator=generator).to(dtype) for _ in range(2))

@@ -51,31 +51,6 @@ def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, shape, bias, larg
     torch.testing.assert_close(together.double(), exact, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("number", [torch.nan, torch.inf])
-@torch.inference_mode()
-def test_numbers_that_are_none_stay_so(number):
-    """In their own row, and in no other."""
-    layer = a_layer(16, 40)
-    x = torch.ones(1, 8, 16)
-    x[0, 3, 5] = number
-    finite = layer(x)[0].isfinite()
-    assert not finite[3].any()
-    assert finite[[0, 1, 2, 4, 5, 6, 7]].all()
-
-
-@torch.inference_mode()
-def test_nothing_is_written_beside_the_product():
-    """A block that sticks out of the outputs is multiplied aside."""
-    from decoders.engine.weights import multiply
-
-    layer, out = a_layer(8, 33), torch.full((9, 33), 7.0)
-    x = torch.ones(7, 8)
-    multiply(layer.copied(), x.data_ptr(), out[1].data_ptr(), 7, 8, 33)
-    assert (out[0] == 7).all()
-    assert (out[8] == 7).all()
-    torch.testing.assert_close(out[1:8], layer(x))
-
-
 NARROW = """
 import sys
 import torch

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from decoders import InputError, ModelPair, compare_greedy, errors, generate, load_pair, parameters
+from decoders import InputError, ModelPair, compare_greedy, errors, generate, load_pair
 from decoders.engine.loading.load import EMBEDDED
 from tests.gguf_files import write_gguf
 from tests.models import build_both
@@ -66,10 +66,6 @@ def test_a_file_drafts_for_a_folder_and_a_folder_for_a_file(files):
     pair = load_pair(EMBEDDED / "target", files[1], device="cpu")
     assert generate(pair, PROMPT, "speculative", max_new_tokens=4).text
     assert load_pair(files[0], EMBEDDED / "draft", device="cpu").one_tokenizer
-
-
-def test_parameters_are_counted(files, models):
-    assert parameters(*files) == sum(p.numel() for m in models for p in m.parameters())
 
 
 def test_what_is_missing_is_named(files, tmp_path, monkeypatch):

@@ -129,17 +129,16 @@ def test_eagle3_whose_ids_are_read_as_sglang_reads_them(target, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "switches",
+    ("kind", "switches"),
     [
-        {},
-        {"norm_before_residual": False},
-        {"norm_before_fc": True},
-        {"fc_norm": True},
-        {"norm_output": True},
+        ("qwen3", {}),
+        ("llama", {"norm_before_residual": False}),
+        ("qwen3", {"norm_before_fc": True}),
+        ("llama", {"fc_norm": True}),
+        ("llama", {"norm_output": True}),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kind", ["llama", "qwen3"])
 def test_eagle3_of_speculators(target, tmp_path, kind, switches):
     """Ids as they stand there; without the switch, the residual is normed (vLLM,
     transformers_utils/configs/speculators/algos.py, `update_eagle3`)."""
@@ -191,15 +190,14 @@ def slow_eagle(weights, target, states, spelling, joiner):
 
 
 @pytest.mark.parametrize(
-    ("config", "spelling", "joiner"),
+    ("config", "spelling", "joiner", "bias"),
     [
-        ({"architectures": ["LlamaForCausalLM"], "model_type": "llama"}, "layers.0.", "fc."),
-        ({"architectures": ["LlamaForCausalLMEagle"]}, "model.layers.0.", "model.fc."),
-        ({"speculators_model_type": "eagle"}, "transformer.", "fusion_fc."),
+        ({"architectures": ["LlamaForCausalLM"], "model_type": "llama"}, "layers.0.", "fc.", True),
+        ({"architectures": ["LlamaForCausalLMEagle"]}, "model.layers.0.", "model.fc.", False),
+        ({"speculators_model_type": "eagle"}, "transformer.", "fusion_fc.", True),
     ],
     ids=["authors", "sglang", "speculators"],
 )
-@pytest.mark.parametrize("bias", [False, True])
 def test_eagle_reads_one_state(target, tmp_path, config, spelling, joiner, bias):
     layer = LAYER | {"hidden_size": WIDTH, "num_hidden_layers": 1}
     config = (
@@ -221,16 +219,6 @@ def test_eagle_reads_one_state(target, tmp_path, config, spelling, joiner, bias)
     )
 
 
-def test_it_proposes_its_own_tokens_alone(target, tmp_path):
-    weights = eagle3()
-    head = load_head(str(saved(tmp_path, LAYER | TOP, weights)), target)
-    states = states_of(target, PROMPT)
-    logits = ours(head, states, PROMPT, DRAFTS, head.reads)
-    proposed = logits.isfinite()
-    assert proposed.all(0).nonzero().flatten().tolist() == [3 * i + 2 for i in range(OWN)]
-    assert proposed.sum() == OWN * len(logits)
-
-
 def test_all_weights_of_the_target_stay_as_they_are(target, tmp_path):
     """A head shares embeddings with the target: those of the caller could still be trained."""
     weights = {k: v for k, v in eagle3(width=WIDTH).items() if k != "embed_tokens.weight"}
@@ -248,26 +236,15 @@ def test_all_weights_of_the_target_stay_as_they_are(target, tmp_path):
         (lambda c, w: w.pop("midlayer.mlp.up_proj.weight"), "no weights for layers.0.mlp.up_proj"),
         (lambda c, w: w.update(eagle3(reads=2)), "reads 64 numbers .* states have 96"),
         (lambda c, w: c.update(hidden_size=24), "embeds 67 tokens in width 16, and 67 in width 24"),
-        (lambda c, w: c.update(intermediate_size=8), "of other sizes than its config.json says"),
         (
             lambda c, w: c.update(eagle_aux_hidden_state_layer_ids=[1, 2, 30]),
             r"layers \[1, 2, 30\], and the target has 7",
         ),
         (lambda c, w: w.pop("d2t"), "proposes 20 tokens and does not say which"),
         (lambda c, w: w.update(d2t=w["d2t"] + 60), "tokens that the target does not have"),
-        (
-            lambda c, w: w.update({"embed_tokens.weight": torch.zeros(50, 16)}),
-            "embeds 50 tokens .*, and 67",
-        ),
         (lambda c, w: c.update(model_type="mamba"), "layers of the type mamba"),
         (lambda c, w: w.update({"embedding_layernorm.weight": torch.ones(16)}), "HASS"),
-        (
-            lambda c, w: w.update({"fc_norm.0.weight": torch.ones(WIDTH)}),
-            "norms the target's states",
-        ),
         (lambda c, w: w.update({"input_norm.weight": torch.ones(5)}), "norms the target's states"),
-        (lambda c, w: w.update(d2t=w["d2t"].double()), "tokens that the target does not have"),
-        (lambda c, w: w.clear(), "has no layer|no weights"),
     ],
 )
 def test_a_head_that_does_not_fit_is_refused_in_one_sentence(target, tmp_path, change, said):
@@ -285,14 +262,9 @@ def test_a_head_that_does_not_fit_is_refused_in_one_sentence(target, tmp_path, c
     [
         {"eagle_config": "x"},
         {"transformer_layer_config": "x"},
-        {"transformer_layer_config": [1]},
-        {"eagle_aux_hidden_state_layer_ids": 5},
         {"eagle_aux_hidden_state_layer_ids": ["a", None]},
-        {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [None]}},
-        {"model_type": ["llama"]},
         {"architectures": [1], "draft_vocab_size": OWN},
         {"rope_theta": "x"},
-        {"hidden_act": "nothing"},
         {"rope_parameters": {"rope_type": "nothing"}},
         {"hidden_size": None},
     ],
@@ -305,24 +277,6 @@ def test_a_config_with_anything_in_it_is_one_sentence(target, tmp_path, change):
         load_head(folder, target)
     except InputError as error:
         assert str(error).endswith(".")  # noqa: PT017 - some of them do no harm
-
-
-@pytest.mark.parametrize(
-    "name", ["lm_head.weight", "fc.weight", "embed_tokens.weight", "norm.weight", "d2t"]
-)
-@pytest.mark.parametrize("broken", [torch.ones(3), torch.tensor(1.0), torch.ones(2, 3, dtype=int)])
-def test_weights_of_any_shape_are_one_sentence(target, tmp_path, name, broken):
-    folder = str(saved(tmp_path, LAYER | TOP, eagle3() | {name: broken}))
-    with pytest.raises(InputError):
-        load_head(folder, target)
-
-
-def test_a_broken_pickle_is_named(target, tmp_path):
-    folder = saved(tmp_path, LAYER | TOP, eagle3(), binary=True)
-    for thing in ([1, 2], {"fc.weight": 3}):
-        torch.save(thing, folder / "pytorch_model.bin")
-        with pytest.raises(InputError, match=r"has a broken pytorch_model\.bin"):
-            load_head(str(folder), target)
 
 
 def test_no_pickle_is_opened_where_safetensors_are_asked_for(tmp_path):
@@ -357,16 +311,3 @@ def test_a_broken_or_missing_file_is_named(target, tmp_path):
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match=r"has no model\.safetensors or pytorch_model\.bin; name"):
         load_head(str(folder), target)
-
-
-def test_weights_in_another_format_can_be_refused(target, tmp_path):
-    """As for models: a page reads safetensors alone."""
-    folder = str(saved(tmp_path / "head", LAYER | TOP, eagle3(), binary=True))
-    with pytest.raises(InputError, match=r"has no model\.safetensors; name"):
-        load_head(folder, target, safetensors=True)
-
-
-def test_a_model_is_no_head(target, tmp_path):
-    small = build(num_hidden_layers=1)
-    small.save_pretrained(tmp_path)
-    assert not is_head(str(tmp_path))

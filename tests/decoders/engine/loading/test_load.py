@@ -8,27 +8,20 @@ import pytest
 import torch
 from huggingface_hub.utils import _http
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     GenerationConfig,
-    PreTrainedTokenizerFast,
     T5Config,
 )
 
 from decoders import (
     InputError,
-    default_device,
     default_dtype,
     errors,
     generate,
     load_pair,
     parameters,
 )
-from decoders.engine.loading import load, sources
-from decoders.engine.weights import options
 from tests.hub import everywhere, standing_in
 from tests.models import VOCABULARY, build, build_tokenizer, by_transformers
 
@@ -48,14 +41,6 @@ def test_load_a_folder_with_two_models(tmp_path):
     assert pair.end_tokens == {pair.tokenizer.eos_token_id}
 
 
-def test_what_auto_means(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert default_device() == torch.device("cpu")
-    assert default_dtype(default_device()) == torch.float32
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert default_device() == torch.device("cuda")
-
-
 @pytest.mark.parametrize(
     ("capability", "dtype"),
     [
@@ -71,57 +56,14 @@ def test_what_auto_means_on_cuda(monkeypatch, capability, dtype):
     assert default_dtype(torch.device("cuda")) == dtype
 
 
-def test_a_model_spread_by_accelerate(tmp_path, monkeypatch):
-    """Over the CPU alone, the only device here; a draft may have another device."""
+def test_a_model_spread_by_accelerate(tmp_path):
+    """Over the CPU alone, the only device here."""
     pytest.importorskip("accelerate")
     model = save(tmp_path / "model")
     pair = load_pair(model, device_map="auto")
     assert generate(pair, [5, 6], "greedy", max_new_tokens=9).tokens == by_transformers(
         load_pair(model).target, [5, 6], 9, 0
     )
-    maps, weights = [], load._weights
-    monkeypatch.setattr(
-        load,
-        "_weights",
-        lambda *args, **options: (
-            maps.append(options.get("device_map")) or weights(*args, **options)
-        ),
-    )
-    (
-        load_pair(model, model, device_map="auto"),
-        load_pair(model, model, device_map="auto", draft_device="cpu"),
-    )
-    assert maps == ["auto", "auto", None]
-
-
-def test_two_models_that_share_no_tokens(tmp_path):
-    """The refusal comes before weights are read."""
-    save(tmp_path / "a")
-    words = Tokenizer(WordLevel({"<end>": 0, "ω": 1, "ψ": 2}, unk_token="<end>"))
-    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>").save_pretrained(
-        save(tmp_path / "b")
-    )
-    (tmp_path / "b" / "model.safetensors").unlink()
-    with pytest.raises(
-        InputError,
-        match="The draft and the target share no tokens; take a draft whose tokenizer is more",
-    ):
-        load_pair(tmp_path / "a", tmp_path / "b")
-
-
-def test_a_file_of_several_that_is_missing(tmp_path):
-    model = save(tmp_path / "model")
-    weights = load_file(model / "model.safetensors")
-    (model / "model.safetensors").unlink()
-    index = {
-        "metadata": {},
-        "weight_map": dict.fromkeys(weights, "model-00001-of-00002.safetensors"),
-    }
-    (model / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(
-        InputError, match="/model lacks one of its weights files; download it again"
-    ):
-        load_pair(model)
 
 
 def test_load_names_and_dtypes(tmp_path):
@@ -130,14 +72,8 @@ def test_load_names_and_dtypes(tmp_path):
     pair = load_pair(str(a), str(b), dtype="bfloat16", device="cpu")
     assert pair.target.dtype == pair.draft.dtype == torch.bfloat16
     assert load_pair(a, dtype=torch.float64).target.dtype == torch.float64
-    for dtype in ("int8", "float33", 16):
-        with pytest.raises(
-            InputError, match="dtype must be 'auto', 'float32', 'bfloat16', 'float16' or 'float64'"
-        ):
-            load_pair(a, dtype=dtype)
-    for device in ("cuda:77", "gpu"):
-        with pytest.raises(InputError, match=f"There is no device '{device}' here"):
-            load_pair(a, device=device)
+    with pytest.raises(InputError, match="There is no device 'cuda:77' here"):
+        load_pair(a, device="cuda:77")
 
 
 def test_vocabularies_that_differ_by_tokens(tmp_path):
@@ -152,19 +88,14 @@ def test_vocabularies_that_differ_by_tokens(tmp_path):
         load_pair(tmp_path / "a", c)
 
 
-def test_a_checkout_without_the_embedded_models(tmp_path, monkeypatch):
-    monkeypatch.setattr(load, "EMBEDDED", tmp_path / "stories")
-    with pytest.raises(
-        InputError, match=f"missing from {tmp_path}/stories; train them with `make train`, or"
-    ):
-        load_pair()
-
-
 def test_missing_models(tmp_path):
     with pytest.raises(InputError, match=r"There is no folder /no/such/folder; name one"):
         load_pair("/no/such/folder")
     with pytest.raises(InputError, match=r"The name of a model is empty; name a folder"):
         load_pair("")
+    file = save(tmp_path / "model") / "model.safetensors"
+    with pytest.raises(InputError, match="is a file; name the folder that holds the whole model"):
+        load_pair(file)
     (tmp_path / "empty").mkdir()
     with pytest.raises(
         InputError, match=r"empty has no config\.json; name one that holds a model in the format"
@@ -197,10 +128,6 @@ BROKEN = {  # what was done to a good folder, and what is said about it
         "has a broken config.json; download it again.",
     ),
     "weights cut short": (truncate, "has a broken or incomplete weights file; download it again."),
-    "weights of nothing": (
-        lambda f: (f / "model.safetensors").write_bytes(b"x"),
-        "has a broken or incomplete weights file; download it again.",
-    ),
     "no weights": (
         lambda f: (f / "model.safetensors").unlink(),
         "holds no weights; name a folder or revision that holds the whole model.",
@@ -252,15 +179,9 @@ def test_pickled_weights_are_for_those_who_ask(tmp_path):
     assert load_pair(tmp_path / "model").target
 
 
-def test_a_file_is_no_folder(tmp_path):
-    file = save(tmp_path / "model") / "model.safetensors"
-    with pytest.raises(InputError, match="is a file; name the folder that holds the whole model"):
-        load_pair(file)
-
-
 @pytest.mark.parametrize(
     "name",
-    [5, b"model", "a" * 5000, "\0", "\ud83d", ["a", "b"], float("nan")],
+    [5, "a" * 5000, "\0", "\ud83d"],
     ids=lambda v: f"{v!r:.20}",
 )
 def test_what_cannot_name_a_model(tmp_path, name):
@@ -280,11 +201,8 @@ def test_what_cannot_name_a_model(tmp_path, name):
             r"passes must be 'program' or 'plain', not array\(\[1., 1.\]\)",
         ),
         ({"safetensors": "yes"}, "safetensors must be None, True or False, not 'yes'"),
-        ({"device_map": np.ones(2)}, "device_map must be 'auto' or None, not array"),
-        ({"quantization": np.ones(2)}, "quantization must be 'int8', 'int4' or None, not array"),
-        ({"dtype": np.ones(2)}, "dtype must be 'auto', 'float32', .* not array"),
+        ({"quantization": "int3"}, "quantization must be 'int8', 'int4' or None, not 'int3'"),
         ({"dtype": "float8_e4m3fn"}, "dtype must be 'auto', 'float32', .* not 'float8_e4m3fn'"),
-        ({"device": 10**30}, f"There is no device '{10**30}' here"),
         ({"device": 1.5}, r"A device is named by text or a torch\.device, not 1\.5"),
         ({"device": "meta"}, "The device 'meta' holds no weights; take 'cpu'"),
     ],
@@ -309,9 +227,9 @@ def test_parameters_are_counted_without_loading(tmp_path):
     assert parameters(model, model) == 2 * count
 
 
-def without(folder, *parts, file="model.safetensors"):
+def without(folder, *parts):
     """Take the weights whose names hold one of `parts` out of a saved model."""
-    file = folder / file
+    file = folder / "model.safetensors"
     weights = {
         name: w for name, w in load_file(file).items() if not any(part in name for part in parts)
     }
@@ -337,30 +255,6 @@ def test_missing_weights(tmp_path):
         load_pair(save(tmp_path / "whole"), cut)
     tied = save(tmp_path / "tied", tie_word_embeddings=True)
     assert load_pair(tied).target.lm_head.weight is not None
-
-
-def test_a_draft_padded_to_another_size(tmp_path):
-    """They have one tokenizer, and both have its tokens: once refused as of another family."""
-    pair = load_pair(save(tmp_path / "a"), save(tmp_path / "b", vocab_size=VOCABULARY + 13))
-    assert generate(pair, "abc", "speculative", max_new_tokens=6).text
-
-
-def test_the_hub_cannot_be_reached(monkeypatch):
-    def offline(*args, **kwargs):
-        raise OSError(
-            "We couldn't connect to 'https://huggingface.co' to load the files.\nCheck your "
-            "internet connection."
-        )
-
-    monkeypatch.setattr(AutoConfig, "from_pretrained", offline)
-    with pytest.raises(
-        InputError,
-        match=(
-            r"^nobody/nothing is not among the downloaded models, and .* connect to the network, "
-            r"or name"
-        ),
-    ):
-        load_pair("nobody/nothing")
 
 
 def test_without_network(tmp_path, monkeypatch):
@@ -404,16 +298,9 @@ def test_int8_weights(tmp_path):
     assert result.tokens == by_transformers(pair.target, [5, 6, 7], 20)
 
 
-def test_quantisation_that_cannot_be(tmp_path, monkeypatch):
+def test_quantisation_that_cannot_be(tmp_path):
     model = save(tmp_path / "model")
-    with pytest.raises(InputError, match="quantization must be 'int8', 'int4' or None, not 'int3'"):
-        load_pair(model, quantization="int3")
-    monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    with pytest.raises(
-        InputError, match="needs torchao and accelerate; install with `pip install torchao accel"
-    ):
-        load_pair(model, quantization="int8")
-    monkeypatch.setattr(errors, "find_spec", lambda name: True)
+    pytest.importorskip("torchao")
     with pytest.raises(
         InputError,
         match="int4 weights need a CUDA device, and this is cpu; take quantization='int8'",
@@ -426,34 +313,19 @@ def test_quantisation_that_cannot_be(tmp_path, monkeypatch):
         load_pair(model, quantization="int8")
 
 
-# By the method in its config: the message where nothing is installed.
-COMES_QUANTISED = {
-    "gptq": "which needs optimum and gptqmodel; install with `pip install optimum gptqmodel`.",
-    "awq": "which needs gptqmodel and accelerate; install with `pip install gptqmodel accelerate`.",
-    "bitsandbytes": (
-        "which needs bitsandbytes and accelerate; install with `pip install bitsandbytes "
-        "accelerate`."
-    ),
-    "fp8": "which needs accelerate; install with `pip install accelerate`.",
-    "torchao": "which needs torchao and accelerate; install with `pip install torchao accelerate`.",
-    "compressed-tensors": (
-        "which needs compressed-tensors; install with `pip install compressed-tensors`."
-    ),
-}
-
-
-@pytest.mark.parametrize("method", COMES_QUANTISED)
-def test_a_quantised_checkpoint_names_the_packages_that_it_needs(tmp_path, monkeypatch, method):
+def test_a_quantised_checkpoint_names_the_packages_that_it_needs(tmp_path, monkeypatch):
     """The message names all of them, before the weights are read.
 
     Transformers names one, then the next; of torchao it said "No module named"."""
     model = save(tmp_path / "model")
-    change(quantization_config={"quant_method": method, "bits": 4})(model)
+    change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
     (model / "model.safetensors").unlink()
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    with pytest.raises(InputError) as caught:
+    said = (
+        r"\(gptq\), which needs optimum and gptqmodel; install with `pip install optimum gptqmodel`"
+    )
+    with pytest.raises(InputError, match=said):
         load_pair(model)
-    assert str(caught.value) == f"{model} comes quantised ({method}), {COMES_QUANTISED[method]}"
 
 
 @pytest.mark.parametrize(
@@ -469,14 +341,6 @@ def test_a_quantisation_that_transformers_does_not_know(tmp_path, settings, said
         match=rf"in a way that the installed transformers does not know \({said}\); name the",
     ):
         load_pair(model)
-
-
-def test_mxfp4_is_read_as_plain_weights(tmp_path):
-    """Kernels for it would be downloaded as binaries. It needs no package."""
-    model = save(tmp_path / "model")
-    change(quantization_config={"quant_method": "mxfp4"})(model)
-    (found,) = options(None, "a", AutoConfig.from_pretrained(model), torch.device("cpu")).values()
-    assert found.dequantize
 
 
 def adapter(folder, base, seed=0, size=VOCABULARY, kind="LoraConfig", **settings):
@@ -532,16 +396,8 @@ MERGE = r"; merge it into its base with merge_and_unload\(\) of peft, save the r
         ({"use_dora": True}, "is a DoRA adapter, which transformers does not load" + MERGE),
         ({"size": 80}, "was trained on another base, or has tokens that its base lacks" + MERGE),
         (
-            {"size": 80, "trainable_token_indices": [VOCABULARY]},
-            "was trained on another base, or has tokens that its base lacks" + MERGE,
-        ),
-        (
             {"kind": "PromptTuningConfig", "task_type": "CAUSAL_LM", "num_virtual_tokens": 3},
             "is a soft prompt or another adapter that is no change of layers; name one that is",
-        ),
-        (
-            {"kind": "VeraConfig", "target_modules": ["q_proj"]},
-            "is an adapter of a kind that transformers does not load" + MERGE,
         ),
     ],
 )
@@ -571,36 +427,14 @@ def test_an_adapter_with_its_own_tokenizer(tmp_path):
     assert load_pair(folder).end_tokens == {3, 4}
 
 
-def test_an_adapter_with_a_chat_template_alone(tmp_path):
-    """Its base's was taken. A text still ends as its base's do."""
-    base, folder = save(tmp_path / "base"), tmp_path / "adapter"
-    GenerationConfig(eos_token_id=[3, 4]).save_pretrained(base)
-    adapter(folder, base)
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
-    pair = load_pair(folder)
-    assert pair.tokenizer.apply_chat_template([{"content": "a"}], tokenize=False) == "(a)"
-    assert pair.end_tokens == {3, 4}
-    # So it does if the adapter comes with the same tokenizer.
-    build_tokenizer().save_pretrained(base)
-    GenerationConfig(eos_token_id=[0, 4]).save_pretrained(base)
-    build_tokenizer().save_pretrained(folder)
-    assert load_pair(folder).end_tokens == {0, 4}
-
-
-@pytest.mark.parametrize("quantization", [None, "int8"])
-def test_two_adapters_on_one_base(tmp_path, quantization):
+def test_two_adapters_on_one_base(tmp_path):
     """The base was in memory twice."""
-    if quantization:
-        pytest.importorskip("torchao")
     base, ids = save(tmp_path / "base"), torch.tensor([[5, 6, 7]])
     adapted = [adapter(tmp_path / name, base, seed) for name, seed in (("a", 0), ("b", 1))]
-    pair = load_pair(tmp_path / "a", tmp_path / "b", device="cpu", quantization=quantization)
-    allowed = 0.3 if quantization else 1e-5
+    pair = load_pair(tmp_path / "a", tmp_path / "b", device="cpu")
     with torch.inference_mode():
         for ours, theirs in zip((pair.target, pair.draft), adapted, strict=True):
-            torch.testing.assert_close(
-                ours(ids).logits, theirs(ids).logits, atol=allowed, rtol=allowed
-            )
+            torch.testing.assert_close(ours(ids).logits, theirs(ids).logits)
     first, second = (
         {id(w) for name, w in model.named_parameters() if "lora" not in name}
         for model in (pair.target, pair.draft)
@@ -622,11 +456,6 @@ def test_an_adapter_without_weights(tmp_path):
     ):
         load_pair(tmp_path / "adapter")
     save(tmp_path / "base")
-    without(tmp_path / "adapter", "layers.1.", file="adapter_model.safetensors")
-    with pytest.raises(
-        InputError, match=r"/adapter has no weights for .*layers\.1\..* and 2 more; load a folder"
-    ):
-        load_pair(tmp_path / "adapter")
     (tmp_path / "adapter" / "adapter_model.safetensors").unlink()
     with pytest.raises(
         InputError, match="/adapter lacks one of its weights files; download it again"
@@ -634,15 +463,8 @@ def test_an_adapter_without_weights(tmp_path):
         load_pair(tmp_path / "adapter")
 
 
-def test_adapters_that_cannot_be(tmp_path, monkeypatch):
+def test_adapters_that_cannot_be(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
-    monkeypatch.setattr(sources, "find_spec", lambda name: None)
-    with pytest.raises(
-        InputError,
-        match="is an adapter, which needs the package peft; install it with `pip install peft`",
-    ):
-        load_pair(tmp_path)
-    monkeypatch.setattr(sources, "find_spec", lambda name: True)
     with pytest.raises(
         InputError, match=r"has a broken adapter_config\.json; save the adapter again"
     ):

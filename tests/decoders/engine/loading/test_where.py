@@ -23,13 +23,3 @@ def test_devices(tmp_path, monkeypatch):
         load_pair(model, device="cpu", device_map="auto")
     with pytest.raises(InputError, match="device_map must be 'auto' or None, not 'balanced'"):
         load_pair(model, device_map="balanced")
-
-
-def test_weights_are_read_straight_to_a_gpu(monkeypatch):
-    """They were read into memory first, and moved; some quantised ones cannot be moved at all."""
-    cpu, gpu = torch.device("cpu"), torch.device("cuda", 1)
-    monkeypatch.setattr(load, "find_spec", lambda name: True)
-    assert [load._map(None, cpu), load._map("auto", gpu)] == [{}, {"device_map": "auto"}]
-    assert load._map(None, gpu) == {"device_map": {"": gpu}}
-    monkeypatch.setattr(load, "find_spec", lambda name: None)
-    assert load._map(None, gpu) == {}

@@ -159,14 +159,3 @@ def test_kernels_compile_for_cards(monkeypatch, tmp_path, card, dtype, tokens, h
         if function is kernels.product and card >= 80:
             assert "mma.sync" in built.asm["ptx"]
             assert "wgmma" not in built.asm["ptx"]
-
-
-@pytest.mark.parametrize("tokens", [1, 5, 16, 17, 64, 65, 256])
-def test_blocks_of_a_sum_are_the_same_for_any_number_of_tokens(tokens):
-    from decoders.engine.lowering.launches import product_tiles
-
-    first, _ = product_tiles(1, 2, False, True)
-    for gated in (False, True):
-        tiles, stages = product_tiles(tokens, 2, gated, True)
-        assert (tiles["BK"], tiles["BN"]) == (first["BK"], first["BN"])
-        assert stages >= 1

@@ -1,8 +1,6 @@
 """Programs give the tokens of plain passes; where there can be none, a pass is plain."""
 
-import gc
 import os
-import threading
 
 import pytest
 import torch
@@ -10,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
-from decoders import InputError, ModelPair, catalog, generate
+from decoders import ModelPair, catalog, generate
 from decoders.engine.models.packed import PASSES
 from tests.models import VOCABULARY, build, build_tokenizer, halved
 
@@ -84,55 +82,6 @@ def test_what_has_no_program_runs_as_it_is(kind, caplog):
     assert KINDS[kind] in message
     assert KINDS[kind] in pair.packed["target"].engine_name
     assert tokens(pair) == tokens(ModelPair(model, None, passes="plain"))
-
-
-def test_a_model_of_few_positions():
-    model = small(max_position_embeddings=10)
-    pair, plain = (ModelPair(model, None, passes=passes) for passes in PASSES)
-    options = {"prompts": [[1, 2, 3], [4] * 7], "max_new_tokens": 3}
-    assert tokens(pair, **options) == tokens(plain, **options)
-
-
-def test_two_threads_make_a_program_at_once():
-    model = small()
-    expected = tokens(ModelPair(model, None, passes="plain"))
-    pair, found = ModelPair(model, None), []
-    with torch.no_grad():
-        model.lm_head.weight.mul_(1)  # so that it is made anew
-    threads = [threading.Thread(target=lambda: found.append(tokens(pair))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert found == [expected] * 4
-
-
-@pytest.mark.parametrize("passes", ["recorded", "compiled", "graphs", "quick"])
-def test_an_unknown_kind_of_passes(passes):
-    """Three of them were kinds once."""
-    with pytest.raises(InputError, match=f"passes must be 'program' or 'plain', not '{passes}'"):
-        ModelPair(build(), None, passes=passes)
-
-
-def test_nothing_grows(pairs):
-    """Tensors of a pass that outlive it would add up."""
-
-    def count():
-        gc.collect()
-        # By type: `isinstance` asks weak proxies of other libraries for objects that are gone.
-        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
-
-    for decoder in catalog:
-        tokens(pairs["program"], decoder)
-    before = count()
-    for i in range(200):
-        tokens(
-            pairs["program"],
-            list(catalog)[i % len(catalog)],
-            PROMPTS[i % 3 : i % 3 + 1],
-            max_new_tokens=4,
-        )
-    assert count() <= before
 
 
 request = st.fixed_dictionaries(

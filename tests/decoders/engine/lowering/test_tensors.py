@@ -8,15 +8,13 @@ import random
 import pytest
 import torch
 
-from decoders import ModelPair, generate
-from decoders.engine.kernels import Code
-from decoders.engine.lowering import tensors
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from decoders.tree import TokenTree
 from tests import zoo
 from tests.decoders.engine.test_graphs import kernels, stand_in  # noqa: F401 - a fixture
 from tests.models import FAMILIES, build
+from tests.pairwise import pairwise
 
 # At most so many launches a layer.
 MOST = {"llama": 9, "mistral": 9, "phi3": 9, "qwen3": 11, "olmo2": 11, "gemma2": 11}
@@ -38,8 +36,7 @@ def program_of(model):
         return packed, packed.forward.programs.serving(1)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("family", MOST)
+@pytest.mark.parametrize(("family", "dtype"), [*zip(MOST, DTYPES * 2, strict=True)], ids=str)
 def test_a_layer_is_few_instructions(kernels, family, dtype):  # noqa: F811
     """In bfloat16, and with Phi-3's or Gemma 2's layers, nothing was lowered."""
     lengths = []
@@ -72,9 +69,9 @@ def passes(packed, turns=6, seed=0):
         engine.arenas.sync([(engine.caches[t], t) for t in trees])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("family", MOST)
-@pytest.mark.parametrize("layers", [(), (0, 1, -1)], ids=str)
+@pytest.mark.parametrize(
+    ("family", "dtype", "layers"), pairwise([*MOST], DTYPES, [(), (0, 1, -1)]), ids=str
+)
 def test_a_program_has_the_bits_of_plain_passes(kernels, family, dtype, layers):  # noqa: F811
     """It rounds where the model rounds."""
     packed = PackedModel(model_of(family, dtype), "target")
@@ -86,15 +83,6 @@ def test_a_program_has_the_bits_of_plain_passes(kernels, family, dtype, layers):
             assert all(map(torch.equal, found, plain))
 
 
-def test_rows_of_a_scaled_table_and_a_cap_are_rounded(kernels):  # noqa: F811
-    """Gemma's tokens are multiplied by a rounded number, and its logits are capped."""
-    model = model_of("gemma2", torch.bfloat16, hidden_size=24)
-    packed, program = program_of(model)
-    inputs = packed._example(5, 2)
-    with torch.inference_mode():
-        assert torch.equal(program(*inputs)[0], packed.plain(**inputs._asdict(), features=())[0])
-
-
 def test_what_has_no_program_is_recorded_module_by_module(kernels, caplog):  # noqa: F811
     """And says so."""
     caplog.set_level(logging.INFO, "decoders")
@@ -102,17 +90,6 @@ def test_what_has_no_program_is_recorded_module_by_module(kernels, caplog):  # n
     assert program is None
     assert "graphs of its modules (no instruction does layer_norm" in packed.engine_name
     assert "recorded module by module, which takes longer" in caplog.text
-
-
-def test_a_program_that_gives_other_numbers_is_refused(kernels, caplog, monkeypatch):  # noqa: F811
-    """Before a text is made with it."""
-    monkeypatch.setitem(tensors.CARRIED_OUT, Code.ADD, lambda one, dtype, inputs, x, y: (x - y,))
-    model = build(dtype=torch.float32)
-    pair, plain = (ModelPair(model, None, passes=passes) for passes in ("program", "plain"))
-    assert "longer (its program gave other numbers)" in caplog.text
-    options = {"max_new_tokens": 8, "ignore_eos": True, "temperature": 0}
-    ours, expected = (generate(each, [1, 2, 3], "greedy", **options) for each in (pair, plain))
-    assert ours.tokens == expected.tokens
 
 
 def test_the_first_pass_of_a_shape_is_its_replay(kernels):  # noqa: F811

@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 
-from decoders import InputError, ModelPair, catalog, generate
+from decoders import ModelPair, catalog, generate
 from tests import zoo
 from tests.elsewhere import FAR, TwoDevices, put_far
 from tests.models import by_transformers
@@ -84,13 +84,3 @@ def test_each_layer_has_its_rows_where_it_is(name, two_devices):
             r.tokens
             for r in generate(pair, PROMPTS, method, max_new_tokens=24, seed=3, ignore_eos=True)
         ]
-
-
-def test_padding_is_refused(two_devices):
-    pair = ModelPair(spread(zoo.build_pair("llama")[0]), None)
-    with pytest.raises(
-        InputError,
-        match="padding is for models on one device, and the target model is on several; "
-        "leave it out",
-    ):
-        generate(pair, PROMPTS, "greedy", max_new_tokens=3, padding="both")
