@@ -239,8 +239,8 @@ def width_of(form: NumberType) -> Any:
 
 
 def products(
-    form: NumberType, builder: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any,
-    out: Any,
+    form: NumberType, builder: Any, q: Any, size: Any, keys: Any, step: Any, places: Any,
+    count: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Write the products of a query with the keys that it sees, see `multiplying_keys`."""
     last = builder.sub(count, I64(1))

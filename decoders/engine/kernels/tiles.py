@@ -229,8 +229,8 @@ def multiply_tile(
 ) -> Any:  # fmt: skip
     """The product of 1 to MOST rows with one block.
 
-    Its arguments are the number of rows, the weights' NumberType, the address of the rows and of the
-    block, the number of inputs, the address of the first output, the distance of two rows of
+    Its arguments are the number of rows, the weights' NumberType, the address of the rows and of
+    the block, the number of inputs, the address of the first output, the distance of two rows of
     outputs, and a factor.
     """
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from decoders import ModelPair, catalog, generate
+from decoders import ModelPair, generate
 from decoders.engine.loading.admission import agree
 from decoders.engine.lowering.lower import Lowering
 from decoders.engine.lowering.program import Program
