@@ -17,6 +17,7 @@ from decoders.distribution import (
     Whole,
     fetched,
     minimum,
+    nucleus,
     point_mass,
     residual,
     top,
@@ -27,7 +28,7 @@ from decoders.errors import InputError
 from decoders.testing import situations
 from tests.needs import needs_kernels
 from tests.pieces import FORMS, small
-from tests.rows import CUTS, SHAPES, left, row_of
+from tests.rows import CUTS, SHAPES, SIZES, left, row_of
 
 SIZE = 7
 WEIGHTS = st.lists(
@@ -72,6 +73,18 @@ def test_every_operation_is_that_of_numpy_in_any_mixture_of_forms(
     assume(over.sum() == 0 or over.sum() > 1e-9)
     close(residual(p, factor * q), over / over.sum() if over.sum() else p_array)
     close(p.within([1, 4]), [m if x in (1, 4) else 0 for x, m in enumerate(p_array)])
+
+
+@pytest.mark.parametrize("size", [2**14 - 1, 2**14, 50_001])
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0001])
+def test_a_long_distribution_draws_as_a_small_one(size, share):
+    """A draw from 152k tokens added up all of them one by one, several times what cutting takes."""
+    rng = np.random.default_rng(size)
+    weights = rng.random(size, np.float32) * (rng.random(size) < share)
+    weights[[0, size - 1]] = 0.0
+    whole = Whole(torch.from_numpy(weights / weights.sum()))
+    uniforms = [0.0, *rng.random(300).tolist(), 1 - 2**-53]
+    assert whole.draw(uniforms) == Small(dict(whole.items())).draw(uniforms)
 
 
 @given(WEIGHTS, st.integers(0, SIZE - 1), st.sampled_from(list(FORMS.values())))
@@ -315,14 +328,16 @@ def test_the_result_for_a_row_depends_on_this_row_alone(scan, count):
 
 
 @EACH
-@given(st.sampled_from([*SHAPES]), st.integers(1, 4000), st.integers(0, 10**6), CUTS, st.booleans())
+@given(st.sampled_from([*SHAPES]), SIZES, st.integers(0, 10**6), CUTS, st.booleans())
 @settings(deadline=None, max_examples=200)
 def test_a_nucleus_is_that_of_a_sort(scan, shape, size, seed, cuts, last):
     """Of equals the lower ids stay; top-p and min-p may see the probabilities at temperature 1."""
     (temperature, *limits), row = cuts, row_of(shape, size, seed)
     seen = 1.0 if last else temperature
     expected, margin = left(row, seen, *limits)
-    found = scan.nucleus(row, temperature, seen, *limits)
+    top_p, min_p = limits
+    warping = Warping(temperature, top_p=top_p, min_p=min_p, temperature_last=last)
+    found = nucleus(row, warping, scan)
     assert found.dtype == np.float32
     if margin > 1e-5:  # float32 rounds in more places than that
         stay = expected > 0
