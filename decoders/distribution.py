@@ -27,7 +27,6 @@ from decoders.shapes import Logits, Probs, TokenId
 
 # Keeps a uniform number times the total below the total in spite of rounding.
 UNDER_ONE = 1 - 2**-52
-LONG, STRETCH = 2**14, 512  # tokens whose masses are added up in stretches of so many
 
 
 @dataclass(eq=False, slots=True)
@@ -143,27 +142,10 @@ class Whole:
         return [(x, m) for x, m in enumerate(self.mass.tolist()) if m > 0]
 
     def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
-        mass, size = self.mass, len(self.mass)
-        u = torch.tensor(uniforms, dtype=torch.float64, device=mass.device)
-        if size < LONG or not device_of(mass.device).on_host:
-            cumulative = mass.cumsum(-1, dtype=torch.float64)
-            # `right` skips tokens without mass.
-            goals = u * (cumulative[-1] * UNDER_ONE)
-            return torch.searchsorted(cumulative, goals, right=True).tolist()
-        # A stretch is found by the sums of all, the token within it.
-        end = size - size % STRETCH
-        sums = mass[:end].view(-1, STRETCH).sum(-1, dtype=torch.float64)
-        sums = torch.cat([sums, mass[end:].sum(dtype=torch.float64)[None]]).cumsum(-1)
-        goals, tokens = u * (sums[-1] * UNDER_ONE), list[TokenId]()
-        stretches = torch.searchsorted(sums, goals, right=True).tolist()
-        for stretch, goal in zip(stretches, goals.tolist(), strict=True):
-            part = mass[stretch * STRETCH : (stretch + 1) * STRETCH].double()
-            before = sums[stretch - 1] if stretch else 0.0
-            over = ((part.cumsum(-1) + before > goal) & (part > 0)).nonzero()
-            # Sums in another order may stay below the goal by a rounding.
-            place = over[0] if len(over) else part.nonzero()[-1]
-            tokens.append(stretch * STRETCH + int(place))
-        return tokens
+        u = torch.tensor(uniforms, dtype=torch.float64, device=self.mass.device)
+        cumulative = self.mass.cumsum(-1, dtype=torch.float64)
+        # `right` skips tokens without mass.
+        return torch.searchsorted(cumulative, u * (cumulative[-1] * UNDER_ONE), right=True).tolist()
 
     def within(self, ids: Iterable[TokenId]) -> Small:
         ids = list(ids)

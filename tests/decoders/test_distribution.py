@@ -75,18 +75,6 @@ def test_every_operation_is_that_of_numpy_in_any_mixture_of_forms(
     close(p.within([1, 4]), [m if x in (1, 4) else 0 for x, m in enumerate(p_array)])
 
 
-@pytest.mark.parametrize("size", [2**14 - 1, 2**14, 50_001])
-@pytest.mark.parametrize("share", [1.0, 0.5, 0.0001])
-def test_a_long_distribution_draws_as_a_small_one(size, share):
-    """A draw from 152k tokens added up all of them one by one, several times what cutting takes."""
-    rng = np.random.default_rng(size)
-    weights = rng.random(size, np.float32) * (rng.random(size) < share)
-    weights[[0, size - 1]] = 0.0
-    whole = Whole(torch.from_numpy(weights / weights.sum()))
-    uniforms = [0.0, *rng.random(300).tolist(), 1 - 2**-53]
-    assert whole.draw(uniforms) == Small(dict(whole.items())).draw(uniforms)
-
-
 @given(WEIGHTS, st.integers(0, SIZE - 1), st.sampled_from(list(FORMS.values())))
 def test_without_a_token_the_others_share_its_mass(weights, token, form):
     probs = normal(weights)

@@ -2,8 +2,8 @@
 
     python -m tests.speed.nucleus [--threads 1] [--tokens 48] [--lengths shipped auto]
 
-Before that, a flat row over a peaked one, warped and drawn from by a chain of the kernels and from
-Python, as a rule does; aim: at most 2.
+Before that, a flat row over a peaked one, warped and drawn from by a chain of the kernels, and
+warped from Python, as for a rule; aim: at most 2.
 
 Forty prompts of twelve kinds (`kinds.json`), the embedded pair, temperatures from 0.5 to 1.5 and
 top-p from 0.8 to 0.99 in turn. Aim: the median of each kind at least 0.9, no prompt below 0.8. Runs
@@ -49,7 +49,7 @@ def rows(warping: Warping) -> None:
 
         def rule(row: np.ndarray) -> None:
             read = Readings(row, held(warping), (warping.temperature,), scan=scan_for(row))
-            read[0].warp(warping).draw([0.5])
+            read[0].warp(warping)
 
         times = [least(run, row) for run in (chain, rule) for row in (peaked, flat)]
         print(
