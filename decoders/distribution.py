@@ -232,9 +232,11 @@ class Scan(Protocol):
     Attributes:
         stable: the most likeliest tokens of which, of equals, the lower id comes first; of more any
             may
+        alike: whether `heat` has the sum of `excesses`, to the last bit
     """
 
     stable: int = 1
+    alike: bool = False
 
     def likeliest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The logits and ids of the `count` likeliest tokens of each row, falling, (n, count).
@@ -245,17 +247,19 @@ class Scan(Protocol):
     def excesses(self, rows: np.ndarray, highest: np.ndarray, temperature: float) -> np.ndarray:
         """The log of the sum of exp((logit - highest) / temperature) of each row, (n,)."""
 
+    def heat(self, row: np.ndarray, temperature: float) -> tuple[np.ndarray, float]:
+        """The masses exp((logit - highest) / temperature) of a row (V,), and their sum."""
+
     def nucleus(
-        self, row: np.ndarray, temperature: float, prior: float, top_p: float, min_p: float
-    ) -> np.ndarray:
-        """The distribution (V,) that top-p and then min-p leave of a row of logits (V,).
+        self, row: np.ndarray, masses: np.ndarray, whole: float, top_p: float, min_p: float
+    ) -> None:
+        """Make of masses (V,) the distribution that top-p and then min-p leave of them.
 
         It takes a time in proportion to V, be the row peaked or flat.
 
         Args:
-            row: the logits
-            temperature: that of the distribution
-            prior: the temperature of the probabilities that top-p and min-p see
+            row: their logits
+            masses, whole: see `heat`
             top_p, min_p: as in a Warping
         """
 
@@ -278,20 +282,22 @@ class PlainScan(Scan):
                 over /= max(temperature, np.finfo(over.dtype).tiny)
             return np.log(np.exp(over, out=over).sum(-1))
 
-    def nucleus(
-        self, row: np.ndarray, temperature: float, prior: float, top_p: float, min_p: float
-    ) -> np.ndarray:
-        over, tiny = row.astype(np.float64) - row.max(), np.finfo(row.dtype).tiny
+    def heat(self, row: np.ndarray, temperature: float) -> tuple[np.ndarray, float]:
+        over = row.astype(np.float64) - row.max()
         with np.errstate(over="ignore"):
-            masses = np.exp(over / max(prior, tiny))
-            hot = masses if prior == temperature else np.exp(over / max(temperature, tiny))
+            masses = np.exp(over / max(temperature, np.finfo(row.dtype).tiny))
+        return masses, masses.sum()
+
+    def nucleus(
+        self, row: np.ndarray, masses: np.ndarray, whole: float, top_p: float, min_p: float
+    ) -> None:
         stay = masses >= min_p
         if top_p < 1:
-            least, count = edge(over, masses, top_p * masses.sum())
-            stay &= over >= least
-            stay[np.flatnonzero(over == least)[count:]] = False
-        hot *= stay
-        return (hot / hot.sum()).astype(row.dtype)
+            least, count = edge(row, masses, top_p * whole)
+            stay &= row >= least
+            stay[np.flatnonzero(row == least)[count:]] = False
+        masses *= stay
+        masses /= masses.sum()
 
 
 def edge(row: np.ndarray, masses: np.ndarray, goal: float) -> tuple[float, int]:
@@ -432,6 +438,11 @@ class Warping:
         return not (self.top_n_sigma or self.temperature_last)
 
     @property
+    def prior(self) -> float:
+        """The temperature of the probabilities that top-p and min-p see."""
+        return 1.0 if self.temperature_last else self.temperature
+
+    @property
     def cuts(self) -> bool:
         """Whether it may give a token probability 0 at temperatures above 0."""
         return bool(self.top_k or self.top_p < 1 or self.min_p or self.top_n_sigma)
@@ -451,7 +462,10 @@ def sought(held: int) -> int:
     return held + 1 if held > 1 else 1
 
 
-def warp(logits: Logits, warping: Warping, scan: Scan = PLAIN) -> Probs:
+Heat = tuple[np.ndarray, float]
+
+
+def warp(logits: Logits, warping: Warping, scan: Scan = PLAIN, heat: Heat | None = None) -> Probs:
     """Probabilities (..., V) from logits (..., V), of the same float type.
 
     To warp a joint distribution over (beam, token) pairs, flatten its log-likelihoods to one row
@@ -460,6 +474,7 @@ def warp(logits: Logits, warping: Warping, scan: Scan = PLAIN) -> Probs:
     Args:
         warping: what to do with them
         scan: finds what top-p leaves of rows on the host
+        heat: of a row alone, what `scan` says at the temperature that top-p sees; it is overwritten
     """
     if warping.temperature == 0:
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
@@ -469,10 +484,11 @@ def warp(logits: Logits, warping: Warping, scan: Scan = PLAIN) -> Probs:
         over = logits - logits.amax(-1, keepdim=True)
         logits = over.masked_fill(over < -warping.top_n_sigma * deviation(logits), -math.inf)
     if warping.top_p < 1 and not warping.top_k and device_of(logits.device).on_host:
-        settings = temperature, 1.0 if last else temperature, top_p, warping.min_p
+        if logits.dim() == 1:
+            return torch.from_numpy(nucleus(logits.numpy(), warping, scan, heat))
         rows = logits.reshape(-1, logits.shape[-1]).numpy()
-        results = [torch.from_numpy(scan.nucleus(row, *settings)) for row in rows]
-        return results[0] if logits.dim() == 1 else torch.stack(results).view_as(logits)
+        results = [torch.from_numpy(nucleus(row, warping, scan)) for row in rows]
+        return torch.stack(results).view_as(logits)
     # The maximum is subtracted so that a tiny temperature cannot make the largest logit infinite.
     over = logits - logits.amax(-1, keepdim=True)
     if not warping.cuts:
@@ -490,6 +506,18 @@ def warp(logits: Logits, warping: Warping, scan: Scan = PLAIN) -> Probs:
     if warping.top_p < 1 or warping.min_p:
         probs = probs / probs.sum(-1, keepdim=True)
     return probs if ids is None else torch.zeros_like(over).scatter_(-1, ids, probs)
+
+
+def nucleus(row: np.ndarray, warping: Warping, scan: Scan, heat: Heat | None = None) -> np.ndarray:
+    """What top-p and min-p leave of a row of logits (V,) on the host."""
+    masses, whole = heat or scan.heat(row, warping.prior)
+    scan.nucleus(row, masses, whole, max(warping.top_p, np.finfo(row.dtype).tiny), warping.min_p)
+    if warping.temperature != warping.prior:
+        stay = masses > 0
+        masses, _ = scan.heat(row, warping.temperature)
+        masses *= stay
+        masses /= masses.sum(dtype=np.float64)
+    return masses.astype(row.dtype, copy=False)
 
 
 def deviation(logits: Logits) -> torch.Tensor:
@@ -524,14 +552,19 @@ def small(
     if warping.top_n_sigma or (len(ids) < k and known):
         return None
     highest, temperature = logits[0], max(warping.temperature, sys.float_info.min)
-    weights = [math.exp((x - highest) / temperature) for x in logits[:k]]
-    count, views = len(weights) + 1, weights
-    if warping.temperature_last:
-        temperature, views = 1.0, [math.exp(x - highest) for x in logits[:k]]
+    prior, goal = 1.0 if warping.temperature_last else temperature, 0.0
+    if warping.top_p < 1 and len(ids) < k:
+        goal = warping.top_p * math.exp(excess(prior))
+        if len(ids) < goal and not warping.min_p:  # none is heavier than the first, which weighs 1
+            return None
+    weights = views = [math.exp((x - highest) / temperature) for x in logits[:k]]
+    if prior != temperature:
+        views = [math.exp((x - highest) / prior) for x in logits[:k]]
+    count = len(weights) + 1
     if warping.top_p < 1:
-        total = sum(views) if len(views) == k else math.exp(excess(temperature))
         # A token stays while the mass of likelier ones is below top_p.
-        count = bisect_left(list(accumulate(views)), warping.top_p * total) + 1
+        goal = goal or warping.top_p * sum(views)
+        count = bisect_left(list(accumulate(views)), goal) + 1
     if warping.min_p and views[-1] < warping.min_p:
         count = min(count, bisect_right(views, -warping.min_p, key=neg))
     if count > len(weights) < k:

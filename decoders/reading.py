@@ -248,6 +248,16 @@ class Reading:
     def warp(self, warping: Warping) -> Distribution:
         """The distribution that is sampled: small if the tokens read hold all of it, else whole."""
         if self._warped is None or self._warped[0] is not warping:
-            few = small(*self.likeliest(), self.size, self.excess, warping)
-            self._warped = warping, few or Whole(warp(self.row, warping, self._read.scan))
+            heat, read = None, self._read
+
+            def excess(temperature: float) -> float:
+                """The row's, with the masses that are cut if it is flat."""
+                nonlocal heat
+                if read.host is None or temperature in read.excesses or not read.scan.alike:
+                    return self.excess(temperature)
+                heat = read.scan.heat(read.host[self._place], temperature)
+                return math.log(heat[1])
+
+            few = small(*self.likeliest(), self.size, excess, warping)
+            self._warped = warping, few or Whole(warp(self.row, warping, read.scan, heat))
         return self._warped[1]

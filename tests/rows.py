@@ -12,8 +12,10 @@ SHAPES = {
     "long tail": lambda rng, size: -1.3 * np.log(1.0 + rng.permutation(size)),
     "rising": lambda rng, size: np.linspace(-1, 1, size),
     "falling": lambda rng, size: np.linspace(1, -1, size),
+    "sixteen bits": lambda rng, size: np.ldexp(np.round(rng.normal(0, 128, size)), -7),
     "ruled out": lambda rng, size: np.where(rng.random(size) < 0.9, -np.inf, rng.normal(size=size)),
 }
+SIZES = st.integers(1, 4000) | st.integers(1, 60_000)
 CUTS = st.tuples(
     st.sampled_from([0.5, 0.7, 1.0, 1.5]),
     st.sampled_from([1e-9, 0.1, 0.5, 0.8, 0.9, 0.95, 0.99, 0.9999, 1.0]),
@@ -32,7 +34,7 @@ def left(row: np.ndarray, temperature: float, top_p: float, min_p: float) -> tup
 
     Sums of equal masses are whole numbers, which nothing rounds.
     """
-    order = sorted(range(len(row)), key=lambda i: (-row[i], i))
+    order = np.argsort(-row, kind="stable")
     masses = np.exp((row[order].astype(np.float64) - float(row.max())) / temperature)
     before = np.concatenate([[0.0], masses.cumsum()[:-1]])
     stay = masses >= min_p

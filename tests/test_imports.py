@@ -107,7 +107,7 @@ ENGINE: dict[str, set[str]] = {
     "kernels": set(),
     "recorder": set(),
     "weights": {"recorder", "kernels"},
-    "fingerprint": {"weights"},
+    "fingerprint": {"kernels", "weights"},
     "attention": {"recorder"},
     "lowering": SAID | {"recorder", "fingerprint", "kernels", "weights", "attention", "pack"},
     "cache": {"weights"},

@@ -26,12 +26,14 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, NoneType
 from typing import Any, NamedTuple, TypeGuard
 
+import numpy as np
 import torch
 from platformdirs import user_cache_dir
 from torch.nn.modules import module as registry
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from decoders.devices import device_of
+from decoders.engine.kernels.loading import kernels
 from decoders.engine.weights import is_plain
 
 # Hooks that act in a pass. Passes are made without gradients, so backward hooks have no part.
@@ -311,8 +313,11 @@ class Glance:
             for held in self._dicts[: len(modules)]
             for name in ("_parameters", "_buffers")
         ]
+        self._counted = [*self._named, *self._others, *self._tensors]
+        self._named = list(filter(None, self._named))  # that the others are empty, sizes tell
         self._spans = list(map(span, weights))
         self._before = self._sizes(), list(self._objects())
+        self._lines = lines(weights, self._spans)
 
     def _add(self, container: Collection, without: Collection[str] = ()) -> None:
         """Note a container, and the containers in it but for those of some names."""
@@ -329,7 +334,7 @@ class Glance:
     def _sizes(self) -> list:
         """What tells the same numbers, names and addresses."""
         return [
-            *map(len, chain(self._named, self._others, self._tensors)),
+            *map(len, self._counted),
             *chain.from_iterable(self._tensors),
             *map(id, chain.from_iterable(map(dict.values, self._tensors))),
         ]
@@ -358,12 +363,34 @@ class Glance:
         tensors = [tensor for tensor in values if tensor is not None]
         if list(map(stamp, tensors)) != weights.stamps:
             return False
-        lines = dict[tuple, list[torch.Tensor]]()
+        if self._lines:
+            return kernels().alike(*self._lines)
+        some = dict[tuple, list[torch.Tensor]]()
         with torch.inference_mode():
             for tensor, place in zip(tensors, self._spans, strict=True):
                 line = tensor.as_strided(*place)
-                lines.setdefault((tensor.device, tensor.dtype, line.dim()), []).append(line)
-            return Numbers([], joined(lines)).alike(weights._replace(stamps=[]))
+                some.setdefault((tensor.device, tensor.dtype, line.dim()), []).append(line)
+            return Numbers([], joined(some)).alike(weights._replace(stamps=[]))
+
+
+def lines(
+    weights: Sequence[torch.Tensor], spans: Sequence[tuple]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """What `span` says of weights on the host, for kernels: they wait for many lines at once.
+
+    Returns:
+        the address of each line and its bytes (n, 2), and all bytes one after another
+    """
+    if not weights or not all(device_of(each.device).on_host for each in weights) or not kernels():
+        return None
+    places, numbers = list[tuple[int, int]](), list[torch.Tensor]()
+    with torch.inference_mode():
+        for tensor, (sizes, strides) in zip(weights, spans, strict=True):
+            begin, item = tensor.data_ptr(), tensor.itemsize
+            for row in range(sizes[0] if len(sizes) > 1 else 1):
+                places.append((begin + row * strides[0] * item, sizes[-1] * item))
+            numbers.append(tensor.as_strided(sizes, strides).flatten().view(torch.uint8))
+        return np.array(places), torch.cat(numbers).numpy()
 
 
 def modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:

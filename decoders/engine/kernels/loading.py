@@ -185,11 +185,12 @@ def _made() -> SimpleNamespace:
         functions = program.compiled(stamp)
     finally:
         config.CACHE_DIR = before
-    run, passes, multiply, serve, *scans = functions
+    run, passes, multiply, serve, alike, *scans = functions
     return SimpleNamespace(
         run=shared(run, serve),
         passes=shared(passes, serve),
         multiply=shared(multiply, serve),
         in_blocks=tiles.in_blocks,
+        alike=alike,
         scan=select.CompiledScan(*scans),
     )

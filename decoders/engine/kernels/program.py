@@ -33,12 +33,13 @@ from decoders.engine.kernels import (
     operators,
 )
 from decoders.engine.kernels.operators import ROOM, attend_token
-from decoders.engine.kernels.select import draw, find, leave, note, spread, weigh
+from decoders.engine.kernels.select import draw, find, heat, note, nucleus, spread, weigh
 from decoders.engine.kernels.tiles import (
     BLOCK,
     MOST,
     multiply_tile,
     pointer,
+    pointer_to_bytes,
     pointer_to_integers,
 )
 
@@ -456,9 +457,24 @@ CALL = types.int64(
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 8, types.float32, types.int64)
 SERVE = types.void(types.int64, types.int64)
+ALIKE = types.boolean(LINES, types.uint8[::1])
 FIND = types.void(ROWS, ROWS, LINES)
 SPREAD = types.void(ROWS, NUMBERS, types.float64, NUMBERS)
-LEAVE = types.void(ROW, *[types.float64] * 4, ROW)
+HEAT = types.float64(ROW, types.float64, ROW)
+NUCLEUS = types.void(ROW, ROW, *[types.float64] * 3)
+
+
+@njit
+def alike(places, numbers):
+    """Whether the bytes at places, (address, count) each, are these, one after another."""
+    begin, different = 0, np.uint8(0)
+    for i in range(len(places)):
+        count = places[i, 1]
+        line = carray(pointer_to_bytes(places[i, 0]), (count,))
+        for j in range(count):
+            different |= line[j] ^ numbers[begin + j]
+        begin += count
+    return different == 0
 
 
 def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
@@ -470,7 +486,7 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
 
     Returns:
         `run`, which carries out a program, `passes`, which also reads the logits and draws chains,
-        `multiply`, a product alone, `serve`, which helps others, and the three of
+        `multiply`, a product alone, `serve`, which helps others, `alike`, and the four of
         `decoders.engine.kernels.select`
     """
 
@@ -504,6 +520,10 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
             )  # fmt: skip
         return 0
 
+    @njit(ALIKE, **options)
+    def alike_at(places, numbers):
+        return stamp != 0 and alike(places, numbers)
+
     @njit(FIND, nogil=True, **options)
     def find_in(rows, values, ids):
         if stamp:
@@ -514,9 +534,13 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
         if stamp:
             spread(rows, highest, temperature, out)
 
-    @njit(LEAVE, nogil=True, **options)
-    def leave_of(row, temperature, prior, top_p, min_p, out):
-        if stamp:
-            leave(row, temperature, prior, top_p, min_p, out)
+    @njit(HEAT, nogil=True, **options)
+    def heat_of(row, temperature, out):
+        return heat(row, temperature, out) if stamp else 0.0
 
-    return run, passes, multiply, serve, find_in, spread_of, leave_of
+    @njit(NUCLEUS, nogil=True, **options)
+    def nucleus_of(row, masses, whole, top_p, min_p):
+        if stamp:
+            nucleus(row, masses, whole, top_p, min_p)
+
+    return run, passes, multiply, serve, alike_at, find_in, spread_of, heat_of, nucleus_of

@@ -13,11 +13,14 @@ from numba import njit
 
 from decoders.distribution import MANY, PLAIN, Scan
 from decoders.engine.kernels.operators import SUMS, F, exponential
+from decoders.engine.kernels.tiles import between, lowest
 
 COLUMNS = 256  # numbers that are compared at once
 BLOCK = 64  # numbers that are passed over at once
 FEW = 64  # numbers that are sorted; more are parted first
-SAMPLE, ASIDE = 64, 6  # numbers that tell where to part them, and how many of these they may err
+SAMPLE = 128  # numbers that tell where to part them
+ASIDE = -10, -3, 3, 10  # places in the sample, from the one where the edge seems to be
+STRETCH = 1024  # numbers that are added up before others
 GAPS = (701, 301, 132, 57, 23, 10, 4, 1)  # Ciura 2001
 
 
@@ -29,41 +32,45 @@ def nucleus(row, masses, whole, top_p, min_p):
         row, masses, whole: see `edge`
         top_p, min_p: as in a Warping
     """
-    least, stay = F(-np.inf), 0
+    least, over, left = F(-np.inf), 0, whole
     if top_p < 1.0:
-        least, stay = edge(row, masses, top_p * whole, whole)
-    left = trim(row, masses, least, stay, min_p)
-    for i in range(len(masses)):
-        masses[i] /= left
+        least, over, left = edge(row, masses, top_p * whole, whole)
+    last = len(row)
+    while over:
+        last -= 1
+        if row[last] == least:
+            masses[last] = 0
+            over -= 1
+    if min_p:
+        left = heavy(row, masses, least, min_p)
+    share(row, masses, least, min_p, 1.0 / left)
 
 
 @njit(fastmath=SUMS, error_model="numpy")
-def trim(row, masses, least, stay, lightest):
-    """Leave the masses of what `edge` says, if they are not below `lightest`; return their sum."""
-    left, equals = 0.0, 0
+def heavy(row, masses, least, lightest):
+    """The sum of the masses that are not below `lightest`, of numbers from `least` on."""
+    left = 0.0
     for i in range(len(row)):
-        x, mass = row[i], masses[i]
-        mass = mass if (x >= least) & (mass >= lightest) else 0
-        masses[i] = mass
-        left += mass
-        equals += x == least
-    for i in range(len(row) - 1, -1, -1):
-        if equals <= stay:
-            break
-        if row[i] == least:
-            left -= masses[i]
-            masses[i] = 0
-            equals -= 1
+        left += masses[i] if (row[i] >= least) & (masses[i] >= lightest) else 0.0
     return left
+
+
+@njit(error_model="numpy")
+def share(row, masses, least, lightest, factor):
+    """Scale these masses, and leave none of the others."""
+    for i in range(len(row)):
+        stays = (row[i] >= least) & (masses[i] >= lightest)
+        masses[i] = masses[i] * factor if stays else 0.0
 
 
 @njit(error_model="numpy")
 def edge(row, masses, goal, whole):
     """Where a row is cut, if its largest numbers stay until their masses reach a goal.
 
-    Of equal numbers, which have equal masses, the first ones stay. Each step looks only
-    at what the step before left, usually a fifth of it. The time is therefore proportional to the
-    length of the row, whether it is peaked, flat or full of equal numbers.
+    Of equal numbers, which have equal masses, the first ones stay. Each step adds up the row from
+    four bounds on, between which a sample has the edge, and so leaves some 6% of what the step
+    before left. The time is therefore proportional to the length of the row, whether it is
+    peaked, flat or full of equal numbers.
 
     Args:
         row: numbers (V,)
@@ -72,59 +79,44 @@ def edge(row, masses, goal, whole):
         whole: the sum of all masses
 
     Returns:
-        the least number that stays, and how many equals of it do
+        the least number that stays, how many equals of it do not, and the mass that stays
 
     Source:
         Floyd and Rivest 1975 (Algorithm 489, SELECT), with masses instead of counts.
     """
-    # Those with less than this have less than `whole - goal` together, so none of them stays.
-    values, weights = heavier(row, masses, (whole - goal) / len(row))
-    before, rest = 0.0, whole if len(values) == len(row) else weights.sum()
+    # Those from `high` on have the mass `before`; `values` are the others that may stay.
+    values, weights, high, before, rest = row, masses, F(np.inf), 0.0, whole
     while len(values) > FEW:
-        high, low = bounds(values, weights, rest - (goal - before))
-        above, down, more, many = sums(values, weights, high, low)
-        if before + above >= goal:
-            low, high, size, rest = np.nextafter(high, F(np.inf)), F(np.inf), more, above
-        elif before + down < goal:
-            low, high, size = F(-np.inf), np.nextafter(low, F(-np.inf)), len(values) - many
-            before, rest = before + down, rest - down
-        elif high == low:
-            stay = (goal - before - above) * (many - more) / (down - above)
-            return low, min(max(math.ceil(stay), 1), many - more)
-        else:
-            size, before, rest = many - more, before + above, down - above
-        values, weights = part(values, weights, high, low, size)
+        bounds = limits(values, weights, rest - (goal - before))
+        above = sums(values, weights, bounds[0], bounds[1], bounds[2], bounds[3])
+        low, more, most = F(-np.inf), 0.0, rest
+        for i in range(len(bounds)):
+            if before + above[i] >= goal:
+                low, most = bounds[i], above[i]
+                break
+            high, more = bounds[i], above[i]
+        before, rest = before + more, most - more
+        values, weights = part(values, weights, low, high)
+        if high == np.nextafter(low, F(np.inf)):
+            equals = len(values)
+            stay = min(max(math.ceil((goal - before) / rest * equals), 1), equals)
+            return low, equals - stay, before + rest * stay / equals
     ids = np.arange(len(values))
     sort(ids, len(ids), values)
-    least, stay = F(-np.inf), 0
+    least, over = high, 0
     for i in ids:
         if before >= goal:
-            break
-        stay = stay + 1 if values[i] == least else 1
-        least, before = values[i], before + weights[i]
-    return least, stay
+            over += values[i] == least
+        else:
+            least, before = values[i], before + weights[i]
+    return least, over, before
 
 
 @njit(error_model="numpy")
-def heavier(row, masses, least):
-    """The numbers of a row with at least this mass, and their masses; or all, if most have it."""
-    size = 0
-    for i in range(len(masses)):
-        size += masses[i] >= least
-    if size > len(row) // 2:
-        return row, masses
-    values, weights, count = np.empty(size + 1, F), np.empty(size + 1, masses.dtype), 0
-    for i in range(len(row)):
-        values[count], weights[count] = row[i], masses[i]
-        count += masses[i] >= least
-    return values[:size], weights[:size]
+def limits(values, weights, left):
+    """Four falling numbers about the one from which on this mass is probably left.
 
-
-@njit(error_model="numpy")
-def bounds(values, weights, left):
-    """Two of the numbers, above and below the one from which on this mass is probably left.
-
-    They are equal, or at least one number is not between them.
+    At least one of the values is between two of them, or two are next to each other.
     """
     size, some, theirs = len(values), np.empty(SAMPLE, F), np.empty(SAMPLE)
     step, each = np.int64(0.6180339887 * size), size / SAMPLE  # nothing follows the golden section
@@ -138,34 +130,50 @@ def bounds(values, weights, left):
     while middle > 0 and left > each * theirs[falling[middle]]:
         left -= each * theirs[falling[middle]]
         middle -= 1
-    high, low = some[falling[max(middle - ASIDE, 0)]], some[falling[min(middle + ASIDE, last)]]
-    if high == some[falling[0]] and low == some[falling[last]]:
-        high = low = some[falling[middle]]
-    return high, low
+    out = np.empty(len(ASIDE), F)
+    for i in range(len(ASIDE)):
+        out[i] = some[falling[min(max(middle + ASIDE[i], 0), last)]]
+    if out[1] == out[2]:
+        out[1] = np.nextafter(out[2], F(np.inf))
+        out[0] = max(out[0], out[1])
+    return out
 
 
 @njit(fastmath=SUMS, error_model="numpy")
-def sums(values, weights, high, low):
-    """The masses above one bound and from another one on, and how many each are."""
-    above, down, more, many = 0.0, 0.0, 0, 0
-    for i in range(len(values)):
-        x, weight = values[i], weights[i]
-        above += weight if x > high else 0.0
-        down += weight if x >= low else 0.0
-        more += x > high
-        many += x >= low
-    return above, down, more, many
+def sums(values, weights, first, second, third, fourth):
+    """The masses from each of four bounds on, whose stretches are added up in their own type."""
+    zero, a, b, c, d = weights[0] - weights[0], 0.0, 0.0, 0.0, 0.0
+    for start in range(0, len(values), STRETCH):
+        numbers, masses = values[start : start + STRETCH], weights[start : start + STRETCH]
+        e = f = g = h = zero
+        for i in range(len(numbers)):
+            x, mass = numbers[i], masses[i]
+            e += mass if x >= first else zero
+            f += mass if x >= second else zero
+            g += mass if x >= third else zero
+            h += mass if x >= fourth else zero
+        a, b, c, d = a + e, b + f, c + g, d + h
+    return a, b, c, d
 
 
 @njit(error_model="numpy")
-def part(values, weights, high, low, size):
-    """The `size` numbers that are not outside of two bounds, and their masses."""
-    fewer, lighter, count = np.empty(size + 1, F), np.empty(size + 1, weights.dtype), 0
-    for i in range(len(values)):
-        x = values[i]
-        fewer[count], lighter[count] = x, weights[i]
-        count = min(count + ((x >= low) & (x <= high)), size)
-    return fewer[:size], lighter[:size]
+def part(values, weights, low, high):
+    """The numbers from one on and below another, and their masses."""
+    size, count = len(values), 0
+    fewer, lighter = np.empty(size, F), np.empty(size, weights.dtype)
+    begin, end = np.int64(values.ctypes.data), size - size % 64
+    for start in range(0, end, 64):
+        bits = between(begin + 4 * start, low, high)
+        while bits:
+            place = start + lowest(bits)
+            fewer[count], lighter[count] = values[place], weights[place]
+            count += 1
+            bits &= bits - 1
+    for place in range(end, size):
+        if low <= values[place] < high:
+            fewer[count], lighter[count] = values[place], weights[place]
+            count += 1
+    return fewer[:count], lighter[:count]
 
 
 @njit(error_model="numpy")
@@ -321,7 +329,6 @@ def cut(masses, top_p, min_p):
 
 
 LEAST = np.finfo(np.float32).tiny
-STRETCH = 1024  # numbers
 
 
 @njit(error_model="numpy")
@@ -341,22 +348,26 @@ def find(rows: Any, values: Any, ids: Any) -> None:
             values[r, 0] = np.nan
 
 
-@njit(fastmath=SUMS, error_model="numpy")
+@njit(error_model="numpy")
 def spread(rows: Any, highest: Any, temperature: Any, out: Any) -> None:
-    """Write the log of the sum of exp((x - highest) / temperature) of each row (n, V).
-
-    Stretches are added up in float32, which is quicker, and they together in float64.
-    """
-    coldness = F(1.0 / temperature)
+    """Write the log of the sum of exp((x - highest) / temperature) of each row (n, V)."""
+    masses = np.empty(STRETCH, F)
     for r in range(len(rows)):
-        top = F(highest[r])
-        total: Any = 0.0
+        whole: Any = 0.0
         for start in range(0, rows.shape[1], STRETCH):
-            part, some = rows[r, start : start + STRETCH], F(0.0)
-            for i in range(len(part)):
-                some += exponential((part[i] - top) * coldness)
-            total += some
-        out[r] = math.log(total)
+            whole += weight(rows[r, start : start + STRETCH], highest[r], temperature, masses)
+        out[r] = math.log(whole)
+
+
+@njit(fastmath=SUMS, error_model="numpy")
+def weight(part: Any, highest: Any, temperature: Any, masses: Any) -> Any:
+    """Write exp((x - highest) / temperature) of some numbers; return their sum in float64."""
+    top, coldness, whole = F(highest), F(1.0 / temperature), 0.0
+    for i in range(len(part)):
+        masses[i] = exponential((part[i] - top) * coldness)
+    for i in range(len(part)):
+        whole += masses[i]
+    return whole
 
 
 @njit(error_model="numpy")
@@ -375,34 +386,12 @@ def note(rows: Any, tops: Any, begin: int) -> None:
 
 
 @njit(error_model="numpy")
-def leave(row: Any, temperature: float, prior: float, top_p: float, min_p: float, out: Any) -> None:
-    """Write what top-p and min-p leave of a row (V,), see `decoders.distribution.Scan.nucleus`."""
-    highest = largest(row)
-    heat(row, highest, prior, out)
-    nucleus(row, out, total(out), top_p, min_p)
-    if prior != temperature:
-        stay = out > 0
-        heat(row, highest, temperature, out)
-        for i in range(len(row)):
-            out[i] = out[i] if stay[i] else F(0.0)
-        left = total(out)
-        for i in range(len(row)):
-            out[i] /= left
-
-
-@njit(error_model="numpy")
-def heat(row: Any, highest: Any, temperature: float, out: Any) -> None:
-    """Write exp((x - highest) / temperature) of a row (V,)."""
-    for i in range(len(row)):
-        out[i] = exponential((row[i] - F(highest)) / F(temperature))
-
-
-@njit(fastmath=SUMS, error_model="numpy")
-def total(numbers: Any) -> Any:
-    """Their sum."""
-    whole = 0.0
-    for x in numbers:
-        whole += x
+def heat(row: Any, temperature: float, out: Any) -> Any:
+    """Write exp((x - highest) / temperature) of a row (V,); return their sum, that of `spread`."""
+    highest, whole = largest(row), 0.0
+    for start in range(0, len(row), STRETCH):
+        end = start + STRETCH
+        whole += weight(row[start:end], highest, temperature, out[start:end])
     return whole
 
 
@@ -410,13 +399,13 @@ class CompiledScan(Scan):
     """By compiled kernels, for float32 numbers that lie one after another.
 
     Args:
-        find, spread, leave: see above, compiled
+        find, spread, heat, nucleus: see above, compiled
     """
 
-    stable = MANY
+    stable, alike = MANY, True
 
-    def __init__(self, find: Callable, spread: Callable, leave: Callable):
-        self._find, self._spread, self._leave = find, spread, leave
+    def __init__(self, find: Callable, spread: Callable, heat: Callable, nucleus: Callable):
+        self._find, self._spread, self._heat, self._nucleus = find, spread, heat, nucleus
 
     def likeliest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         if count > MANY:
@@ -431,9 +420,11 @@ class CompiledScan(Scan):
         self._spread(rows, highest, max(temperature, LEAST), out)
         return out
 
+    def heat(self, row: np.ndarray, temperature: float) -> tuple[np.ndarray, float]:
+        masses = np.empty_like(row)
+        return masses, self._heat(row, max(temperature, LEAST), masses)
+
     def nucleus(
-        self, row: np.ndarray, temperature: float, prior: float, top_p: float, min_p: float
-    ) -> np.ndarray:
-        out = np.empty_like(row)
-        self._leave(row, max(temperature, LEAST), max(prior, LEAST), top_p, min_p, out)
-        return out
+        self, row: np.ndarray, masses: np.ndarray, whole: float, top_p: float, min_p: float
+    ) -> None:
+        self._nucleus(row, masses, whole, top_p, min_p)

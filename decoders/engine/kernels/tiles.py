@@ -346,3 +346,32 @@ def in_blocks(weight: torch.Tensor) -> torch.Tensor:
     width, size = weight.shape
     whole = torch.nn.functional.pad(weight, (0, 0, 0, -width % BLOCK)) if width % BLOCK else weight
     return whole.view(-1, BLOCK, size).transpose(1, 2).contiguous()
+
+
+@intrinsic
+def between(context: Any, begin: Any, low: Any, high: Any) -> Any:
+    """Which of the 64 float32 numbers at an address are not below `low`, and below `high`: bits."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        begin, low, high = arguments[0], *(splat(builder, bound) for bound in arguments[1:])
+        bits: Any = I64(0)
+        for place in range(0, 64, LANES):
+            numbers = load(builder, address(builder, begin, I64(4 * place)))
+            inside = builder.and_(
+                builder.fcmp_ordered(">=", numbers, low), builder.fcmp_ordered("<", numbers, high)
+            )
+            some = builder.zext(builder.bitcast(inside, ir.IntType(LANES)), I64)
+            bits = builder.or_(bits, builder.shl(some, I64(place)))
+        return bits
+
+    return types.int64(types.int64, types.float32, types.float32), code
+
+
+@intrinsic
+def lowest(context: Any, bits: Any) -> Any:
+    """The place of the lowest bit that is set."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return types.int64(types.int64), code
