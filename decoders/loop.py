@@ -359,7 +359,8 @@ class Loop(AbstractContextManager["Loop"]):
             answers = engine.run(wants, self.prefill_chunk, layers)
         else:
             likeliest = sought(most) if every else 1
-            answers = engine.read(wants, likeliest, chains, self.prefill_chunk)
+            temperatures = {turn.request.warping.temperature for turn in asking}
+            answers = engine.read(wants, likeliest, chains, self.prefill_chunk, most, temperatures)
         rows, tops = penalised(answers, asking, wants)
         readings = read(rows, asking, every, tops)
         for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
@@ -424,6 +425,8 @@ def penalised(
             places += mine
             for place, node in zip(mine, nodes, strict=True):
                 rows[place] = applied(turn.request.penalties, tree.text(node), rows[place])
+    if tops and places and not device_of(rows.device).on_host:
+        return rows, None
     if tops and places:
         changed, scan = rows[places].numpy(), scan_for(rows)
         tops.logits[places], tops.ids[places] = scan.likeliest(changed, tops.ids.shape[1])

@@ -69,7 +69,7 @@ class Readings(Sequence["Reading"]):
         elif device_of(rows.device).on_host:
             self._look_through(rows.numpy(), tops)
         else:
-            self._fetch(rows, temperatures)
+            self._fetch(rows, temperatures, tops)
         self._sound = all(map(math.isfinite, self.highest))
 
     def _look_through(self, rows: np.ndarray, tops: Tops | None) -> None:
@@ -84,9 +84,12 @@ class Readings(Sequence["Reading"]):
         self.highest = [values[0] for values in self._tops[0]]
         self.excesses = {t: sums.tolist() for t, sums in tops.excesses.items()}
 
-    def _fetch(self, rows: Logits, temperatures: Collection[float]) -> None:
+    def _fetch(self, rows: Logits, temperatures: Collection[float], tops: Tops | None) -> None:
         # One more than those that are held: the last may have an equal.
-        tops = fetched(rows, min(self.held + 1, self.size), temperatures)
+        count = min(self.held + 1, self.size)
+        sums = {1.0, *temperatures} - {0}
+        if not tops or tops.ids.shape[1] < count or not tops.excesses.keys() >= sums:
+            tops = fetched(rows, count, temperatures)
         self.values, self.ids, self.highest = tops.logits, tops.ids, tops.logits[:, 0].tolist()
         self.excesses = {t: sums.tolist() for t, sums in tops.excesses.items()}
 

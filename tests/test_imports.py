@@ -113,7 +113,7 @@ ENGINE: dict[str, set[str]] = {
     "cache": {"weights"},
     "pack": {"attention", "cache"},
     "passes": SAID | {"attention", "cache", "pack", "lowering"},
-    "graphs": SAID | {"recorder", "attention", "lowering"},
+    "graphs": SAID | {"recorder", "attention", "lowering", "pack"},
     "models": SAID
     | {
         "fingerprint",

@@ -1,30 +1,39 @@
 """Passes over fixed buffers, recorded once for each shape as CUDA graphs and replayed.
 
-A replay is seven small copies and one launch. A graph freezes addresses and Python numbers. So a
-pass is copied into buffers of its shape, which are filled up with tokens that belong to no request
-and write to the arena's scratch row, and its attention is the one kernel that reads everything from
-the buffers.
+A replay is one copy to the device, one launch and one copy back. A graph freezes addresses and
+Python numbers. So a pass is copied into the buffer of its shape, which is filled up with tokens
+that belong to no request and write to the arena's scratch row, and its attention is the one kernel
+that reads everything from the buffer. What is read of the logits, and the draws of a chain with the
+passes after them, are part of the graph.
 """
 
+import math
+import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from torch.nn.functional import pad
 
+from decoders.distribution import UNDER_ONE, Tops
 from decoders.engine.attention.interface import Packing
 from decoders.engine.lowering.program import Pass, Programs, nearly, runs_plainly
-from decoders.engine.protocols import Layers
+from decoders.engine.pack import PackedInputs, brought
+from decoders.engine.protocols import Layers, OpenChain
 from decoders.engine.recorder import CannotRecord
 from decoders.errors import first_line
+from decoders.shapes import Logits
 
 # The sizes to which passes are filled up; larger passes run plainly.
 REQUESTS = 1, 2, 4, 8, 16, 32, 64
 TOKENS = *REQUESTS, 128, 256
+STEPS = 1, 2, 3, 4, 5, 6, 8, 12, 16  # of a chain; others are made of two
+HELD = 8, 32, 66, 130, 258  # likeliest tokens of each row that come back
 MASKS = 2**16  # numbers in all masks of a pass
 LONGEST_TEXT = 2**24  # rows
+ALIGNED = 64  # bytes
 CAPTURING = threading.Lock()  # torch allows one capture at a time in a process
 Run = Callable[[], tuple[torch.Tensor, ...]]
 
@@ -88,8 +97,96 @@ class GraphSize(NamedTuple):
         return cls(tokens, requests, longest) if fits else None
 
 
+class Look(NamedTuple):
+    """What else a graph does with the logits.
+
+    Attributes:
+        held: how many of the likeliest tokens of each row it looks for
+        steps: tokens of each chain that it draws; 0 for none
+        chance: whether any of them is drawn, and not the likeliest
+    """
+
+    held: int
+    steps: int = 0
+    chance: bool = False
+
+
+class Plan:
+    """The one array that goes in: where each tensor of a pass of some shape lies in it.
+
+    Args:
+        shape: the shape
+        steps: tokens of a chain
+
+    Attributes:
+        size: its bytes
+    """
+
+    def __init__(self, shape: GraphSize, steps: int):
+        tokens, requests, _ = shape
+        # Lines of indices: ids, positions, rows, wanted; of `chain`: positions and rows of the
+        # second pass, and by how much they grow in each further one.
+        sizes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
+            "indices": (torch.long, (4, tokens)),
+            "table": (torch.int32, (5, requests + 1)),
+            "temperatures": (torch.float64, (2,)),
+        }
+        if steps:
+            sizes |= {
+                "chain": (torch.long, (3, requests)),
+                "later": (torch.int32, (5, requests + 1)),
+                "warpings": (torch.float64, (requests, 4)),
+                "numbers": (torch.float64, (steps, requests)),
+            }
+        # Last: only as much of them goes in as a pass has.
+        sizes["masks"] = torch.bool, (MASKS,)
+        self._places, self.size = dict[str, tuple[int, torch.dtype, tuple[int, ...]]](), 0
+        for name, (dtype, shape_of) in sizes.items():
+            self._places[name] = self.size, dtype, shape_of
+            size = math.prod(shape_of) * dtype.itemsize
+            self.size += size + -size % ALIGNED
+
+    def of(self, memory: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The tensors that lie in memory of bytes, whose masks may be cut short."""
+        tensors = {}
+        for name, (begin, dtype, shape) in self._places.items():
+            if name == "masks":
+                tensors[name] = memory[begin:].view(dtype)
+            else:
+                size = math.prod(shape) * dtype.itemsize
+                tensors[name] = memory[begin : begin + size].view(dtype).view(shape)
+        return tensors
+
+    def bytes(self, masks: int) -> int:
+        """How many bytes go in with so many numbers of masks."""
+        return self._places["masks"][0] + masks
+
+
+class Launch(NamedTuple):
+    """What a launch gives.
+
+    Attributes:
+        rows: the logits, those of a chain before each token, (n, V)
+        tops: what was read of them, if anything was
+        tokens: the tokens of chains, (steps, requests of the graph)
+    """
+
+    rows: Logits
+    tops: Tops | None
+    tokens: np.ndarray
+
+
 class Graph:
-    """A recorded pass of one shape over one arena, with the hidden states of some layers."""
+    """A recorded pass of one shape over one arena, and perhaps a chain after it.
+
+    Args:
+        shape: the shape
+        run: the pass
+        packing: one of such a pass, for what all of them share
+        features: the layers whose hidden states it returns
+        look: what it does with the logits, or None if it returns them alone
+        record: makes a graph of a function
+    """
 
     def __init__(
         self,
@@ -97,16 +194,20 @@ class Graph:
         run: Pass,
         packing: Packing,
         features: Layers,
+        look: Look | None,
         record: Callable[[Run], tuple],
     ):
-        device, (tokens, requests, longest) = packing.rows.device, shape
-        self.shape, self.keys, self.scratch = shape, packing.keys, packing.scratch
-        # Lines: ids, positions, rows, wanted.
-        self.indices = torch.zeros(4, tokens, dtype=torch.long, device=device)
-        self.indices[2] = self.scratch
-        self.table = torch.zeros(5, requests + 1, dtype=torch.int32, device=device)
-        self.masks = torch.zeros(MASKS, dtype=torch.bool, device=device)
-        ids, positions, rows, wanted = self.indices
+        device, (_, requests, longest) = packing.keys[0].device, shape
+        self.shape, self.look, self.keys, self.scratch = shape, look, packing.keys, packing.scratch
+        self.steps = look.steps if look else 0
+        self.plan = Plan(shape, self.steps)
+        self.memory = torch.zeros(self.plan.size, dtype=torch.uint8, device=device)
+        inputs = self.plan.of(self.memory)
+        self._pinned = device.type == "cuda"
+        ids, positions, rows, wanted = inputs["indices"]
+        rows.fill_(self.scratch)
+        if self.steps:
+            inputs["chain"][1].fill_(self.scratch)
         # On the host, where the launch only reads the number of requests and the most that they and
         # their texts can hold.
         segments = torch.tensor([[0, longest, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
@@ -114,46 +215,218 @@ class Graph:
             packing,
             rows=rows,
             segments=segments,
-            table=self.table,
-            masks=self.masks,
+            table=inputs["table"],
+            masks=inputs["masks"],
             biases=torch.zeros(2, dtype=packing.biases.dtype, device=device),
             scratch=-1,
         )
-        inputs = {
-            "input_ids": ids[None],
-            "position_ids": positions[None],
-            "wanted": wanted,
-            "packing": fixed,
-        }
-        self.replay, self.answers = record(lambda: run(**inputs, features=features))
 
-    def run(
+        def whole() -> tuple[torch.Tensor, ...]:
+            logits, *states = run(
+                input_ids=ids[None],
+                position_ids=positions[None],
+                wanted=wanted,
+                packing=fixed,
+                features=features,
+            )
+            if look is None:
+                return logits, *states
+            return self._looked(logits, look, inputs, run, fixed)
+
+        self.replay, self.answers = record(whole)
+
+    def _looked(
         self,
-        input_ids: torch.Tensor,
-        position_ids: torch.Tensor,
-        wanted: torch.Tensor,
-        packing: Packing,
+        logits: Logits,
+        look: Look,
+        inputs: dict[str, torch.Tensor],
+        run: Pass,
+        fixed: Packing,
     ) -> tuple[torch.Tensor, ...]:
-        """Run a pass. The result is a copy, because the next replay overwrites the memory."""
-        tokens, requests, _ = self.shape
-        for line, tensor, filler in zip(
-            self.indices,
-            (input_ids[0], position_ids[0], packing.rows, wanted),
-            (0, 0, self.scratch, 0),
-            strict=True,
-        ):
-            line.copy_(pad(tensor, (0, tokens - len(tensor)), value=filler))
+        """The logits, those of a chain's passes after them, and what is read of each row."""
+        rows, requests = comparable(logits), self.shape.requests
+        if not look.steps:
+            none = torch.zeros(len(rows), 1, dtype=torch.double, device=rows.device)
+            return rows, read_of(rows, look.held, inputs["temperatures"], none)
+        every, drawn = [rows[:requests]], []
+        place = torch.arange(requests, device=rows.device)
+        positions, into, growth = inputs["chain"]
+        table = inputs["later"].clone()
+        segments = torch.tensor([[0, 1, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
+        for step in range(look.steps):
+            tokens = draw(every[-1], inputs["warpings"], inputs["numbers"][step], look)
+            drawn.append(tokens)
+            if step + 1 == look.steps:
+                break
+            later = replace(fixed, rows=into, table=table, segments=segments)
+            logits, *_ = run(
+                input_ids=tokens[None],
+                position_ids=positions[None],
+                wanted=place,
+                packing=later,
+                features=(),
+            )
+            every.append(comparable(logits))
+            positions, into, table = positions + growth, into + growth, table.clone()
+            table[2] += 1
+        rows = torch.cat(every)
+        tokens = torch.cat(drawn)[:, None].double()
+        return rows, read_of(rows, look.held, inputs["temperatures"], tokens)
+
+    def _into(self, inputs: PackedInputs) -> dict[str, torch.Tensor]:
+        """Room for a pass on the host, filled with it."""
+        packing = inputs.packing
+        assert isinstance(packing, Packing)
+        size = self.plan.bytes(len(packing.masks))
+        self._host = torch.empty(size, dtype=torch.uint8, pin_memory=self._pinned)
+        parts = self.plan.of(self._host)
+        n = inputs.input_ids.shape[1]
+        indices = parts["indices"].numpy()
+        indices[:] = 0
+        indices[2] = self.scratch
+        indices[0, :n], indices[1, :n] = inputs.input_ids[0].numpy(), inputs.position_ids[0].numpy()
+        indices[2, :n] = packing.rows.numpy()
+        indices[3, : len(inputs.wanted)] = inputs.wanted.numpy()
         # Unused requests begin and end after the last token.
-        table = packing.table
-        self.table.copy_(
-            torch.cat([table, table[:, -1:].expand(-1, requests + 1 - table.shape[1])], 1)
-        )
-        self.masks[: len(packing.masks)].copy_(packing.masks)
-        self.replay()
+        count = packing.table.shape[1]
+        table = parts["table"].numpy()
+        table[:, :count] = packing.table.numpy()
+        table[:, count:] = table[:, count - 1 : count]
+        parts["masks"].numpy()[:] = packing.masks.numpy()
+        parts["temperatures"].numpy()[:] = 1
+        return parts
+
+    def run(self, inputs: PackedInputs) -> tuple[torch.Tensor, ...]:
+        """Run a pass. The result is a copy, because the next replay overwrites the memory."""
+        self._into(inputs)
+        self._start()
         logits, *features = self.answers
-        return logits[: len(wanted)].clone(), *(
-            states[: input_ids.shape[1]].clone() for states in features
+        return logits[: len(inputs.wanted)].clone(), *(
+            states[: inputs.input_ids.shape[1]].clone() for states in features
         )
+
+    def _start(self) -> None:
+        self.memory[: len(self._host)].copy_(self._host, non_blocking=True)
+        self.replay()
+
+    def launch(
+        self,
+        inputs: PackedInputs,
+        temperature: float,
+        chains: Sequence[OpenChain],
+    ) -> Launch:
+        """Run a pass and what follows it; the rows are a copy, as in `run`.
+
+        Args:
+            inputs: the pass, on the host
+            temperature: of which it adds up exponentials, besides 1
+            chains: the chain of each request, if it draws
+        """
+        look, requests = self.look, self.shape.requests
+        assert look is not None
+        parts = self._into(inputs)
+        parts["temperatures"].numpy()[1] = max(temperature, sys.float_info.min)
+        count = len(inputs.wanted)
+        if look.steps:
+            count = look.steps * requests
+            self._fill_chains(inputs, parts, chains)
+        self._start()
+        rows, read = self.answers
+        rows = rows[:count].clone()
+        numbers = read[:count].cpu().numpy()
+        held = (numbers.shape[1] - 3) // 2
+        logits, ids, sums, tokens = np.split(numbers, [held, 2 * held, 2 * held + 2], -1)
+        excesses = {1.0: sums[:, 0], temperature: sums[:, 1]}
+        tops = Tops(logits, ids.astype(np.int64), excesses)
+        drawn = tokens.astype(np.int64).reshape(look.steps, requests) if look.steps else tokens[:0]
+        return Launch(rows, tops, drawn)
+
+    def _fill_chains(
+        self,
+        inputs: PackedInputs,
+        parts: dict[str, torch.Tensor],
+        chains: Sequence[OpenChain],
+    ) -> None:
+        packing, steps, count = inputs.packing, self.steps, len(chains)
+        assert isinstance(packing, Packing)
+        last = packing.segments[:, 1].numpy() - 1
+        chain, later = parts["chain"].numpy(), parts["later"].numpy()
+        chain[:], chain[1] = 0, self.scratch
+        chain[0, :count] = inputs.position_ids[0].numpy()[last] + 1
+        chain[1, :count] = packing.rows.numpy()[last] + 1
+        chain[2, :count] = 1
+        table = packing.table.numpy()
+        later[:] = 0
+        later[0] = np.minimum(np.arange(later.shape[1]), count)
+        later[1, :count], later[2, :count] = table[1, :count], table[2, :count] + 1
+        later[3] = -1
+        warpings, numbers = parts["warpings"].numpy(), parts["numbers"].numpy()
+        warpings[:], numbers[:] = (1, 0, 1, 0), 0
+        for place, each in enumerate(chains):
+            warping = each.warping
+            warpings[place] = warping.temperature, warping.top_k, warping.top_p, warping.min_p
+            if each.numbers is not None:
+                numbers[:, place] = each.numbers(steps)
+
+
+def comparable(logits: Logits) -> Logits:
+    """Logits in a type that readings know."""
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def read_of(
+    rows: Logits, held: int, temperatures: torch.Tensor, tokens: torch.Tensor
+) -> torch.Tensor:
+    """What is read of rows (n, V), as `decoders.distribution.fetched` has it, and tokens (n, 1)."""
+    values, ids = rows.topk(min(held, rows.shape[-1]))
+    over, tiny = rows - values[:, :1], torch.finfo(rows.dtype).tiny
+    hot = temperatures.to(rows.dtype).clamp(min=tiny)
+    sums = [(over / t).logsumexp(-1, keepdim=True) for t in hot]
+    # Float64 holds every logit and every id.
+    return torch.cat([*(x.double() for x in (values, ids, *sums)), tokens], -1)
+
+
+def draw(rows: Logits, warpings: torch.Tensor, uniforms: torch.Tensor, look: Look) -> torch.Tensor:
+    """Draw a token from each row (n, V), as `Distribution.draw` does.
+
+    The likeliest `count` tokens stay, of equals those with the lower ids. So many are those before
+    top-k's end and up to the one that crosses top-p, and none is less likely than min-p has it.
+
+    Args:
+        rows: the logits
+        warpings: temperature, top-k, top-p and min-p of each row, (n, 4)
+        uniforms: the uniform numbers, (n,)
+        look: how many of the likeliest are looked for, at least top-k, and whether there is chance
+    """
+    likeliest = rows.argmax(-1)
+    if not look.chance:
+        return likeliest
+    temperature, top_k, top_p, min_p = (x[:, None] for x in warpings.T)
+    hot, tiny = temperature.clamp(min=sys.float_info.min), torch.finfo(rows.dtype).tiny
+    highest, held = rows.amax(-1, keepdim=True), min(look.held, rows.shape[-1])
+    # Without a cut as `warp` has it, else as `small` has it.
+    whole = ((rows - highest) / hot.to(rows.dtype).clamp(min=tiny)).softmax(-1).double()
+    values = rows.topk(held).values
+    weights = ((values.double() - highest.double()) / hot).exp()
+    weights = weights.masked_fill(torch.arange(held, device=rows.device) >= top_k, 0)
+    sums = weights.cumsum(-1)
+    count = torch.where(top_p < 1, (sums < top_p * sums[:, -1:]).sum(-1, keepdim=True) + 1, top_k)
+    count = torch.minimum(count, (weights >= min_p).sum(-1, keepdim=True)).minimum(top_k)
+    count = count.clamp(1, held).long()
+    edge = values.gather(-1, count - 1)
+    above, equal = rows > edge, rows == edge
+    stays = above | (equal & (equal.cumsum(-1) <= count - above.sum(-1, keepdim=True)))
+    few = ((rows.double() - highest.double()) / hot).exp().masked_fill(~stays, 0)
+    below = torch.where(top_k > 0, few, whole).cumsum(-1)
+    goal = uniforms[:, None] * (below[:, -1:] * UNDER_ONE)
+    tokens = torch.searchsorted(below, goal, right=True).clamp(max=rows.shape[-1] - 1)
+    return torch.where(temperature > 0, tokens, likeliest[:, None])[:, 0]
+
+
+def drawable(chain: OpenChain) -> bool:
+    """Whether a graph draws from such distributions: all tokens, or the likeliest k."""
+    warping = chain.warping
+    return not warping.temperature or warping.top_k > 0 or not warping.cuts
 
 
 class Graphs:
@@ -214,37 +487,103 @@ class Graphs:
         packing: Packing,
         features: Layers,
     ) -> tuple[torch.Tensor, ...]:
-        inputs: dict[str, Any] = {
-            "input_ids": input_ids,
-            "position_ids": position_ids,
-            "wanted": wanted,
-            "packing": packing,
-        }
+        """Run a pass whose tensors are on the host; its answers are on the device."""
+        inputs = PackedInputs(input_ids, position_ids, wanted, packing)
+        answers = self._replayed(
+            inputs, features, None, lambda graph: graph.run(inputs), lambda answers: answers
+        )
+        return answers or self._as_it_is(inputs, features)
+
+    def launch(
+        self,
+        inputs: PackedInputs,
+        held: int,
+        temperatures: Collection[float],
+        chains: Sequence[OpenChain] = (),
+        steps: int = 0,
+    ) -> Launch:
+        """Run a pass, read its logits, and draw chains.
+
+        Args:
+            inputs: the pass, on the host
+            held: how many of the likeliest tokens readings hold
+            temperatures: those of which exponentials are added up
+            chains: the chain of each request, if it draws
+            steps: the most tokens of them
+        """
+        others = sorted({*temperatures} - {0, 1}) or [1.0]
+        most = next((n for n in HELD if n > held), 0)
+        steps = max((n for n in STEPS if n <= steps), default=0)
+        if not all(map(drawable, chains)):
+            steps = 0
+        look = Look(most, steps, any(chain.numbers for chain in chains) and steps > 0)
+        launch = None
+        if most and len(others) == 1:
+            launch = self._replayed(
+                inputs,
+                (),
+                look,
+                lambda graph: graph.launch(inputs, others[0], chains if steps else ()),
+                lambda launch: (launch.rows[: len(inputs.wanted)],),
+            )
+        if launch is not None:
+            return launch
+        logits, *_ = self(**inputs._asdict(), features=())
+        return Launch(comparable(logits), None, np.empty((0, 1), np.int64))
+
+    def _as_it_is(self, inputs: PackedInputs, features: Layers) -> tuple[torch.Tensor, ...]:
+        run = self.programs.plain if self.why else self.programs
+        return run(**on_device(inputs)._asdict(), features=features)
+
+    def _replayed(
+        self,
+        inputs: PackedInputs,
+        features: Layers,
+        look: Look | None,
+        run: Callable[[Graph], Any],
+        answers_of: Callable[[Any], tuple[torch.Tensor, ...]],
+    ) -> Any:
+        """What `run` makes of the graph of a pass, or None if the pass cannot be replayed.
+
+        Args:
+            inputs: the pass
+            features: the layers whose hidden states it returns
+            look: what the graph does with the logits
+            run: uses the graph
+            answers_of: the answers of the pass in what `run` returns
+        """
+        packing = inputs.packing
         # Passes with windows in only some layers are not recorded.
-        recorded = isinstance(packing, Packing) and not self.why
-        shape = GraphSize.of(input_ids, packing) if recorded else None
-        if shape is None or len(wanted) > shape.tokens:
-            run = self.programs.plain if self.why else self.programs
-            return run(**inputs, features=features)
+        if not isinstance(packing, Packing) or self.why:
+            return None
+        shape = GraphSize.of(inputs.input_ids, packing)
+        if shape is None or len(inputs.wanted) > shape.tokens:
+            return None
         # An arena that grows has another list of keys, of which no other has the number while its
         # graphs are there.
-        key = shape, features, id(packing.keys)
+        key = shape, features, look, id(packing.keys)
         with self._running:
             if key in self._graphs:
-                return self._graphs[key].run(**inputs)
+                return run(self._graphs[key])
             self._prune()
             # A program is made before the capture.
             self.programs.serving(shape.tokens, features)
-            expected = self.programs.plain(**inputs, features=features)
+            expected = self.programs.plain(**on_device(inputs)._asdict(), features=features)
             try:
-                graph = Graph(shape, self.programs, packing, features, self.record)
-                answers = graph.run(**inputs)
-                if not all(map(nearly, answers, expected)):
+                graph = Graph(shape, self.programs, packing, features, look, self.record)
+                result = run(graph)
+                if not all(map(nearly, answers_of(result), expected)):
                     raise CannotRecord("a replay gave other numbers")
             except Exception as error:  # from a driver, or from code that a capture refuses
                 self.why, self._graphs = first_line(error), {}
                 runs_plainly(self.programs.name, self.why)
-                return expected
+                return None
             self._graphs[key] = graph
             # As all later passes of the shape: with the same bits.
-            return answers
+            return result
+
+
+def on_device(inputs: PackedInputs) -> PackedInputs:
+    packing = inputs.packing
+    assert isinstance(packing, Packing)
+    return brought(inputs, packing.keys[0].device)

@@ -69,7 +69,11 @@ def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId
 
 
 def pack(
-    feeds: Sequence[Feed], arena: Arena, by_request: bool = False, window: int = 0
+    feeds: Sequence[Feed],
+    arena: Arena,
+    by_request: bool = False,
+    window: int = 0,
+    stay: bool = False,
 ) -> PackedInputs:
     """Join the feeds, one after another, and give their tokens cache rows.
 
@@ -78,6 +82,7 @@ def pack(
         arena: the arena of their caches
         by_request: whether attention needs only the `parts`
         window: how many rows, its own included, a token of a chain sees; 0 for all
+        stay: whether tensors stay on the host, for whoever brings them to the device
     """
     device, dtype = arena.keys[0].device, arena.keys[0].dtype
     masks = [arena.append(feed.cache, feed.tree, feed.nodes) for feed in feeds]
@@ -101,7 +106,8 @@ def pack(
         biased = needs_biases(device, dtype)
         segments, table, visible, biases = tables(feeds, masks, dtype, biased, window)
     numbers: list[Sequence] = [[tokens], [positions], rows, wanted]
-    every = moved([*map(_integers, numbers), table, visible, biases], device)
+    every = [*map(_integers, numbers), table, visible, biases]
+    every = every if stay else moved(every, device)
     ids, places, into, answered, table, visible, biases = every
     packing = Packing(
         into,
@@ -116,6 +122,15 @@ def pack(
         arena.scratch,
     )
     return PackedInputs(ids, places, answered, packing)
+
+
+def brought(inputs: PackedInputs, device: torch.device) -> PackedInputs:
+    """A pass whose tensors have stayed on the host, brought to the device in one transfer."""
+    packing = cast(Packing, inputs.packing)
+    tensors = [*inputs[:3], packing.rows, packing.table, packing.masks, packing.biases]
+    ids, places, wanted, rows, table, masks, biases = moved(tensors, device)
+    packing = replace(packing, rows=rows, table=table, masks=masks, biases=biases)
+    return PackedInputs(ids, places, wanted, packing)
 
 
 def _integers(numbers: Sequence) -> torch.Tensor:
@@ -346,7 +361,11 @@ class Arenas:
             arena.sync((caches[place], tree) for caches, tree in requests)
 
     def pack(
-        self, feeds: Sequence[Feed], caches: dict[TokenTree, Caches], by_request: bool
+        self,
+        feeds: Sequence[Feed],
+        caches: dict[TokenTree, Caches],
+        by_request: bool,
+        stay: bool = False,
     ) -> PackedInputs:
         """Make the tensors of a pass.
 
@@ -354,12 +373,13 @@ class Arenas:
             feeds: what each request feeds, with its cache in the first arena
             caches: the caches of each request
             by_request: whether attention takes one request after another
+            stay: see `pack`; there must be one arena
         """
         packed = []
         for place, (arena, reach) in enumerate(zip(self.each, self.reaches, strict=True)):
             if place:
                 feeds = [replace(feed, cache=caches[feed.tree][place]) for feed in feeds]
-            packed.append(pack(feeds, arena, by_request, reach.window if reach else 0))
+            packed.append(pack(feeds, arena, by_request, reach.window if reach else 0, stay))
         if self.simple:
             return packed[0]
         packings = tuple(cast(Packing, inputs.packing) for inputs in packed)

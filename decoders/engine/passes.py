@@ -7,7 +7,7 @@ the kernels make as `Distribution.draw` does: float64 masses, cumulated by risin
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -27,6 +27,7 @@ from decoders.tree import TokenTree
 # The most passes of a call, and the most bytes of float32 weights that they read (of copies, half
 # as much): whoever stops a request waits for the call, and its first token for the last one.
 PASSES, BYTES = 16, 2**30
+DEVICE_BYTES = 2**35  # on a GPU: some 10 milliseconds too
 REQUESTS = 4  # a pass of so many takes up to twice as long as that of one
 NOTHING = np.empty((0, 0), np.int64), np.empty((0, 4)), np.empty((0, 0)), np.empty(0, np.int64)
 
@@ -38,12 +39,12 @@ class Call:
     Attributes:
         rows: the logits, those of a chain before each token, (n, V); if chains were drawn, request
             by request in each pass
-        tops: what was read of the rows
-        tokens: the tokens of chains, (steps, requests)
+        tops: what was read of the rows, if anything was
+        tokens: the tokens of chains, (steps, requests); a graph has more requests than there are
     """
 
     rows: Logits
-    tops: Tops
+    tops: Tops | None
     tokens: np.ndarray
 
     @property
@@ -103,14 +104,18 @@ def call(
 
 
 def length(
-    weight_bytes: int, feeds: Sequence[Feed], inputs: PackedInputs, chains: Sequence[OpenChain]
+    weight_bytes: int,
+    feeds: Sequence[Feed],
+    inputs: PackedInputs,
+    chains: Sequence[OpenChain],
+    most: int = BYTES,
 ) -> int:
-    """How many tokens of each chain a call draws; 0 if kernels cannot."""
+    """How many tokens of each chain a call draws, reading at most so many bytes; 0 if it cannot."""
     packing = inputs.packing
     # Every token must see all rows before it.
     if not isinstance(packing, Packing) or any(line[4] >= 0 for line in packing.segments.tolist()):
         return 0
-    passes = BYTES // (weight_bytes * -(-len(feeds) // REQUESTS))
+    passes = most // (weight_bytes * -(-len(feeds) // REQUESTS))
     room = min(feed.cache.capacity - len(feed.cache) for feed in feeds)
     return min(max(1, min(PASSES, passes)), 1 + room, *(chain.steps for chain in chains))
 
@@ -185,11 +190,17 @@ class PackedPasses(Passes):
         return self._answers(wants, chunk, features)
 
     def read(
-        self, wants: Wants, sought: int, chains: Sequence[OpenChain] = (), chunk: int | None = None
+        self,
+        wants: Wants,
+        sought: int,
+        chains: Sequence[OpenChain] = (),
+        chunk: int | None = None,
+        held: int = 1,
+        temperatures: Collection[float] = (),
     ) -> list[Answer]:
         if not self.simple:
             return self.run(wants, chunk)
-        return self._answers(wants, chunk, (), sought, chains)
+        return self._answers(wants, chunk, (), sought, chains, held, temperatures)
 
     @torch.inference_mode()
     def _answers(
@@ -199,26 +210,29 @@ class PackedPasses(Passes):
         features: Layers,
         sought: int = 0,
         chains: Sequence[OpenChain] = (),
+        held: int = 1,
+        temperatures: Collection[float] = (),
     ) -> list[Answer]:
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)
         tokens = inputs.input_ids.shape[1]
         program = self.model.program(tokens) if sought else None
         called, output = None, None
-        if program is None:
+        # A part of a prompt draws nothing.
+        whole = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
+        chains = chains if whole else ()
+        graphs = self.model.graphs
+        if graphs is not None and sought:
+            size = self.model.weight_bytes
+            steps = length(size, feeds, inputs, chains, DEVICE_BYTES) if chains else 0
+            launch = self.model.launch(graphs, inputs, held, temperatures, chains, steps)
+            called, rows = Call(*launch), launch.rows
+        elif program is None:
             output = self.model(inputs, features)
             rows = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
         else:
-            # A part of a prompt draws nothing.
-            whole = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
-            called = call(
-                program,
-                self.model.weight_bytes * 4 // self.model.dtype.itemsize,
-                feeds,
-                inputs,
-                sought,
-                chains if whole else (),
-            )
+            size = self.model.weight_bytes * 4 // self.model.dtype.itemsize
+            called = call(program, size, feeds, inputs, sought, chains)
             rows = called.rows
         passes = called.passes if called else 1
         first, each = map(self.model.bytes_read, (tokens, len(feeds)))
@@ -262,7 +276,8 @@ class PackedPasses(Passes):
         return len(feed.nodes)
 
     def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
-        return self.arenas.pack(feeds, self.caches, self.model.by_request)
+        stay = self.model.graphs is not None
+        return self.arenas.pack(feeds, self.caches, self.model.by_request, stay)
 
 
 PADDINGS = ("none", "inputs", "kv", "both")

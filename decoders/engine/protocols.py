@@ -205,7 +205,13 @@ class Passes(Protocol):
         """
 
     def read(
-        self, wants: Wants, sought: int, chains: Sequence[OpenChain] = (), chunk: int | None = None
+        self,
+        wants: Wants,
+        sought: int,
+        chains: Sequence[OpenChain] = (),
+        chunk: int | None = None,
+        held: int = 1,
+        temperatures: Collection[float] = (),
     ) -> list[Answer]:
         """Run one pass for all these requests, perhaps look through its logits, and draw chains.
 
@@ -216,6 +222,9 @@ class Passes(Protocol):
             sought: how many of the likeliest tokens are looked for in each row
             chains: the chain of each request after that node, or none
             chunk: as in `run`
+            held: how many of the likeliest tokens readings hold; a device looks for one more in
+                each row, at no cost of its own
+            temperatures: those of which a device adds up exponentials
 
         Returns:
             an answer for each request, in the order of `wants`

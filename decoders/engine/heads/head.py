@@ -1,7 +1,7 @@
 """A head on the target's states as the draft of a pair (Head), and its passes (HeadPasses)."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -176,7 +176,13 @@ class HeadPasses(Passes):
 
     @torch.inference_mode()
     def read(
-        self, wants: Wants, sought: int, chains: Sequence[OpenChain] = (), chunk: int | None = None
+        self,
+        wants: Wants,
+        sought: int,
+        chains: Sequence[OpenChain] = (),
+        chunk: int | None = None,
+        held: int = 1,
+        temperatures: Collection[float] = (),
     ) -> list[Answer]:
         waiting = [self._waiting(tree, nodes, chunk) for tree, nodes in wants]
         while any(each.missing for each in waiting):

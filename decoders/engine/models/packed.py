@@ -22,7 +22,7 @@ from decoders.engine.attention import interface
 from decoders.engine.attention.interface import only_known
 from decoders.engine.cache import CacheRows, Layout, Reach
 from decoders.engine.fingerprint import TrialLog, patched, twin
-from decoders.engine.graphs import Graphs
+from decoders.engine.graphs import Graphs, Launch
 from decoders.engine.lowering.lower import Lowering
 from decoders.engine.lowering.program import (
     Carrier,
@@ -354,7 +354,7 @@ class PackedModel(Loaded):
         Returns:
             logits and hidden states in the model's dtype
         """
-        with undisturbed(inputs.input_ids.device):
+        with undisturbed(self.device if self.graphs else inputs.input_ids.device):
             logits, *states = self.forward(
                 input_ids=inputs.input_ids,
                 position_ids=inputs.position_ids,
@@ -407,6 +407,16 @@ class PackedModel(Loaded):
         """The kernels' program for a pass of so many tokens, if there is one for logits alone."""
         run = self.forward.serving(tokens) if isinstance(self.forward, Programs) else None
         return run if run is not None and run.logits_alone else None
+
+    @property
+    def graphs(self) -> Graphs | None:
+        """The graphs of its passes, which take their tensors from the host."""
+        return self.forward if isinstance(self.forward, Graphs) else None
+
+    def launch(self, graphs: Graphs, *arguments: Any) -> Launch:
+        """`Graphs.launch` on the model's device."""
+        with undisturbed(self.device):
+            return graphs.launch(*arguments)
 
     @property
     def reaches(self) -> tuple[Reach | None, ...]:
