@@ -74,7 +74,7 @@ WORKBENCH = {
     "runs": {"__init__", "studies"},
     "measuring": {"runs", "studies", "models", "engines"},
     "show": {"runs", "studies", "kinds"},
-    "theory": {"runs", "show"},
+    "theory": {"runs", "show", "studies"},
     "engines": set(),
     "experiments": {"__init__", "studies", "models", "runs", "measuring", "show"},
     "kinds": {"studies", "runs"},

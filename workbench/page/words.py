@@ -30,7 +30,7 @@ NAME = f'<a class="wb-skip" href="#prompt">Skip to the prompt</a><h1>{TITLE}</h1
 SAYS = "A small model guesses. A large one checks."
 HOW = (
     "The large model writes word by word, then again with guesses: green ones it kept, struck ones "
-    "it refused."
+    "it refused or never reached."
 )
 NOT_RUN_YET = "The link has filled the form. Press Run to see what it gives."
 INSTEAD = "Below is an example."

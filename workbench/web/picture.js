@@ -92,7 +92,7 @@
       const every = clocked.length > 1 ? button(this.all ? "Two lanes" : clocked.length === 5 ? "All five" : `All ${clocked.length}`, this.all ? "back to two lanes" : "all decoders, each at its measured time", () => this.choose({ all: !this.all })) : null;
       const law = `exactly the large model’s ${(this.value.settings || {}).temperature === 0 ? "text" : "distribution"}:`, exact = near.filter(({ panel }) => panel.exact), others = near.filter((each) => !exact.includes(each));
       const group = (says, list) => (list.length ? [make("span.who", {}, says), ...chips(list, this.all ? null : film, (each) => this.choose({ film: each }))] : []);
-      const guessers = make("span.chips", { role: "group", "aria-label": "the decoder that guesses" }, ...group(law, exact), ...group(exact.length ? "another:" : "not the large model’s own:", others), more, every);
+      const guessers = make("span.chips", { role: "group", "aria-label": "the decoder that guesses" }, ...group(law, exact), ...group(exact.length ? "not exactly:" : "not the large model’s own:", others), more, every);
       const plains = make("span.chips", { role: "group", "aria-label": "the plain decoder" }, ...(this.plains.length > 1 ? chips(this.plains, plain, (each) => this.choose({ plain: each })) : this.plains.map(({ panel }) => make("span.who", {}, panel.decoder === "greedy" ? `${panel.title}, always the likeliest` : panel.title))));
       const section = (title, head, ...lanes) => make("section", { "aria-label": title, class: title === PLAINLY ? "plainly" : null }, make("h3", {}, title, head), ...lanes);
       const under = this.guessing && !this.all ? [this.says, this.closeup.box] : [this.says];
