@@ -5,6 +5,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from workbench.runs.record import Run
 
 FOLDER = assets() / "recorded"
 SHIPPED = assets() / "batch" / "measured.json"
+ENERGY = assets() / "batch" / "energy.json"
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,28 @@ class BatchRecording:
         data = json.loads(text)
         runs = tuple(Run.from_json(json.dumps(run)) for run in data["runs"])
         return BatchRecording(data["command"], tuple(data["load"]), runs)
+
+
+@dataclass(frozen=True)
+class EnergyRecording:
+    """Joules a token that a card took, by NVML's counter; notes/cuda.md says how.
+
+    Attributes:
+        card: its name
+        date: the day of the measurement
+        pair: the models
+        joules_per_token: by decoder
+    """
+
+    card: str
+    date: str
+    pair: str
+    joules_per_token: Mapping[str, float]
+
+
+@cache
+def energy_on_gpu(file: Path = ENERGY) -> EnergyRecording:
+    return EnergyRecording(**json.loads(file.read_text(encoding="utf-8")))
 
 
 def _line(data: dict[str, Any]) -> str:

@@ -10,8 +10,9 @@ import plotly.graph_objects as go
 
 from decoders import Fate
 from workbench.runs import timing
-from workbench.runs.figures import Row, unsteady
+from workbench.runs.figures import Row, label, unsteady
 from workbench.runs.record import RoundRecord
+from workbench.runs.recorded import energy_on_gpu
 from workbench.show import laws
 from workbench.show.looks import look_of
 from workbench.show.plots import GREY, canvas, line, or_words
@@ -95,7 +96,10 @@ def speed(rows: Sequence[Row]) -> go.Figure:
 
 
 def energy(rows: Sequence[Row]) -> go.Figure:
-    """Joules a token; where none were measured, the reason, and the memory read for a token."""
+    """Joules a token; where none were measured, the reason, and the memory read for a token.
+
+    Beside these stand the joules that a GPU took once.
+    """
     measured = [r.energy for row in rows for r in row.results if r.energy.joules is not None]
     if measured:
         sources = "; ".join(dict.fromkeys(each.source for each in measured))
@@ -104,8 +108,17 @@ def energy(rows: Sequence[Row]) -> go.Figure:
     why = next((r.energy.source for row in rows for r in row.results), "not measured")
     return bars(
         rows, BY_NAME["memory_per_token"], "Energy",
-        f"{why[:1].upper()}{why[1:]}. Instead: memory read per token.",
+        f"{why[:1].upper()}{why[1:]}. Instead: memory read per token. {on_gpu()}",
     )  # fmt: skip
+
+
+def on_gpu() -> str:
+    """The joules a token that were recorded on a GPU, in a sentence."""
+    once = energy_on_gpu()
+    each = ", ".join(
+        f"{label(name)} {joules:.2f}" for name, joules in once.joules_per_token.items()
+    )
+    return f"Joules per token on an {once.card}, {once.date}, {once.pair}: {each}."
 
 
 def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> go.Figure:
