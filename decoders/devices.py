@@ -19,12 +19,14 @@ class Device:
         place: where its tensors are
         on_host: whether its tensors are in this process's memory, where Python reads them without a
             transfer
+        pins: whether it copies faster, and beside other work, from memory that is pinned for it
         quantizations: the forms in which the weights of linear layers can be stored
         meter: the meter that counts its energy: "GPU", "CPU", or "" for none
     """
 
     place: torch.device
     on_host = False
+    pins = False
     quantizations: tuple[str, ...] = ("int8",)
     meter = ""
 
@@ -81,6 +83,7 @@ class Host(Device):
 class Cuda(Device):
     """A GPU that torch drives by its CUDA interface, of whichever maker."""
 
+    pins = True
     quantizations = "int8", "int4"
     meter = "GPU"
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from decoders.devices import device_of
 from decoders.distribution import UNDER_ONE, Tops
 from decoders.engine.attention.interface import Packing
 from decoders.engine.lowering.program import Pass, Programs, nearly, runs_plainly
@@ -203,7 +204,7 @@ class Graph:
         self.plan = Plan(shape, self.steps)
         self.memory = torch.zeros(self.plan.size, dtype=torch.uint8, device=device)
         inputs = self.plan.of(self.memory)
-        self._pinned = device.type == "cuda"
+        self._pinned = device_of(device).pins
         ids, positions, rows, wanted = inputs["indices"]
         rows.fill_(self.scratch)
         if self.steps:

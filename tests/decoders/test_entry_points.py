@@ -17,7 +17,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import decoders
     from decoders.__main__ import settings, table
-    from workbench.kinds import links
+    from workbench.kinds import registry
     from workbench.studies.settings import Settings
     print(list(decoders.catalog)[-1])
     print(settings("mine"))
@@ -25,7 +25,7 @@ with warnings.catch_warnings(record=True) as caught:
     stored = {"decoders": ["mine"], "mine": {"strength": 0.25}}
     print(Settings.from_json(stored).methods[0].strength)
     query = {"prompt": "x", "decoders": "mine", "mine.strength": "0.75"}
-    print(links.from_query(query).data["settings"]["mine"])
+    print(registry.from_query(query).data["settings"]["mine"])
 for warning in caught:
     if "is left out" in str(warning.message):
         print(warning.message)

@@ -27,7 +27,7 @@ VIEWS = {
 class Gpu(devices.Cuda):
     """A CPU that the package takes for a GPU."""
 
-    name, free_bytes, _modern = "stand-in", None, True
+    name, free_bytes, _modern, pins = "stand-in", None, True, False
     default_dtype = torch.float32
 
     def has_kernels(self, dtype):

@@ -1,6 +1,7 @@
 """Passes of Llamas and Qwens are one call of kernels, which agrees with plain passes."""
 
 import random
+from itertools import cycle
 
 import pytest
 import torch
@@ -123,7 +124,7 @@ def both_ways(packed, layers=(), turns=8, seed=0, others=None):
         engine.arenas.sync([(engine.caches[t], t) for t in trees])
 
 
-@pytest.mark.parametrize(("family", "layers"), [*zip(KNOWN, [(), (0, 1, -1)] * 3, strict=True)])
+@pytest.mark.parametrize(("family", "layers"), [*zip(KNOWN, cycle([(), (0, 1, -1)]), strict=False)])
 def test_chains_and_trees_agree_with_plain_passes(family, layers):
     packed = PackedModel(model_of(family), "target")
     for found, plain in both_ways(packed, layers):
