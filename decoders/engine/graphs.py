@@ -98,7 +98,7 @@ class GraphSize(NamedTuple):
         return cls(tokens, requests, longest) if fits else None
 
 
-class Look(NamedTuple):
+class Extras(NamedTuple):
     """What else a graph does with the logits.
 
     Attributes:
@@ -112,7 +112,7 @@ class Look(NamedTuple):
     chance: bool = False
 
 
-class Plan:
+class InputPlan:
     """The one array that goes in: where each tensor of a pass of some shape lies in it.
 
     Args:
@@ -185,7 +185,7 @@ class Graph:
         run: the pass
         packing: one of such a pass, for what all of them share
         features: the layers whose hidden states it returns
-        look: what it does with the logits, or None if it returns them alone
+        extras: what it does with the logits, or None if it returns them alone
         record: makes a graph of a function
     """
 
@@ -195,13 +195,14 @@ class Graph:
         run: Pass,
         packing: Packing,
         features: Layers,
-        look: Look | None,
+        extras: Extras | None,
         record: Callable[[Run], tuple],
     ):
         device, (_, requests, longest) = packing.keys[0].device, shape
-        self.shape, self.look, self.keys, self.scratch = shape, look, packing.keys, packing.scratch
-        self.steps = look.steps if look else 0
-        self.plan = Plan(shape, self.steps)
+        self.shape, self.extras = shape, extras
+        self.keys, self.scratch = packing.keys, packing.scratch
+        self.steps = extras.steps if extras else 0
+        self.plan = InputPlan(shape, self.steps)
         self.memory = torch.zeros(self.plan.size, dtype=torch.uint8, device=device)
         inputs = self.plan.of(self.memory)
         self._pinned = device_of(device).pins
@@ -230,34 +231,34 @@ class Graph:
                 packing=fixed,
                 features=features,
             )
-            if look is None:
+            if extras is None:
                 return logits, *states
-            return self._looked(logits, look, inputs, run, fixed)
+            return self._with_extras(logits, extras, inputs, run, fixed)
 
         self.replay, self.answers = record(whole)
 
-    def _looked(
+    def _with_extras(
         self,
         logits: Logits,
-        look: Look,
+        extras: Extras,
         inputs: dict[str, torch.Tensor],
         run: Pass,
         fixed: Packing,
     ) -> tuple[torch.Tensor, ...]:
         """The logits, those of a chain's passes after them, and what is read of each row."""
         rows, requests = comparable(logits), self.shape.requests
-        if not look.steps:
+        if not extras.steps:
             none = torch.zeros(len(rows), 1, dtype=torch.double, device=rows.device)
-            return rows, read_of(rows, look.held, inputs["temperatures"], none)
-        every, drawn = [rows[:requests]], []
+            return rows, read_of(rows, extras.held, inputs["temperatures"], none)
+        every, picks = [rows[:requests]], []
         place = torch.arange(requests, device=rows.device)
         positions, into, growth = inputs["chain"]
         table = inputs["later"].clone()
         segments = torch.tensor([[0, 1, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
-        for step in range(look.steps):
-            tokens = draw(every[-1], inputs["warpings"], inputs["numbers"][step], look)
-            drawn.append(tokens)
-            if step + 1 == look.steps:
+        for step in range(extras.steps):
+            tokens = draw(every[-1], inputs["warpings"], inputs["numbers"][step], extras)
+            picks.append(tokens)
+            if step + 1 == extras.steps:
                 break
             later = replace(fixed, rows=into, table=table, segments=segments)
             logits, *_ = run(
@@ -271,8 +272,8 @@ class Graph:
             positions, into, table = positions + growth, into + growth, table.clone()
             table[2] += 1
         rows = torch.cat(every)
-        tokens = torch.cat(drawn)[:, None].double()
-        return rows, read_of(rows, look.held, inputs["temperatures"], tokens)
+        tokens = torch.cat(picks)[:, None].double()
+        return rows, read_of(rows, extras.held, inputs["temperatures"], tokens)
 
     def _into(self, inputs: PackedInputs) -> dict[str, torch.Tensor]:
         """Room for a pass on the host, filled with it."""
@@ -323,13 +324,13 @@ class Graph:
             temperature: of which it adds up exponentials, besides 1
             chains: the chain of each request, if it draws
         """
-        look, requests = self.look, self.shape.requests
-        assert look is not None
+        extras, requests = self.extras, self.shape.requests
+        assert extras is not None
         parts = self._into(inputs)
         parts["temperatures"].numpy()[1] = max(temperature, sys.float_info.min)
         count = len(inputs.wanted)
-        if look.steps:
-            count = look.steps * requests
+        if extras.steps:
+            count = extras.steps * requests
             self._fill_chains(inputs, parts, chains)
         self._start()
         rows, read = self.answers
@@ -339,8 +340,10 @@ class Graph:
         logits, ids, sums, tokens = np.split(numbers, [held, 2 * held, 2 * held + 2], -1)
         excesses = {1.0: sums[:, 0], temperature: sums[:, 1]}
         tops = Tops(logits, ids.astype(np.int64), excesses)
-        drawn = tokens.astype(np.int64).reshape(look.steps, requests) if look.steps else tokens[:0]
-        return Launch(rows, tops, drawn)
+        picks = (
+            tokens.astype(np.int64).reshape(extras.steps, requests) if extras.steps else tokens[:0]
+        )
+        return Launch(rows, tops, picks)
 
     def _fill_chains(
         self,
@@ -387,7 +390,9 @@ def read_of(
     return torch.cat([*(x.double() for x in (values, ids, *sums)), tokens], -1)
 
 
-def draw(rows: Logits, warpings: torch.Tensor, uniforms: torch.Tensor, look: Look) -> torch.Tensor:
+def draw(
+    rows: Logits, warpings: torch.Tensor, uniforms: torch.Tensor, extras: Extras
+) -> torch.Tensor:
     """Draw a token from each row (n, V), as `Distribution.draw` does.
 
     The likeliest `count` tokens stay, of equals those with the lower ids. So many are those before
@@ -397,14 +402,14 @@ def draw(rows: Logits, warpings: torch.Tensor, uniforms: torch.Tensor, look: Loo
         rows: the logits
         warpings: temperature, top-k, top-p and min-p of each row, (n, 4)
         uniforms: the uniform numbers, (n,)
-        look: how many of the likeliest are looked for, at least top-k, and whether there is chance
+        extras: how many of the likeliest are looked for, at least top-k, and if there is chance
     """
     likeliest = rows.argmax(-1)
-    if not look.chance:
+    if not extras.chance:
         return likeliest
     temperature, top_k, top_p, min_p = (x[:, None] for x in warpings.T)
     hot, tiny = temperature.clamp(min=sys.float_info.min), torch.finfo(rows.dtype).tiny
-    highest, held = rows.amax(-1, keepdim=True), min(look.held, rows.shape[-1])
+    highest, held = rows.amax(-1, keepdim=True), min(extras.held, rows.shape[-1])
     # Without a cut as `warp` has it, else as `small` has it.
     whole = ((rows - highest) / hot.to(rows.dtype).clamp(min=tiny)).softmax(-1).double()
     values = rows.topk(held).values
@@ -517,13 +522,13 @@ class Graphs:
         steps = max((n for n in STEPS if n <= steps), default=0)
         if not all(map(drawable, chains)):
             steps = 0
-        look = Look(most, steps, any(chain.numbers for chain in chains) and steps > 0)
+        extras = Extras(most, steps, any(chain.numbers for chain in chains) and steps > 0)
         launch = None
         if most and len(others) == 1:
             launch = self._replayed(
                 inputs,
                 (),
-                look,
+                extras,
                 lambda graph: graph.launch(inputs, others[0], chains if steps else ()),
                 lambda launch: (launch.rows[: len(inputs.wanted)],),
             )
@@ -540,7 +545,7 @@ class Graphs:
         self,
         inputs: PackedInputs,
         features: Layers,
-        look: Look | None,
+        extras: Extras | None,
         run: Callable[[Graph], Any],
         answers_of: Callable[[Any], tuple[torch.Tensor, ...]],
     ) -> Any:
@@ -549,7 +554,7 @@ class Graphs:
         Args:
             inputs: the pass
             features: the layers whose hidden states it returns
-            look: what the graph does with the logits
+            extras: what the graph does with the logits
             run: uses the graph
             answers_of: the answers of the pass in what `run` returns
         """
@@ -562,7 +567,7 @@ class Graphs:
             return None
         # An arena that grows has another list of keys, of which no other has the number while its
         # graphs are there.
-        key = shape, features, look, id(packing.keys)
+        key = shape, features, extras, id(packing.keys)
         with self._running:
             if key in self._graphs:
                 return run(self._graphs[key])
@@ -571,7 +576,7 @@ class Graphs:
             self.programs.serving(shape.tokens, features)
             expected = self.programs.plain(**on_device(inputs)._asdict(), features=features)
             try:
-                graph = Graph(shape, self.programs, packing, features, look, self.record)
+                graph = Graph(shape, self.programs, packing, features, extras, self.record)
                 result = run(graph)
                 if not all(map(nearly, answers_of(result), expected)):
                     raise CannotRecord("a replay gave other numbers")
