@@ -30,7 +30,7 @@ from workbench.show.quantities import (
 BAR = "#7c8494"  # the colours belong to the fates of tokens
 HATCHED = {"shape": "/", "fgcolor": BAR, "bgcolor": "rgba(0,0,0,0)", "size": 5, "solidity": 0.35}
 BAR_PIXELS, AROUND_PIXELS, CAPTION = 30, 62, 46
-LOOPS = "Lower is likelier to the model; loops score well too."
+LOOPS = "Lower is likelier to the model. Loops score well too: beside it, the share that repeats."
 SAME = "Hatched: one distribution, so they differ by chance alone."
 
 
@@ -83,7 +83,7 @@ def bars(
         } if any(value and value.ends for value in values) else None,
     )  # fmt: skip
     longest = max([value.mean + value.above for value in values if value] or [1.0])
-    room = 1.2 + max(map(len, texts), default=0) / 20  # for the figure after the longest bar
+    room = 1.2 + max(map(len, texts), default=0) / 12  # for the figure after the longest bar
     chart.update_xaxes(range=[0, longest * room], showgrid=False, showticklabels=False)
     return or_words(chart, "No decoder of this run has it.")
 
@@ -130,7 +130,7 @@ def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> go.Figure:
 
     def repeated(row: Row) -> str:
         share = spread(repetition, row)
-        return "" if share is None else f" · {percent(share.mean)} repeated"
+        return "" if share is None else f" · {percent(share.mean)}"
 
     groups = laws.by_chance(settings, [row.decoder for row in rows])
     alike = {decoder for group in groups for decoder in group}

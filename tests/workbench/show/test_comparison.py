@@ -55,8 +55,8 @@ def test_perplexity_says_that_loops_score_well_and_shows_repetition(run):
     first = run.results[0]
     loop = replace(first.alone, tokens=[*first.alone.tokens[:4]] * 5)
     chart = comparison.perplexity(rows([replace(first, samples=[loop])]), run.settings)
-    assert "loops score well" in caption(chart)
-    assert chart.data[0].text[0].endswith("76% repeated")  # 13 of 17 runs of four tokens
+    assert "Loops score well" in caption(chart)
+    assert chart.data[0].text[0].endswith("· 76%")  # 13 of 17 runs of four tokens
 
 
 def test_acceptance_by_position_counts_what_was_tested(run):
