@@ -127,16 +127,11 @@ KINDS: dict[type, Any] = {int: Wholes, float: Numbers, bool: Flag}
 Sampling: Any = dataclasses.make_dataclass(
     "Sampling",
     [
-        (
-            each.name,
-            KINDS[type(each.default)],
-            field(default=each.default if each.name in SWITCHES else (each.default,)),
-        )
-        for each in dataclasses.fields(Warping)
+        (n, KINDS[type(d)], d if n in SWITCHES else (d,))
+        for n, d in ((each.name, each.default) for each in dataclasses.fields(Warping))
     ],
-    frozen=True,
-    kw_only=True,
-)
+    frozen=True, kw_only=True,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from workbench.studies.study import Study
 
 
 class Token(TypedDict):
-    """A token of a text: where it came from, and its probabilities (None where there are none)."""
+    """A token of a text, with its fate and its probabilities; these are None if it has none."""
 
     id: int
     text: str

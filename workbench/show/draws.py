@@ -65,8 +65,8 @@ def verdict(run: Run) -> str:
     ):
         honest = [f for f in known if f.compared == compared and f.p is not None]
         if alike := [f for f in honest if not f.unlike]:
-            far = ", as far as these draws show" if not words else ""
-            words.append(f"{_names(alike, 'draws')} as {whole} does{far}.")
+            ending = ": these draws show no difference" if not words else ""
+            words.append(f"{_names(alike, 'draws')} like {whole}{ending}.")
         if unlike := [f for f in honest if f.unlike]:
             words.append(
                 f"{_names(unlike, 'draws')} unlike {whole}: a fault of it, or of models or seeds."

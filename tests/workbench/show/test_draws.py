@@ -245,11 +245,11 @@ def test_the_verdict_is_told_once_in_plain_words():
     """It was a list of total variations, which the table below repeats."""
     run = made(EVEN, more=[("speculative", EVEN), ("mtad", ODD)])
     assert draws.verdict(run) == (
-        "Plain sampling and Speculative draw as the large model does, as far as these draws show. "
+        "Plain sampling and Speculative draw like the large model: these draws show no difference. "
         "MTAD does not promise that, and differs."
     )
     assert draws.verdict(made(ODD)).startswith("Plain sampling draws unlike the large model: ")
     assert draws.verdict(made(EVEN, temperature=0)) == ""
-    assert draws.headline(run).index("draw as the large model does") < draws.headline(run).index(
+    assert draws.headline(run).index("draw like the large model") < draws.headline(run).index(
         "total variation"
     )
