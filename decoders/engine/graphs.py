@@ -81,11 +81,13 @@ class GraphSize(NamedTuple):
         tokens: tokens
         requests: requests
         longest: tokens of one request
+        masked: whether any of them has a mask
     """
 
     tokens: int
     requests: int
     longest: int
+    masked: bool
 
     @classmethod
     def of(cls, inputs: torch.Tensor, packing: Packing) -> "GraphSize | None":
@@ -95,7 +97,8 @@ class GraphSize(NamedTuple):
         lengths = packing.segments[:, 1] - packing.segments[:, 0]
         longest = next((n for n in TOKENS if n >= int(lengths.max())), 0)
         fits = tokens and requests and len(packing.masks) <= MASKS and packing.scratch >= 0
-        return cls(tokens, requests, longest) if fits else None
+        masked = bool((packing.segments[:, 4] >= 0).any())
+        return cls(tokens, requests, longest, masked) if fits else None
 
 
 class Extras(NamedTuple):
@@ -124,7 +127,7 @@ class InputPlan:
     """
 
     def __init__(self, shape: GraphSize, steps: int):
-        tokens, requests, _ = shape
+        tokens, requests, *_ = shape
         # Lines of indices: ids, positions, rows, wanted; of `chain`: positions and rows of the
         # second pass, and by how much they grow in each further one.
         sizes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
@@ -198,7 +201,7 @@ class Graph:
         extras: Extras | None,
         record: Callable[[Run], tuple],
     ):
-        device, (_, requests, longest) = packing.keys[0].device, shape
+        device, (_, requests, longest, masked) = packing.keys[0].device, shape
         self.shape, self.extras = shape, extras
         self.keys, self.scratch = packing.keys, packing.scratch
         self.steps = extras.steps if extras else 0
@@ -210,9 +213,10 @@ class Graph:
         rows.fill_(self.scratch)
         if self.steps:
             inputs["chain"][1].fill_(self.scratch)
-        # On the host, where the launch only reads the number of requests and the most that they and
-        # their texts can hold.
-        segments = torch.tensor([[0, longest, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
+        # On the host, where the launch only reads the number of requests, the most that they and
+        # their texts can hold, and whether any has a mask and any has none.
+        segments = torch.tensor([[0, longest, 0, LONGEST_TEXT, -1, -1, 0]] * requests)
+        segments[0, 4] = 0 if masked else -1
         fixed = replace(
             packing,
             rows=rows,
@@ -254,7 +258,7 @@ class Graph:
         place = torch.arange(requests, device=rows.device)
         positions, into, growth = inputs["chain"]
         table = inputs["later"].clone()
-        segments = torch.tensor([[0, 1, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
+        segments = torch.tensor([[0, 1, 0, LONGEST_TEXT, -1, -1, 0]] * requests)
         for step in range(extras.steps):
             tokens = draw(every[-1], inputs["warpings"], inputs["numbers"][step], extras)
             picks.append(tokens)

@@ -71,30 +71,36 @@ def rows_of_one_token(dtype):
     sizes = {"num_hidden_layers": 1, "max_position_embeddings": 512}
     packed, _, program = both(build("qwen3", dtype, **sizes))
     text, rows = [(7 * i + 3) % 60 for i in range(PASSES[0][0])], {}
-    for last, others in PASSES:
+    for last, others, wrong in PASSES:
         engine = PackedPasses(packed)
-        trees = [TokenTree(text)] + [TokenTree([i + 1]) for i in range(others)]
+        begin = len(text) - last if wrong else len(text)
+        trees = [TokenTree(text[:begin])] + [TokenTree([i + 1]) for i in range(others)]
         for tree in trees:
-            engine.admit(tree, len(text) + 1)
+            engine.admit(tree, 2 * len(text))
         behind = trees[0].trunk[: len(text) - last]
         wants = [(trees[0], behind[-1:])] if behind else []
-        for part in (wants, [(tree, tree.trunk[-1:]) for tree in reversed(trees)]):
-            if part:
-                inputs = engine.pack(engine.feeds(part, None))
-                logits = program(*inputs)[0]
-        rows[last, others] = logits[-1]
+        if wants:
+            program(*engine.pack(engine.feeds(wants, None)))
+        nodes = trees[0].trunk[-1:]
+        for token in text[begin:]:
+            beside = [trees[0].add(nodes[-1], (token + i) % 60) for i in range(1, 1 + wrong)]
+            nodes += [*beside, trees[0].add(nodes[-1], token)]
+        wants = [*((tree, tree.trunk[-1:]) for tree in trees[1:]), (trees[0], nodes[1:] or nodes)]
+        rows[last, others, wrong] = program(*engine.pack(engine.feeds(wants, None)))[0][-1]
     return rows
 
 
-# How many of the last tokens one pass fed, beside how many other requests.
-PASSES = [(80, 0), (1, 0), (5, 0), (33, 0), (1, 4)]
+# How many of the last tokens one pass fed, beside how many other requests, and after how many other
+# guesses each of them stood in a tree.
+PASSES = [(48, 0, 0), (1, 0, 0), (33, 0, 0), (1, 4, 0), (5, 0, 2)]
 if EVERYWHERE:
-    PASSES = [(n, 0) for n in (256, 80, 64, 33, 16, 5, 2, 1)] + [(1, 4), (5, 20), (16, 64)]
+    PASSES = [(n, 0, 0) for n in (256, 80, 64, 33, 16, 5, 2, 1)]
+    PASSES += [(1, 4, 0), (5, 20, 0), (16, 64, 0), (5, 0, 2), (16, 3, 1), (1, 0, 7)]
 
 
 @pytest.mark.parametrize("dtype", ERROR if EVERYWHERE else [torch.float16], ids=str)
 def test_a_row_has_the_same_bits_in_any_pass(interpreter, dtype):
-    """Among few and many tokens, and beside other requests."""
+    """Among few and many tokens, in a tree, and beside other requests."""
     rows = interpreter.submit(rows_of_one_token, dtype).result()
     assert len(rows) == len(PASSES)
     assert all(torch.equal(row, rows[PASSES[0]]) for row in rows.values())
