@@ -217,11 +217,13 @@ class Tops(NamedTuple):
     Attributes:
         logits, ids: see `Scan.likeliest`, (n, count)
         excesses: see `Scan.excesses`, by temperature, (n,)
+        scan: what has read them, if it can read more of these rows
     """
 
     logits: np.ndarray
     ids: np.ndarray
     excesses: Mapping[float, np.ndarray]
+    scan: "Scan | None" = None
 
 
 class Scan(Protocol):

@@ -32,8 +32,7 @@ from decoders.loop import Turn, drive
 from decoders.methods.catalog import as_method
 from decoders.penalties import TEXT_ALONE, applied, on_host, processors
 from decoders.prompts import as_prompts, encode_all
-from decoders.randomness import SeededSource
-from decoders.request import Request
+from decoders.request import Request, SeededSource
 from decoders.result import Event, Result, measure
 from decoders.settings import Method
 from decoders.shapes import Penalties, TokenId
@@ -124,7 +123,7 @@ class Task:
         stops: the strings that end a text
         end_tokens: the ids that end a text
         most_rows: for each prompt, the most cache rows that it can need
-        cancelled: whether the caller has cancelled the call
+        cancelled: says whether the caller has cancelled the call, if the caller can
     """
 
     pair: ModelPair
@@ -138,7 +137,7 @@ class Task:
     stops: list[str]
     end_tokens: frozenset[TokenId]
     most_rows: list[int]
-    cancelled: Callable[[], bool]
+    cancelled: Callable[[], bool] | None
 
     @classmethod
     def read(

@@ -175,10 +175,10 @@ def as_ids(name: str, ids: Any) -> frozenset[TokenId]:
     return frozenset(map(int, listed))
 
 
-def cancel_check(cancel: Any) -> Callable[[], bool]:
-    """A function that says whether to stop, from a threading.Event, a function or None."""
+def cancel_check(cancel: Any) -> Callable[[], bool] | None:
+    """A function that says whether to stop, from a threading.Event or a function; else None."""
     if cancel is None:
-        return lambda: False
+        return None
     check = getattr(cancel, "is_set", cancel)
     if not callable(check):
         raise InputError(

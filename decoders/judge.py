@@ -14,9 +14,8 @@ from decoders.inputs import as_tokens
 from decoders.methods.named import RULES, part
 from decoders.methods.rules import Rule, accepted
 from decoders.methods.sources import Draft, Kind
-from decoders.randomness import SeededSource
 from decoders.reading import Reading, Readings
-from decoders.request import Draw, Request
+from decoders.request import Draw, Request, SeededSource
 from decoders.shapes import NodeId, Probs, TokenId
 from decoders.testing.oracle import Branches, outcomes
 from decoders.trace import DRAFTED, Fate, Trial, Trials

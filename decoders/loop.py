@@ -15,9 +15,8 @@ from decoders.engine.kernels.loading import scan_for
 from decoders.engine.protocols import Answer, OpenChain, Passes, Wants
 from decoders.errors import ModelError
 from decoders.penalties import applied
-from decoders.randomness import SeededSource, Uniforms, one_by_one
 from decoders.reading import FEW, Reading, Readings
-from decoders.request import ALTERNATIVES, Ask, Draw, Request
+from decoders.request import ALTERNATIVES, Ask, Draw, Request, SeededSource, Uniforms, one_by_one
 from decoders.settings import Decoding
 from decoders.shapes import Logits, NodeId, TokenId
 from decoders.trace import Round
@@ -404,7 +403,8 @@ def read(rows: Logits, asking: Sequence[Turn], every: bool, tops: Tops | None = 
     most = max(turn.held for turn in asking)
     # Of an array on the host Python learns in less time what it is than of a tensor.
     numbers = rows.numpy() if device_of(rows.device).on_host else rows
-    return Readings(numbers, most, temperatures, every, scan_for(numbers), tops)
+    scan = (tops and tops.scan) or scan_for(numbers)
+    return Readings(numbers, most, temperatures, every, scan, tops)
 
 
 def penalised(
@@ -483,7 +483,7 @@ def drive(
     max_batch: int | None = None,
     prefill_chunk: int | None = None,
     static: bool = False,
-    cancelled: Callable[[], bool] = lambda: False,
+    cancelled: Callable[[], bool] | None = None,
 ) -> Generator[tuple[Turn, Round | None], None, None]:
     """Decode all turns, and give back all cache rows at the end, even if the generator is closed.
 
@@ -501,7 +501,7 @@ def drive(
         for turn in turns:
             loop.add(turn)
         while loop.turns:
-            if cancelled():
+            if cancelled and cancelled():
                 for turn in loop.turns:
                     loop.cancel(turn)
                     yield turn, None

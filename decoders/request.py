@@ -1,18 +1,109 @@
-"""A request: its tree, its random source, its limits, and what a decoder asks of models for it.
+"""A request: its tree, its source of randomness, its limits, and what a decoder asks of models.
 
 A decoder only asks it for readings and commits rounds to it.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import random
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
 
 from decoders.distribution import Distribution, Warping
-from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.shapes import NodeId, Penalties, TokenId
 from decoders.trace import Fate, Ledger, Round, Trial, Trials
 from decoders.tree import TokenTree
+
+
+class RandomSource(Protocol):
+    """The random operations of a decoder. Tests use a source that enumerates every outcome."""
+
+    def draw(self, probs: Distribution, count: int = 1) -> list[int]:
+        """`count` ids, drawn independently with replacement."""
+
+    def accept(self, probability: float) -> tuple[bool, float]:
+        """Accept with a probability.
+
+        Args:
+            probability: the chance; above 1 counts as 1
+
+        Returns:
+            Whether it was accepted, and the uniform number u in [0, 1) that decided.
+        """
+
+    def chain(self, steps: int) -> Callable[[Distribution], int]:
+        """A function that draws from one distribution after another, at most `steps` times.
+
+        All random numbers are taken from the source now, even if fewer are needed, so that later
+        draws do not depend on where a chain ends.
+        """
+
+
+class SeededSource:
+    """Draws by inverting the cumulative distribution at uniform numbers of Python's generator.
+
+    One seed gives the same draws on any device.
+
+    Args:
+        seed: any whole number; taken modulo 2**64
+    """
+
+    def __init__(self, seed: int):
+        self._generate = random.Random(seed % 2**64).random
+        self._next = deque[float]()
+
+    def uniform(self) -> float:
+        """The next number."""
+        return self.take(1)[0]
+
+    def take(self, count: int) -> list[float]:
+        """The next numbers."""
+        following, generate = self._next, self._generate
+        return [following.popleft() if following else generate() for _ in range(count)]
+
+    def peek(self, count: int) -> list[float]:
+        """The next numbers, which stay the next."""
+        while len(self._next) < count:
+            self._next.append(self._generate())
+        return list(islice(self._next, count))
+
+    def draw(self, probs: Distribution, count: int = 1) -> list[int]:
+        return probs.draw(self.take(count))
+
+    def accept(self, probability: float) -> tuple[bool, float]:
+        u = self.uniform()
+        return u < probability, u
+
+    def chain(self, steps: int) -> "Uniforms":
+        return Uniforms(self.take(steps))
+
+    def __call__(self, probs: Distribution) -> int:
+        return self.draw(probs)[0]
+
+
+class Uniforms:
+    """Draws with the given uniform numbers in turn."""
+
+    def __init__(self, numbers: Sequence[float]):
+        self._left = deque(numbers)
+
+    def take(self, count: int) -> list[float]:
+        """The next numbers."""
+        return [self._left.popleft() for _ in range(count)]
+
+    def peek(self, count: int) -> list[float]:
+        """The next numbers, which stay the next."""
+        return list(islice(self._left, count))
+
+    def __call__(self, probs: Distribution) -> int:
+        return probs.draw(self.take(1))[0]
+
+
+def one_by_one(source: RandomSource) -> Callable[[Distribution], int]:
+    """Draws with the number that is then the source's next."""
+    return source if isinstance(source, SeededSource) else lambda probs: source.draw(probs)[0]
 
 
 class Doubt(NamedTuple):
@@ -202,6 +293,22 @@ class Request:
         token = self.source.draw(probs)[0]
         tip = self.tree.add(after, token)
         return [Trial(tip, token, after, fate, p=p[token])], tip
+
+    def alone(self, most: int | None = None) -> Generator[Ask | Round, Any, None]:
+        """Rounds without a draft, each of one token of the target, until the text ends.
+
+        Args:
+            most: if given, at most so many, and those of one of its calls
+        """
+        while not self.finished:
+            steps = self.left if most is None else most
+            for d in (yield self.draw("target", self.tip, steps, piecemeal=True)):
+                trial = Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token])
+                yield self.advance([trial], d.node)
+                if self.finished:
+                    return
+            if most is not None:
+                return
 
     def advance(self, trials: Trials | list[Trial], tip: NodeId) -> Round:
         """Commit a round of a decoder that follows one path.

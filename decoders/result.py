@@ -103,7 +103,7 @@ def measure(request: Request, rounds: Sequence[Round], seconds: float) -> Metric
     """
     path = request.tree.lineage(request.answer, request.tree.prompt_length)
     drafted, tested, accepted = (
-        sum(getattr(r, name) for r in rounds) for name in ("drafted", "tested", "accepted")
+        sum([getattr(r, name) for r in rounds]) for name in ("drafted", "tested", "accepted")
     )
     counts = request.ledger
     return Metrics(
@@ -111,7 +111,7 @@ def measure(request: Request, rounds: Sequence[Round], seconds: float) -> Metric
         seconds=seconds,
         tokens_per_second=ratio(len(path), seconds),
         # Every kept token has a log-probability.
-        perplexity=perplexity(cast(float, request.trials[n].log_p) for n in path),
+        perplexity=perplexity([cast(float, request.trials[n].log_p) for n in path]),
         target_calls=counts.target_calls,
         draft_calls=counts.draft_calls,
         prefill_calls=counts.prefill_calls,

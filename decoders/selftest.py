@@ -27,7 +27,7 @@ from decoders.engine.cache import Arena, CacheRows, Reach, ReachRows
 from decoders.engine.models.packed import PASSES, PackedModel
 from decoders.engine.pack import Feed, pack
 from decoders.engine.passes import PackedPasses
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.tree import TokenTree
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}

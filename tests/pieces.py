@@ -10,9 +10,8 @@ from decoders.distribution import Distribution, Small, Warping, Whole
 from decoders.methods.named import Combination
 from decoders.methods.rules import Node, NodeWise
 from decoders.methods.sources import Draft, Sampler, with_replacement
-from decoders.randomness import SeededSource
 from decoders.reading import Reading, Readings
-from decoders.request import Request
+from decoders.request import Request, SeededSource
 from decoders.settings import setting
 from decoders.testing.oracle import Branches
 from decoders.testing.situations import Path

@@ -17,7 +17,7 @@ FILES = [
 # The rooms of `decoders`, each with those that it may import; its own files it may always import.
 PLAIN = {"errors", "shapes"}
 REQUEST = PLAIN | {
-    "distribution", "randomness", "reading", "request", "theory", "trace", "tree",
+    "distribution", "reading", "request", "theory", "trace", "tree",
 }  # fmt: skip
 CALLED = REQUEST | {"engine", "inputs", "penalties", "prompts", "settings"}
 DECODERS = {
@@ -30,7 +30,6 @@ DECODERS = {
     "inputs": PLAIN,
     "trace": PLAIN,
     "distribution": PLAIN | {"devices"},
-    "randomness": PLAIN | {"distribution"},
     "theory": PLAIN | {"distribution"},
     "reading": PLAIN | {"devices", "distribution"},
     "prompts": PLAIN | {"inputs"},

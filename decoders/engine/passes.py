@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 from decoders.distribution import MANY, Tops
 from decoders.engine.attention.interface import Packing
 from decoders.engine.cache import Arena, CacheRows, Layout
-from decoders.engine.lowering.program import Program
+from decoders.engine.lowering.program import Program, Programs
 from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
 from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants, Waste
 from decoders.shapes import Logits, NodeId
@@ -99,7 +100,7 @@ def call(
     passes = program.passes(inputs, logits, (tops, ids, sums), *plan)
     if passes:
         rows = passes * requests
-    best = Tops(tops[:rows], ids[:rows], {1.0: sums[:rows]})
+    best = Tops(tops[:rows], ids[:rows], {1.0: sums[:rows]}, program.scan)
     return Call(torch.from_numpy(logits[:rows]), best, plan[0][:passes])
 
 
@@ -145,7 +146,9 @@ class PackedPasses(Passes):
         most_rows: int | None = None,
         layout: Sequence[Layout] | None = None,
     ):
-        self.model = model
+        self.model, self._graphs = model, model.graphs
+        # In a run they do not change.
+        self._bytes_read = lru_cache(model.bytes_read)
         # Arenas are lent to the first request and given back by the last.
         self._lent: Arenas | None = None
         self._wanted = rows, most_rows, self.cache_kind, layout
@@ -216,26 +219,27 @@ class PackedPasses(Passes):
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)
         tokens = inputs.input_ids.shape[1]
-        program = self.model.program(tokens) if sought else None
+        forward, program = self.model.forward, None
+        if sought and isinstance(forward, Programs):
+            program = forward.serving(tokens)
         called, output = None, None
         # A part of a prompt draws nothing.
         whole = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
         chains = chains if whole else ()
-        graphs = self.model.graphs
-        if graphs is not None and sought:
+        if self._graphs is not None and sought:
             size = self.model.weight_bytes
             steps = length(size, feeds, inputs, chains, DEVICE_BYTES) if chains else 0
-            launch = self.model.launch(graphs, inputs, held, temperatures, chains, steps)
+            launch = self.model.launch(self._graphs, inputs, held, temperatures, chains, steps)
             called, rows = Call(*launch), launch.rows
         elif program is None:
             output = self.model(inputs, features)
             rows = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
         else:
-            size = self.model.weight_bytes * 4 // self.model.dtype.itemsize
+            size = self.model.weight_bytes * 4 // program.dtype.itemsize
             called = call(program, size, feeds, inputs, sought, chains)
             rows = called.rows
         passes = called.passes if called else 1
-        first, each = map(self.model.bytes_read, (tokens, len(feeds)))
+        first, each = map(self._bytes_read, (tokens, len(feeds)))
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
             part, states = slice(start, start := start + len(feed.wanted)), None
@@ -276,7 +280,7 @@ class PackedPasses(Passes):
         return len(feed.nodes)
 
     def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
-        stay = self.model.graphs is not None
+        stay = self._graphs is not None
         return self.arenas.pack(feeds, self.caches, self.model.by_request, stay)
 
 

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from decoders.beams import Beam, Joint, commit_beams, draw_beams, drawn_trials
 from decoders.distribution import Warping
-from decoders.methods.rules import sample
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.settings import Criterion, Decoding, Law, Method, setting
@@ -126,8 +125,7 @@ class Multinomial(Method):
     summary = "Samples each token from the large model."
 
     def decode(self, request: Request) -> Decoding:
-        while not request.finished:
-            yield from sample(request, request.left)
+        return request.alone()
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from decoders.beams import Beam, BeamDraw, Joint, commit_beams, draw_beams, drawn_trials
 from decoders.distribution import Distribution, residual
-from decoders.randomness import RandomSource
 from decoders.reading import Reading
-from decoders.request import Ask, Request
+from decoders.request import Ask, RandomSource, Request
 from decoders.settings import Criterion, Decoding, Law, Method, claim, setting
 from decoders.shapes import NodeId
 from decoders.theory import beam_acceptances, dynamic_width

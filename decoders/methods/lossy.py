@@ -33,9 +33,8 @@ from decoders.methods.rules import (
     why_tested,
 )  # fmt: skip
 from decoders.methods.sources import CHAINS, Draft, Kind
-from decoders.randomness import RandomSource
 from decoders.reading import Reading
-from decoders.request import Request
+from decoders.request import RandomSource, Request
 from decoders.settings import Criterion, Law, setting
 from decoders.shapes import TokenId
 from decoders.trace import Fate, Trial

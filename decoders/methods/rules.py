@@ -24,9 +24,8 @@ from decoders.methods.sources import (
     Kind,
     Source,
 )
-from decoders.randomness import RandomSource
 from decoders.reading import Reading
-from decoders.request import Draw, Request
+from decoders.request import Draw, RandomSource, Request
 from decoders.settings import Checked, Criterion, Decoding, Law, claim, setting
 from decoders.shapes import NodeId, TokenId
 from decoders.theory import kseq_division
@@ -162,15 +161,6 @@ def why_tested(trials: Sequence[Trial], names: Sequence[str], whose: str = "") -
 Parts = tuple[Source, Rule]
 
 
-def sample(request: Request, most: int) -> Decoding:
-    """Rounds without a draft: at most so many tokens of the target, those of one of its calls."""
-    for d in (yield request.draw("target", request.tip, most, piecemeal=True)):
-        trial = Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token])
-        yield request.advance([trial], d.node)
-        if request.finished:
-            return
-
-
 def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
     """Draft, verify, correct, for any source and any rule.
 
@@ -181,7 +171,7 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
     while not request.finished:
         draft = yield from propose(request)
         if pause and not draft.draws and rule.law is Law.TARGET:
-            yield from sample(request, min(1 + pause(), request.left))
+            yield from request.alone(min(1 + pause(), request.left))
             continue
         if rule.beyond and predict:
             (last,) = draft.nodes[-1:]

@@ -20,9 +20,8 @@ from typing import Any, ClassVar, NamedTuple
 from decoders.distribution import Distribution
 from decoders.errors import InputError, is_whole, quoted
 from decoders.methods.budget import LONGEST, AutoLength
-from decoders.randomness import RandomSource
 from decoders.reading import Reading
-from decoders.request import Ask, Doubt, Draw, Request
+from decoders.request import Ask, Doubt, Draw, RandomSource, Request
 from decoders.settings import Checked, setting
 from decoders.shapes import NodeId, TokenId
 

@@ -23,7 +23,7 @@ import torch
 from decoders.distribution import Distribution, Small, Whole
 from decoders.errors import InputError, allowed, first_line, quoted, refuse
 from decoders.methods.sources import Sampler, with_replacement, without_replacement
-from decoders.randomness import RandomSource
+from decoders.request import RandomSource
 from decoders.shapes import Probs, TokenId
 from decoders.testing.oracle import Branches, outcomes
 from decoders.testing.situations import Path, variation

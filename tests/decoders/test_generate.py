@@ -2,6 +2,8 @@
 
 import copy
 import re
+import sys
+from collections import Counter
 from fractions import Fraction
 from unittest import mock
 
@@ -9,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from decoders import InputError, catalog, check, generate, stream
+from decoders import InputError, catalog, check, generate, load_pair, stream
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from decoders.inputs import stop_finder
 from tests.models import POSITIONS, VOCABULARY, build_pair, build_tokenizer
+from tests.needs import needs_kernels
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +64,7 @@ def test_a_stop_string_that_spans_special_tokens(pair, fill):
     assert finds([b, a, *[end] * fill, b])
     written = iter([a, *[end] * fill, b, b, b])
     with mock.patch(
-        "decoders.randomness.SeededSource.draw",
+        "decoders.request.SeededSource.draw",
         side_effect=lambda probs: [next(written)],
     ):
         result = generate(
@@ -183,3 +186,29 @@ def test_check_knows_what_only_a_decoder_refuses(pair):
         check(pair, "abc", "greedy", max_cache_bytes=10)
     with pytest.raises(TypeError, match="temprature"):
         check(pair, "abc", "greedy", temprature=0.5)
+
+
+@needs_kernels
+def test_a_greedy_token_passes_few_files():
+    """It passed 20: whoever looked for the way of a token had to read them all."""
+    pair, calls = load_pair(), Counter()
+
+    def count(frame, event, _):
+        calls[frame.f_code.co_filename] += event == "call"
+
+    def passed(tokens):
+        calls.clear()
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            generate(pair, "Once upon a time", "greedy", max_new_tokens=tokens)
+        finally:
+            sys.setprofile(before)
+        return Counter(calls)
+
+    passed(8)
+    short, long = passed(32), passed(64)
+    ours = generate.__code__.co_filename.removesuffix("generate.py")
+    files = {name for name in long if name.startswith(ours) and long[name] > short[name]}
+    assert f"{ours}loop.py" in files
+    assert len(files) <= 12, sorted(files)

@@ -9,7 +9,7 @@ import decoders
 from decoders import Fate, InputError, judge
 from decoders.distribution import Warping
 from decoders.methods.named import RULES
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.testing import drawn
 from decoders.testing.oracle import decode
 from decoders.testing.proof import Everywhere, Table, most_accepted

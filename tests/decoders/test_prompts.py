@@ -201,9 +201,7 @@ def test_words_that_look_like_the_templates_are_the_users(said):
 def writes(pair, monkeypatch, tokens, **options):
     """The result of sampling that draws these tokens."""
     written = iter(tokens)
-    monkeypatch.setattr(
-        "decoders.randomness.SeededSource.draw", lambda self, probs: [next(written)]
-    )
+    monkeypatch.setattr("decoders.request.SeededSource.draw", lambda self, probs: [next(written)])
     return generate(pair, HELLO, "multinomial", max_new_tokens=len(tokens), **options)
 
 

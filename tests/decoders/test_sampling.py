@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from tests.pieces import FORMS
 
 WEIGHTS = st.lists(

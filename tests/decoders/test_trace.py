@@ -7,7 +7,7 @@ import pytest
 from decoders.distribution import Warping
 from decoders.methods.catalog import catalog
 from decoders.methods.named import Speculative
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Rows, Situation, drawn, logits
 from decoders.trace import DRAFTED, Fate

@@ -1,4 +1,4 @@
-"""The program that a pass is, the tasks of it that threads share, and what Python calls (compiled).
+"""A pass as a program, threads that share its tasks (Team), and what Python calls (compiled).
 
 A program is instructions over one array of rows, which one function carries out. It is compiled
 once for all models, because what differs between them is data: an instruction is a line of numbers.
@@ -7,12 +7,17 @@ and how many of its parts are taken. Whoever takes a part, the caller or a helpe
 that is late takes fewer, and which thread does a part changes no bit.
 """
 
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
+import torch
 from numba import carray, njit, types
-from numba.extending import intrinsic
 
 from decoders.engine.kernels import (
     ARGUMENTS,
@@ -23,6 +28,7 @@ from decoders.engine.kernels import (
     PATIENCE,
     PLACES,
     REALS,
+    SIZE,
     TAKEN,
     TASK,
     THREADS,
@@ -37,97 +43,26 @@ from decoders.engine.kernels.select import draw, find, heat, note, nucleus, spre
 from decoders.engine.kernels.tiles import (
     BLOCK,
     MOST,
+    bits_of_real,
+    increase,
+    look,
     multiply_tile,
+    pause,
     pointer,
     pointer_to_bytes,
     pointer_to_integers,
+    put,
+    real_of,
+    swap,
 )
 
-I64 = ir.IntType(64)
-
-
-def word(builder: Any, address: Any) -> Any:
-    return builder.inttoptr(address, I64.as_pointer())
-
-
-@intrinsic
-def look(context: Any, address: Any) -> Any:
-    """The word at an address, and then whatever was written before it."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load_atomic(word(builder, arguments[0]), "seq_cst", 8)
-
-    return types.int64(types.int64), code
-
-
-def changing(operation: str) -> Any:
-    """A function of an address and a number that changes the word there by this operation.
-
-    It does so after whatever was written before, and before whatever comes.
-    """
-
-    @intrinsic
-    def run(context: Any, address: Any, number: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            address, number = arguments
-            builder.atomic_rmw(operation, word(builder, address), number, "seq_cst")
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64), code
-
-    return run
-
-
-put, increase = changing("xchg"), changing("add")
-
-
-@intrinsic
-def swap(context: Any, address: Any, before: Any, after: Any) -> Any:
-    """Write `after` if the word is `before`; return whether it was."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, before, after = arguments
-        pair = builder.cmpxchg(word(builder, address), before, after, "seq_cst", "seq_cst")
-        return builder.extract_value(pair, 1)
-
-    return types.boolean(types.int64, types.int64, types.int64), code
-
-
-@intrinsic
-def pause(context: Any) -> Any:
-    """Let a moment pass in a loop that waits, for the sake of whoever shares the core."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if binding.get_process_triple().startswith("x86_64"):
-            name, kind = "llvm.x86.sse2.pause", ir.FunctionType(ir.VoidType(), [])
-            known = builder.module.globals
-            builder.call(known.get(name) or ir.Function(builder.module, kind, name), [])
-        return context.get_dummy_value()
-
-    return types.void(), code
-
-
-@intrinsic
-def bits_of_real(context: Any, number: Any) -> Any:
-    """The bits of a float64 number."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], I64)
-
-    return types.int64(types.float64), code
-
-
-@intrinsic
-def real_of(context: Any, bits: Any) -> Any:
-    """The float64 number with these bits."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.int64), code
-
-
 SLOWEST = 2_000_000  # multiplications of a part that take a millisecond at most
+LINE = 128  # bytes
+LARGEST = 8  # threads: more would wait for each other; only two were measured
+TRIAL = 10_000  # turns of a waiting loop, to see what they take
+AT_EXIT = 0.1  # seconds
+RESTS = 1.0, 1024.0  # passes without helpers, the least and the most
+FORGOTTEN = 1 / 16  # of the rest, by a pass in which no helper was late
 # Multiplications that are worth the time in which a second thread hears of them.
 WORTHWHILE = 2**16
 A_PRODUCT, AN_ATTENTION = 0, 1
@@ -475,6 +410,101 @@ def alike(places, numbers):
             different |= line[j] ^ numbers[begin + j]
         begin += count
     return different == 0
+
+
+class Team:
+    """Threads that help whoever carries out a pass.
+
+    Between two tasks of a pass they wait in a loop, because another one comes within microseconds;
+    when none has come for a while, they sleep. A helper that loses its core to another program with
+    a part in its hands keeps the caller waiting. Then the caller goes on alone for one pass, and
+    for twice as many each time that it happens again soon: OpenMP's threads keep a core busy only
+    for a moment after a product, whereas another program stays.
+
+    Args:
+        helpers: their number
+        serve: what they do while there is work: a function of the address of the team's words and
+            of a thread's number that returns after a while without
+    """
+
+    def __init__(self, helpers: int, serve: Any):
+        self._words = np.zeros((SIZE + LINE) // 8, np.int64)
+        self.address = -(-self._words.ctypes.data // LINE) * LINE
+        first = (self.address - self._words.ctypes.data) // 8
+        self._awake, self._late, threads, turns = (
+            self._words[first + at // 8 :][:1] for at in (AWAKE, LATE, THREADS, TURNS)
+        )
+        self._alone, self._rest = 0, RESTS[0]  # passes to make without helpers, now and next time
+        self._bells: list[threading.Event] = []
+        self._over = False
+        self.busy = threading.Lock()
+        turns[0] = TRIAL // PATIENCE
+        began = time.perf_counter()
+        serve(self.address, 0)
+        turns[0] = max(1, int(TRIAL * 1e-3 / max(time.perf_counter() - began, 1e-9)))
+        for thread in range(1, 1 + helpers):
+            bell = threading.Event()
+            work = (bell, serve, thread)
+            try:
+                threading.Thread(target=self._help, args=work, name="decoders", daemon=True).start()
+            except RuntimeError:  # there may be no more threads
+                break
+            self._bells.append(bell)
+        threads[0] = 1 + len(self._bells)
+        atexit.register(self._end)
+
+    def _help(self, bell: threading.Event, serve: Any, thread: int) -> None:
+        while True:
+            bell.wait()
+            bell.clear()
+            if self._over:
+                return
+            serve(self.address, thread)
+
+    def _end(self) -> None:
+        """Wait until no helper is in compiled code, which goes when Python ends."""
+        self._over = True
+        end = time.monotonic() + AT_EXIT
+        while self._awake[0] and time.monotonic() < end:
+            time.sleep(0.001)
+
+    def ready(self) -> bool:
+        """Whether helpers should help with a pass; then they are awake, or wake up."""
+        if self._late[0]:
+            self._late[0] = 0
+            self._alone, self._rest = int(self._rest), min(2 * self._rest, RESTS[1])
+        if self._alone:
+            self._alone -= 1
+            return False
+        self._rest = max((1 - FORGOTTEN) * self._rest, RESTS[0])
+        if self._awake[0] < len(self._bells):
+            for bell in self._bells:
+                bell.set()
+        return bool(self._bells)
+
+
+_team = lru_cache(maxsize=None)(Team)
+if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
+    os.register_at_fork(after_in_child=_team.cache_clear)
+
+
+def shared(function: Callable, serve: Any) -> Callable:
+    """A kernel that takes a team's address last, without that argument.
+
+    The team is the one for torch's number of threads; the address is 0 if nobody helps.
+    """
+
+    def run(*arguments: Any) -> Any:
+        helpers = min(torch.get_num_threads(), LARGEST) - 1
+        team = _team(helpers, serve) if helpers else None
+        if team is None or not team.busy.acquire(blocking=False):
+            return function(*arguments, 0)
+        try:
+            return function(*arguments, team.address if team.ready() else 0)
+        finally:
+            team.busy.release()
+
+    return run
 
 
 def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:

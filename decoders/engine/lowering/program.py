@@ -75,7 +75,7 @@ class Program:
         lowering: its instructions, for passes of any size
 
     Attributes:
-        logits_alone: whether it returns logits and nothing else
+        scan: what else looks through rows that it has made
         size: V
 
     Raises:
@@ -114,8 +114,7 @@ class Program:
         self._sizes = [(every[n].count == TOKENS, lowering.widths[n]) for n in results]
         self._order = [results.index(rows.number) for rows in lowering.answers]
         self._caches: tuple[Keys, np.ndarray] = (), np.empty((0, 3), np.int64)
-        self.logits_alone = [each for each, _ in self._sizes] == [False] and not lowering.given
-        self.size = self._sizes[0][1]
+        self.scan, self.size = entries.scan, self._sizes[0][1]
 
     def _numbers(self, one: Instruction) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """The whole and the real numbers of an instruction, as Code has them."""

@@ -403,11 +403,6 @@ class PackedModel(Loaded):
             kind, why = ("module by module" if run.why else run.kind), run.why
         return f"packed passes, {kind}" + (f" ({why})" if why else "")
 
-    def program(self, tokens: int) -> Program | None:
-        """The kernels' program for a pass of so many tokens, if there is one for logits alone."""
-        run = self.forward.serving(tokens) if isinstance(self.forward, Programs) else None
-        return run if run is not None and run.logits_alone else None
-
     @property
     def graphs(self) -> Graphs | None:
         """The graphs of its passes, which take their tensors from the host."""

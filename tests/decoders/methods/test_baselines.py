@@ -9,7 +9,7 @@ import torch
 
 from decoders.distribution import Warping
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.testing.oracle import (
     assert_exact,
     decode,

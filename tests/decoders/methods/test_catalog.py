@@ -13,7 +13,7 @@ from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.methods.catalog import catalog
 from decoders.methods.named import RULES, SOURCES
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.settings import Method
 from decoders.testing.oracle import TooManyWays, assert_exact, decode, output_law
 from decoders.testing.situations import Drawn, HeadTable, Rows, Situation, ancestral, drawn

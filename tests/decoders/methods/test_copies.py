@@ -14,7 +14,7 @@ from decoders.distribution import Warping, warp
 from decoders.errors import InputError
 from decoders.methods.catalog import catalog
 from decoders.methods.copies import Lookup, NGram, Suffix, Suffixes
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import drawn
 from tests.models import build_pair, build_tokenizer

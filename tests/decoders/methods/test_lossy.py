@@ -18,7 +18,7 @@ from decoders.methods.named import (
 )
 from decoders.methods.rules import Node
 from decoders.methods.sources import Chain
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.testing.oracle import Branches, assert_exact, decode
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate

@@ -15,8 +15,8 @@ from decoders.errors import InputError
 from decoders.methods.baselines import Greedy
 from decoders.methods.catalog import catalog
 from decoders.methods.mtad import MTAD, joint_ratios, keep_longest
-from decoders.randomness import SeededSource
 from decoders.reading import Readings
+from decoders.request import SeededSource
 from decoders.testing.oracle import Branches, Watched, assert_exact, decode, output_law, ways
 from decoders.testing.situations import (
     WHOLE,

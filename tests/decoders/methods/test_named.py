@@ -12,7 +12,7 @@ from decoders.methods.copies import Copied
 from decoders.methods.named import by_name, part
 from decoders.methods.rules import NodeWise, Pick, Rule
 from decoders.methods.sources import CHAINS, Chain, Tree
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.settings import setting
 from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import drawn

@@ -9,7 +9,7 @@ from decoders.distribution import Small, Warping, warp
 from decoders.errors import InputError
 from decoders.methods.catalog import catalog
 from decoders.methods.sources import tree, without_replacement
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Drawn, Rows, Situation, drawn
 from decoders.trace import Fate

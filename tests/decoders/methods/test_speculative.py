@@ -10,7 +10,7 @@ import pytest
 from decoders.distribution import Warping
 from decoders.methods.budget import LONGEST, START, AutoLength
 from decoders.methods.named import Speculative
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.testing.oracle import (
     Watched,
     assert_exact,

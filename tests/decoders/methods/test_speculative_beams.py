@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decoders.methods.baselines import Search
 from decoders.methods.speculative_beams import SpeculativeBeamSearch
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Drawn, HeadTable, Path, Situation
 from decoders.trace import Fate

@@ -15,9 +15,8 @@ from decoders.methods.named import BestFirstTrees
 from decoders.methods.rules import MultiRound
 from decoders.methods.sources import Draft
 from decoders.methods.trees import BestFirst, Recycled, Recycler
-from decoders.randomness import SeededSource
 from decoders.reading import Readings
-from decoders.request import Draw
+from decoders.request import Draw, SeededSource
 from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import Drawn, drawn
 from tests.pieces import propose, request

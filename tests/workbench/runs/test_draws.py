@@ -10,7 +10,7 @@ from decoders.distribution import Warping
 from decoders.methods.named import Speculative
 from decoders.methods.rules import Tokenwise
 from decoders.methods.sources import Chain
-from decoders.randomness import SeededSource
+from decoders.request import SeededSource
 from decoders.testing import Situation, decode, distance, drawn, mutant
 from decoders.testing.situations import ancestral
 from tests.pieces import Made

@@ -47,7 +47,7 @@ def pass_of(model):
     engine, tree = packed.engine(), TokenTree([1, 2, 3])
     engine.admit(tree, 3)
     engine.run([(tree, tree.trunk[-1:])])
-    return packed.program(1), packed.forward.why
+    return packed.forward.serving(1), packed.forward.why
 
 
 @pytest.mark.parametrize("family", KNOWN)
