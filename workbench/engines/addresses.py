@@ -1,14 +1,12 @@
-"""Where engines are: only the environment, or a file that it names, says.
+"""Where engines are: only the environment says.
 
 Nothing that a visitor sends reaches this file: a public page is no way to call other hosts.
 """
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,10 +15,9 @@ import httpx
 from decoders.errors import InputError, quoted, refuse
 from decoders.settings import nearest
 
-LISTED, FILE = "WORKBENCH_ENGINES", "WORKBENCH_ENGINES_FILE"
+LISTED, GONE = "WORKBENCH_ENGINES", "WORKBENCH_ENGINES_FILE"
 FIELDS = ("url", "key", "model", "kind", "dtype")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-LONGEST = 1_000_000  # bytes of a file
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -76,16 +73,16 @@ def engines(environ: Mapping[str, str] = os.environ) -> dict[str, Engine]:
 
     Args:
         environ: WORKBENCH_ENGINES lists them, as in "fast=http://127.0.0.1:8000 key=FAST_KEY;
-            other=https://host"; WORKBENCH_ENGINES_FILE names a TOML file with a table [NAME] for
-            each. Both may be there.
+            other=https://host"
 
     Raises:
         InputError: for an entry that cannot be used
     """
+    refuse((environ.get(GONE), f"{GONE} is gone; write its engines into {LISTED}."))
     known: dict[str, Engine] = {}
-    for where, name, fields in (*_listed(environ), *_of_file(environ)):
-        refuse((name in known, f"{where} names the engine {quoted(name)} a second time."))
-        known[name] = _entry(where, name, fields)
+    for name, fields in _listed(environ):
+        refuse((name in known, f"{LISTED} names the engine {quoted(name)} a second time."))
+        known[name] = _entry(name, fields)
     return known
 
 
@@ -137,44 +134,35 @@ def checked(url: Any, where: str) -> str:
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
-def _entry(where: str, name: str, fields: Any) -> Engine:
+def _entry(name: str, fields: Mapping[str, str]) -> Engine:
     refuse(
         (
             not NAME.fullmatch(name),
-            f"{where}: the name {quoted(name)} must have letters, digits, “-”, “_” and “.” only.",
+            f"{LISTED}: the name {quoted(name)} must have letters, digits, “-”, “_” and “.” only.",
         ),
         (
-            isinstance(fields, Mapping) and "start" in fields,
-            f"{where}: the engine {quoted(name)} has `start`, but nothing starts servers here any "
+            "start" in fields,
+            f"{LISTED}: the engine {quoted(name)} has `start`, but nothing starts servers here any "
             "more; start it yourself, and give its `url`.",
-        ),
-        (
-            not isinstance(fields, Mapping) or FIELDS[0] not in fields,
-            f"{where}: the engine {quoted(name)} has no `url`; add one.",
         ),
     )
     for field, value in fields.items():
         if field not in FIELDS:
             raise InputError(
-                f"{where}: an engine has no field {quoted(field)}: {nearest(field, FIELDS)}"
+                f"{LISTED}: an engine has no field {quoted(field)}: {nearest(field, FIELDS)}"
             )
-        refuse(
-            (
-                not isinstance(value, str) or not value,
-                f"{where}: `{field}` of the engine {quoted(name)} must be text.",
-            )
-        )
+        refuse((not value, f"{LISTED}: `{field}` of the engine {quoted(name)} must be text."))
     refuse(
         (
             fields.get("dtype", DTYPES[0]) not in DTYPES,
-            f"{where}: `dtype` of the engine {quoted(name)} must be one of {', '.join(DTYPES)}.",
+            f"{LISTED}: `dtype` of the engine {quoted(name)} must be one of {', '.join(DTYPES)}.",
         )
     )
-    url = checked(fields["url"], f"{where}: the URL of {name}")
+    url = checked(fields["url"], f"{LISTED}: the URL of {name}")
     return Engine(name, url, *(fields.get(field) for field in FIELDS[1:]))
 
 
-def _listed(environ: Mapping[str, str]) -> Iterator[tuple[str, str, dict[str, str]]]:
+def _listed(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
     for entry in filter(None, map(str.strip, environ.get(LISTED, "").split(";"))):
         (name, equals, url), *others = (part.partition("=") for part in entry.split())
         # What stands there is not repeated, for it may be a key.
@@ -184,20 +172,4 @@ def _listed(environ: Mapping[str, str]) -> Iterator[tuple[str, str, dict[str, st
                 f"{LISTED} must be a list as in name=http://127.0.0.1:8000 key=VARIABLE; other=…",
             )
         )
-        yield LISTED, name, {"url": url, **{field: value for field, _, value in others}}
-
-
-def _of_file(environ: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
-    if not (given := environ.get(FILE)):
-        return
-    path = Path(given)
-    try:
-        large = path.stat().st_size > LONGEST
-        entries = {} if large else tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}, which {FILE} names, cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}, which {FILE} names, is not TOML in UTF-8.") from None
-    refuse((large, f"{path} is larger than {LONGEST:,} bytes; name another with {FILE}."))
-    for name, fields in entries.items():
-        yield path.name, name, fields
+        yield name, {"url": url, **{field: value for field, _, value in others}}

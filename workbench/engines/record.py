@@ -1,6 +1,6 @@
 """One request to a server and its answer, in terms that are the same for every engine (Record).
 
-A file about an engine says how it is asked and read (Dialect). Any other server is taken for one
+A `Dialect` says how an engine is asked and read. Any other server is taken for one
 with OpenAI's completions API.
 
 Source:

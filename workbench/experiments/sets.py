@@ -25,6 +25,7 @@ from workbench.studies.prompts import (
     Words,
     is_messages,
     is_text,
+    placed,
     title,
 )
 
@@ -391,12 +392,7 @@ def own(path: Path) -> Iterator[Item]:
 
 def _prompt(place: str, value: Any) -> Words:
     prompt = value.get("prompt") if isinstance(value, dict) else None
-    if not is_messages(prompt):
-        return take(place, value, "prompt")
-    try:
-        return Chat.of(prompt)
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
+    return placed(prompt, place) if is_messages(prompt) else take(place, value, "prompt")
 
 
 FORMATS = {

@@ -1,9 +1,9 @@
 """What a stretch of work took of the machine: its energy, and the other work that disturbed it.
 
-Energy is in joules, or it is the reason why they are not known. The source is the counter of the
-board if it has one, else integrated power samples; a window that the source cannot resolve has no
-figure. The GPU that torch uses is read as NVML knows it: its energy, and the causes that slow it
-down. Disturbances are read from the counters of the operating system and the GPU.
+Energy is in joules, or it is the reason why they are not known. The source is a counter; a window
+that it cannot resolve has no figure. The GPU that torch uses is read as NVML knows it: its energy,
+and the causes that slow it down. Disturbances are read from the counters of the operating system
+and the GPU.
 
 Source:
     Yang et al. 2023, Part-time power measurements: nvidia-smi's lack of attention (arXiv
@@ -11,13 +11,11 @@ Source:
 """
 
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ from decoders.devices import device_of
 from workbench.runs.record import Energy, Load
 from workbench.studies.text import counted
 
-SAMPLE_SECONDS = 0.05
 BELOW_RESOLUTION = "below resolution"
 SLICE = (
     "not attributable: this is a slice of a shared GPU (MIG), and only the whole board is metered"
@@ -60,7 +57,7 @@ class Counter:
         return [read() for read, _ in self.parts]
 
     def stop(self, begun: list[float], seconds: float) -> Energy:
-        joules = 0.0
+        joules, detail = 0.0, f"{seconds:.2f} s" + (f"; {self.note}" if self.note else "")
         for (read, wrap), before in zip(self.parts, begun, strict=True):
             risen = read() - before
             if risen < 0:
@@ -68,76 +65,10 @@ class Counter:
                     raise Unmeasurable("not measured: the counter wrapped or was reset in between")
                 risen += wrap
             joules += risen
-        return _resolved(joules, self.source, seconds, self.shortest, self.note)
-
-
-@dataclass
-class PowerSamples:
-    """The integral of power readings, by the trapezoid rule; its own thread takes them.
-
-    Attributes:
-        read: the power in W
-        shortest: seconds of the shortest window that it resolves
-        note: more for the `detail` of the energy
-    """
-
-    read: Callable[[], float]
-    shortest: float
-    note: str = ""
-
-    def start(self) -> "PowerReadings":
-        return PowerReadings(self.read)
-
-    def stop(self, begun: "PowerReadings", seconds: float) -> Energy:
-        samples = begun.end()
-        joules = sum((w0 + w1) / 2 * (t1 - t0) for (t0, w0), (t1, w1) in pairwise(samples))
-        return _resolved(
-            joules,
-            f"integrated from {len(samples)} power samples",
-            seconds,
-            self.shortest,
-            self.note,
-        )
-
-
-def _resolved(joules: float, source: str, seconds: float, shortest: float, note: str) -> Energy:
-    detail = f"{seconds:.2f} s" + (f"; {note}" if note else "")
-    if seconds < shortest or joules == 0:
-        return Energy(None, BELOW_RESOLUTION, f"{detail}; needs about {shortest:g} s or more")
-    return Energy(joules, source, detail)
-
-
-class PowerReadings:
-    """Power readings from now until `end`, one at each edge included, as (seconds, W).
-
-    Args:
-        read: the power in W
-    """
-
-    def __init__(self, read: Callable[[], float]):
-        self._read, self._samples, self._over = read, list[tuple[float, float]](), threading.Event()
-        self._error: Exception | None = None
-        self._take()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def end(self) -> list[tuple[float, float]]:
-        self._over.set()
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        self._take()
-        return self._samples
-
-    def _take(self) -> None:
-        self._samples.append((time.perf_counter(), self._read()))
-
-    def _run(self) -> None:
-        try:
-            while not self._over.wait(SAMPLE_SECONDS):
-                self._take()
-        except Exception as error:  # `end` raises it: a thread has no caller
-            self._error = error
+        if seconds < self.shortest or joules == 0:
+            needs = f"{detail}; needs about {self.shortest:g} s or more"
+            return Energy(None, BELOW_RESOLUTION, needs)
+        return Energy(joules, self.source, detail)
 
 
 @dataclass(frozen=True)
@@ -158,7 +89,7 @@ class NoGauge:
 
 
 # Measures energy: `stop(start(), seconds)` is the energy in between.
-Gauge = Counter | PowerSamples | NoGauge
+Gauge = Counter | NoGauge
 
 
 def board(device: torch.device, nvml: Any = None) -> tuple[Any, Any]:
@@ -212,7 +143,7 @@ def disturbed(device: torch.device, nvml: Any = None) -> str:
     )
 
 
-# The GPU's counter ticks about every 0.1 s, and its power may be an average over a second.
+# The GPU's counter ticks about every 0.1 s.
 SHORTEST_GPU_SECONDS = 1.0
 SHORTEST_CPU_SECONDS = 0.05  # RAPL ticks about every millisecond
 POWERCAP = Path("/sys/class/powercap")
@@ -291,37 +222,16 @@ def _reason(error: Exception) -> str:
 
 
 def _gpu_gauge(device: torch.device, nvml: Any) -> Gauge:
-    """The first gauge that the board has: energy counter, instant power, averaged power."""
     nvml, handle = board(device, nvml)
 
     def counter() -> float:
         return nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3  # mJ
 
-    def instant() -> float:
-        (value,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_POWER_INSTANT])
-        if value.nvmlReturn != nvml.NVML_SUCCESS:
-            raise nvml.NVMLError(value.nvmlReturn)
-        return value.value.uiVal / 1e3  # mW
-
-    def average() -> float:
-        return nvml.nvmlDeviceGetPowerUsage(handle) / 1e3  # mW
-
-    average_note = "power as the driver reports it, which may be a one-second average"
-    gauges: dict[Callable[[], float], Gauge] = {
-        counter: Counter("measured: GPU energy counter", [(counter, None)], SHORTEST_GPU_SECONDS),
-        instant: PowerSamples(instant, SHORTEST_GPU_SECONDS, "instant power"),
-        average: PowerSamples(average, SHORTEST_GPU_SECONDS, average_note),
-    }
-    failures = []
-    for read, gauge in gauges.items():
-        try:
-            read()
-            return gauge
-        except (nvml.NVMLError, AttributeError) as error:
-            failures.append(f"{read.__name__}: {error}")
-    raise Unmeasurable(
-        f"not measured: this GPU reports neither energy nor power ({'; '.join(failures)})"
-    )
+    try:
+        counter()
+    except (nvml.NVMLError, AttributeError) as error:
+        raise Unmeasurable(f"not measured: this GPU has no energy counter ({error})") from None
+    return Counter("measured: GPU energy counter", [(counter, None)], SHORTEST_GPU_SECONDS)
 
 
 def _cpu_gauge(powercap: Path) -> Gauge:
@@ -374,8 +284,6 @@ def _microjoules(file: Path) -> float:
 
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# A thread of this process that computes for this share of a lap is one of the decoder's workers.
-WORKING = 0.2
 
 
 @dataclass(frozen=True)
@@ -407,15 +315,12 @@ class CounterReading:
         throttled: seconds lost to the container's limit
         stolen: seconds lost to the hypervisor
         pressure: seconds in which some thread waited for a core
-        tasks: for each other thread of this process, its seconds of computing and its involuntary
-            switches
     """
 
     wall: float
     throttled: float | None
     stolen: float | None
     pressure: float | None
-    tasks: Mapping[int, tuple[float, int]] | None
 
 
 @dataclass(frozen=True)
@@ -431,7 +336,7 @@ class Watch:
     def read(self) -> CounterReading:
         return CounterReading(
             self.sources.wall(),
-            *map(_tried, (self._throttled, self._stolen, self._pressure, self._tasks)),
+            *map(_tried, (self._throttled, self._stolen, self._pressure)),
         )
 
     def load(
@@ -449,7 +354,6 @@ class Watch:
             return Load()
         return Load(
             cpu_share=min(1.0, computed / seconds),
-            preempted=_per_second(0, _workers_switches(before, after, wall), wall),
             throttled=_per_second(before.throttled, after.throttled, wall),
             stolen=_per_second(before.stolen, after.stolen, wall * (os.cpu_count() or 1)),
             pressure=_per_second(before.pressure, after.pressure, wall),
@@ -459,9 +363,8 @@ class Watch:
     def missing(self) -> list[str]:
         """The counters that cannot be read here, by their names in `Load`."""
         now = self.read()
-        values = (now.tasks, now.throttled, now.stolen, now.pressure)
-        names = ("preempted", "throttled", "stolen", "pressure")
-        return [name for name, value in zip(names, values, strict=True) if value is None]
+        names = ("throttled", "stolen", "pressure")
+        return [name for name in names if getattr(now, name) is None]
 
     def _throttled(self) -> float | None:
         for path in self.sources.cgroups:
@@ -480,14 +383,6 @@ class Watch:
         some, *_ = (self.sources.proc / "pressure" / "cpu").read_text().split("\n", 1)
         return int(some.rsplit("total=", 1)[1]) / 1e6
 
-    def _tasks(self) -> dict[int, tuple[float, int]]:
-        """The other threads of this process; one that ends while it is read is left out."""
-        own, tasks = threading.get_native_id(), {}
-        for folder in (self.sources.proc / "self" / "task").iterdir():
-            if int(folder.name) != own and (task := _tried(partial(_task, folder))):
-                tasks[int(folder.name)] = task
-        return tasks
-
 
 def watch(device: torch.device | str) -> Watch:
     device = torch.device(device)
@@ -496,24 +391,6 @@ def watch(device: torch.device | str) -> Watch:
         if device_of(device).meter == "GPU"
         else Watch()
     )
-
-
-def _task(folder: Path) -> tuple[float, int]:
-    times = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-    switches = (folder / "status").read_text().rsplit("nonvoluntary_ctxt_switches:", 1)[1]
-    return (int(times[11]) + int(times[12])) / TICKS, int(switches)
-
-
-def _workers_switches(before: CounterReading, after: CounterReading, wall: float) -> int | None:
-    """The involuntary switches of the workers; None if threads cannot be read."""
-    if before.tasks is None or after.tasks is None:
-        return None
-    count = 0
-    for task, (seconds, switches) in after.tasks.items():
-        earlier = before.tasks.get(task, (0.0, 0))
-        if seconds - earlier[0] >= WORKING * wall:
-            count += switches - earlier[1]
-    return count
 
 
 def _tried(read: Callable[[], Any]) -> Any:

@@ -263,9 +263,9 @@ class Energy:
 
     Attributes:
         joules: None if not measured, never 0
-        source: "measured: GPU energy counter", "integrated from N power samples", "CPU package
-            (RAPL)", "CPU package and memory (RAPL)", "below resolution", "not measured:
-            reason" or "not attributable: reason"
+        source: "measured: GPU energy counter", "CPU package (RAPL)", "CPU package and memory
+            (RAPL)", "below resolution", "not measured: reason" or "not attributable: reason";
+            earlier versions: "integrated from N power samples"
         detail: more that a reader needs to judge the figure, such as the length of the window
     """
 
@@ -280,8 +280,8 @@ class Load:
 
     Attributes:
         cpu_share: time of the decoding thread on a core / time of its clock
-        preempted: times per second that another program took a core from a worker of the decoding
-            thread, so that the thread waited for nothing; its own interruptions are in `cpu_share`
+        preempted: of earlier versions: times per second that another program took a core from a
+            worker of the decoding thread
         throttled: share of the time in which the container's limit kept the cores away
         stolen: share of the time in which the hypervisor did
         pressure: share of the time in which some thread of the machine waited for a core

@@ -342,7 +342,7 @@ def _json_prompt(line: str, place: str) -> Words:
     try:
         prompt = json.loads(line)["prompt"]
         if is_messages(prompt):
-            return _placed(prompt, place)
+            return placed(prompt, place)
         prompt.encode()  # a lone surrogate is not text
     except InputError:
         raise
@@ -355,7 +355,8 @@ def _json_prompt(line: str, place: str) -> Words:
     return prompt
 
 
-def _placed(messages: Any, place: str) -> Chat:
+def placed(messages: Any, place: str) -> Chat:
+    """The chat of a list of messages; an InputError names the place."""
     try:
         return Chat.of(messages)
     except InputError as error:

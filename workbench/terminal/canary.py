@@ -12,7 +12,7 @@ from rich.text import Text
 
 from decoders.divergence import DTYPES
 from decoders.errors import quoted
-from workbench.engines.addresses import FILE, LISTED, named
+from workbench.engines.addresses import LISTED, named
 from workbench.engines.canary import LEVEL, SOUGHT, CanaryPlan, CanaryReport, watch
 from workbench.engines.client import Client, connect, version
 from workbench.show.tables import Table
@@ -21,9 +21,9 @@ from workbench.terminal import flags, show, study
 DESCRIPTION = f"""Test a served model: does it draw from the distribution of the model, and
 is its greedy text the model's?
 
-ENGINE is a URL, or a name from {LISTED} or {FILE}. The model
-is loaded here, too. If the server tells no token ids, only first tokens are tested;
-vLLM, SGLang and llama.cpp tell them.
+ENGINE is a URL, or a name from {LISTED}. The model is loaded here, too. If the
+server tells no token ids, only first tokens are tested; vLLM, SGLang and llama.cpp tell
+them.
 
 The exit status is 0 if it does, 1 if it does not, 2 if nothing can be said."""
 EXAMPLES = """examples:

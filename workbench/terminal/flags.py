@@ -11,7 +11,7 @@ from decoders import InputError
 from decoders.errors import quoted, refuse
 from decoders.settings import nearest
 from workbench.engines import addresses
-from workbench.engines.addresses import FILE, LISTED, Engine
+from workbench.engines.addresses import LISTED, Engine
 from workbench.models.presets import PAIRS, PairChoice, first, tuned
 from workbench.runs.record import Run
 from workbench.show.view import WRITERS
@@ -27,7 +27,7 @@ def add_engines(command: argparse.ArgumentParser) -> None:
     """Add the flag that `engines` reads."""
     command.add_argument(
         "--engines", nargs="+", metavar="ENGINE", default=[],
-        help=f"servers of other engines to compare: URLs, or names from {LISTED} or {FILE}",
+        help=f"servers of other engines to compare: URLs, or names from {LISTED}",
     )  # fmt: skip
 
 

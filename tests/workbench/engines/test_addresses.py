@@ -1,32 +1,26 @@
-"""Where engines are: the environment or its file, and each way in which they can be wrong."""
+"""Where engines are, and each way in which the environment can be wrong."""
 
 import dataclasses
 
 import pytest
 
 from decoders import InputError
-from workbench.engines.addresses import FILE, LISTED, Engine, engines, named
+from workbench.engines.addresses import GONE, LISTED, Engine, engines, named
 
 LOCAL = "http://127.0.0.1:8000"
 
 
-def test_engines_of_the_environment_and_of_its_file(tmp_path):
-    file = tmp_path / "engines.toml"
-    file.write_text('[slow]\nurl = "https://host.example/prefix/v1/"\nkind = "vllm"\n')
-    listed = f"fast={LOCAL} key=FAST_KEY model=stories; other=http://[::1]:81 ;"
-    assert engines({LISTED: listed, FILE: str(file)}) == {
+def test_engines_of_the_environment():
+    listed = (
+        f"fast={LOCAL} key=FAST_KEY model=stories; other=http://[::1]:81 ;"
+        " slow=https://host.example/prefix/v1/ kind=vllm"
+    )
+    assert engines({LISTED: listed}) == {
         "fast": Engine("fast", LOCAL, "FAST_KEY", "stories"),
         "other": Engine("other", "http://[::1]:81"),
         "slow": Engine("slow", "https://host.example/prefix", kind="vllm"),
     }
     assert engines({}) == {}
-
-
-def test_an_entry_that_starts_a_server_is_one_sentence(tmp_path):
-    file = tmp_path / "engines.toml"
-    file.write_text('[vllm]\nstart = "vllm serve x --port {port}"\ngpus = "1"\n')
-    with pytest.raises(InputError, match="the engine 'vllm' has `start`, but nothing starts serv"):
-        engines({FILE: str(file)})
 
 
 def test_a_name_or_in_the_terminal_a_url():
@@ -68,6 +62,7 @@ def test_a_url_that_cannot_be_called_is_one_sentence_without_its_secrets(url, sa
         (f"x={LOCAL} modle=a", "no field 'modle': did you mean 'model'"),
         (f"x={LOCAL} key=", "`key` of the engine 'x' must be text"),
         (f"<b>={LOCAL}", "the name '<b>' must have letters"),
+        (f"x={LOCAL} start=vllm", "the engine 'x' has `start`, but nothing starts servers"),
     ],
 )
 def test_a_list_that_cannot_be_read_is_one_sentence(listed, says):
@@ -76,21 +71,9 @@ def test_a_list_that_cannot_be_read_is_one_sentence(listed, says):
     assert "secret" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (b"[x", "is not TOML"),
-        (b'x = "http://host"', "has no `url`"),
-        (b"#" * 1_000_001, "is larger than"),
-        (None, "cannot be read: No such file"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path, text, says):
-    file = tmp_path / "engines.toml"
-    if text is not None:
-        file.write_bytes(text)
-    with pytest.raises(InputError, match=says):
-        engines({FILE: str(file)})
+def test_a_file_of_engines_is_gone_and_one_sentence_says_what_to_take():
+    with pytest.raises(InputError, match=f"{GONE} is gone; write its engines into {LISTED}"):
+        engines({GONE: "engines.toml"})
 
 
 def test_a_key_is_read_when_it_is_used_and_kept_nowhere():

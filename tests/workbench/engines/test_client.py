@@ -22,10 +22,7 @@ from tests.workbench.engines.served import (
 )
 from workbench.engines.addresses import Engine
 from workbench.engines.client import Bounds, Client, Wire, connect, version
-from workbench.engines.dialects import DIALECTS
-from workbench.engines.dialects.llama_cpp import LLAMA_CPP
-from workbench.engines.dialects.sglang import SGLANG
-from workbench.engines.dialects.vllm import VLLM
+from workbench.engines.dialects import DIALECTS, LLAMA_CPP, SGLANG, VLLM
 from workbench.engines.record import OTHER, Dialect, Query, plain
 
 SMALL = Bounds(connect=0.5, silence=0.3, total=0.6, bytes=200_000)

@@ -7,8 +7,7 @@ import pytest
 from decoders import InputError, Warping
 from tests.workbench.engines.served import MODEL, a_stream, chunk, served, usage, vllm
 from workbench.engines.client import Client, Wire, connect
-from workbench.engines.dialects import DIALECTS
-from workbench.engines.dialects.sglang import SGLANG
+from workbench.engines.dialects import DIALECTS, SGLANG
 from workbench.engines.record import Query, Speculation
 
 

@@ -1,7 +1,6 @@
 """Reports of the GPU itself, on a made-up binding."""
 
 import os
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import torch
 from workbench.measuring.meter import (
     Meter,
     NoGauge,
-    PowerSamples,
     Sources,
     Watch,
     disturbed,
@@ -24,7 +22,7 @@ from workbench.runs.record import Load
 class NVML:
     """A simulated pynvml: boards by UUID and PCI address, each with the readings it has."""
 
-    NVML_SUCCESS, NVML_DEVICE_MIG_ENABLE, NVML_FI_DEV_POWER_INSTANT = 0, 1, 186
+    NVML_DEVICE_MIG_ENABLE = 1
 
     class NVMLError(Exception):
         pass
@@ -52,15 +50,6 @@ class NVML:
 
     def nvmlDeviceGetTotalEnergyConsumption(self, board):
         return self._read(board, "energy")()
-
-    def nvmlDeviceGetPowerUsage(self, board):
-        return self._read(board, "average")()
-
-    def nvmlDeviceGetFieldValues(self, board, fields):
-        assert fields == [self.NVML_FI_DEV_POWER_INSTANT]
-        if "instant" not in board:
-            return [SimpleNamespace(nvmlReturn=3, value=None)]
-        return [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=board["instant"]()))]
 
     def _read(self, board, name):
         self.asked.append((board["uuid"], name))
@@ -118,23 +107,9 @@ def test_a_window_shorter_than_the_ticks_is_below_resolution(gpu, last, seconds)
     assert (energy.joules, energy.source) == (None, "below resolution")
 
 
-@pytest.mark.parametrize(
-    ("reading", "note"), [("instant", "instant power"), ("average", "one-second average")]
-)
-def test_without_a_counter_power_is_integrated(gpu, reading, note):
-    gauge = open_meter("cuda", NVML(board(7, **{reading: lambda: 200_000}))).gauge
-    began, begun = time.perf_counter(), gauge.start()
-    time.sleep(0.1)
-    energy = gauge.stop(begun, 1.5)
-    took = time.perf_counter() - began  # a busy machine sleeps longer
-    assert energy.joules == pytest.approx(200 * took, rel=0.3)
-    assert energy.source.startswith("integrated from ")
-    assert note in energy.detail
-
-
 def test_a_board_that_reports_nothing_says_so(gpu):
     source = open_meter("cuda", NVML(board(7))).gauge.source
-    assert source.startswith("not measured: this GPU reports neither energy nor power")
+    assert source.startswith("not measured: this GPU has no energy counter (Not Supported)")
 
 
 @pytest.mark.parametrize("visible", [None, "MIG-1234"])
@@ -247,43 +222,6 @@ def test_a_gauge_that_breaks_never_breaks_the_work(edge):
     assert window.energy.joules is None
 
 
-def test_power_is_integrated_by_trapezoids_over_the_real_times_of_the_samples():
-    began, times = time.perf_counter(), []
-
-    def read():
-        times.append(time.perf_counter() - began)
-        return 100 + 50 * times[-1]
-
-    gauge = PowerSamples(read, shortest=0.1)
-    begun = gauge.start()
-    time.sleep(0.3)
-    energy = gauge.stop(begun, 0.3)
-    span = times[-1] - times[0]
-    assert energy.joules == pytest.approx(
-        100 * span + 25 * (times[-1] ** 2 - times[0] ** 2), rel=0.05
-    )
-    assert energy.source == f"integrated from {len(times)} power samples"
-    assert 3 <= len(times) <= 8
-
-
-def test_a_reading_that_fails_in_the_thread_is_raised_at_the_end_and_the_thread_is_over():
-    answers = iter([100.0])
-
-    def read():
-        try:
-            return next(answers)
-        except StopIteration:
-            raise OSError("the GPU fell off the bus") from None
-
-    threads = threading.active_count()
-    gauge = PowerSamples(read, shortest=0.0)
-    begun = gauge.start()
-    time.sleep(0.12)
-    with pytest.raises(OSError, match="fell off the bus"):
-        gauge.stop(begun, 1.2)
-    assert threading.active_count() == threads
-
-
 class BoardOfClocks(NVML):
     """One board, which slows down for `reasons` and runs the processes `pids`."""
 
@@ -325,7 +263,6 @@ class Machine:
         self.folder, self.wall = folder, 0.0
         self.cgroup = folder / "cpu.stat"
         self.set(steal=0, pressure=0, throttled=0)
-        self.worker(1, ticks=0, switches=0)
 
     def set(self, steal: int, pressure: int, throttled: int) -> None:
         (self.folder / "pressure").mkdir(exist_ok=True)
@@ -334,16 +271,6 @@ class Machine:
             f"some avg10=0.00 total={pressure}\nfull avg10=0.00 total=0\n"
         )
         self.cgroup.write_text(f"nr_periods 5\nnr_throttled 1\nthrottled_usec {throttled}\n")
-
-    def worker(self, task: int, ticks: int, switches: int) -> None:
-        folder = self.folder / "self" / "task" / str(task)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "stat").write_text(
-            f"{task} (a (strange) name) R {' '.join(['0'] * 10)} {ticks} 0 0\n"
-        )
-        (folder / "status").write_text(
-            f"Name:\tx\nvoluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t{switches}\n"
-        )
 
     def watch(self) -> Watch:
         return Watch(Sources(lambda: self.wall, self.folder, (self.cgroup,), lambda: ""))
@@ -358,26 +285,9 @@ def test_each_counter_is_a_share_of_the_lap(machine):
     watch = machine.watch()
     before = watch.read()
     machine.wall = 2.0
-    machine.worker(1, ticks=200, switches=10)
     machine.set(steal=0, pressure=500_000, throttled=200_000)
     found = watch.load(before, watch.read(), seconds=2.0, computed=1.0)
-    assert found == Load(
-        cpu_share=0.5, preempted=5.0, throttled=0.1, stolen=0.0, pressure=0.25, gpu=""
-    )
-
-
-def test_workers_that_compute_count_and_others_do_not(machine):
-    """An interface thread is switched all the time; that says nothing about the decoder.
-
-    Nor do the switches of a decoder with one thread: beside a busy program it lost its core 950
-    times a second and still had it for 93% of the time."""
-    machine.worker(2, ticks=0, switches=0)
-    watch = machine.watch()
-    before = watch.read()
-    machine.wall = 1.0
-    machine.worker(1, ticks=100, switches=30)
-    machine.worker(2, ticks=0, switches=1000)
-    assert watch.load(before, watch.read(), 1.0, 1.0).preempted == 30
+    assert found == Load(cpu_share=0.5, throttled=0.1, stolen=0.0, pressure=0.25, gpu="")
 
 
 def test_a_machine_that_shows_no_counters_is_named(tmp_path):
@@ -385,16 +295,15 @@ def test_a_machine_that_shows_no_counters_is_named(tmp_path):
         raise OSError
 
     watch = Watch(Sources(proc=tmp_path / "none", cgroups=(tmp_path / "none",), gpu=fails))
-    assert watch.missing() == ["preempted", "throttled", "stolen", "pressure"]
+    assert watch.missing() == ["throttled", "stolen", "pressure"]
     found = watch.load(watch.read(), watch.read(), 1.0, 1.0)
-    assert found.preempted is found.throttled is found.stolen is found.pressure is found.gpu is None
+    assert found.throttled is found.stolen is found.pressure is found.gpu is None
 
 
 def test_an_old_binding_without_the_functions_is_no_error(gpu):
     class Old(NVML):
         nvmlDeviceGetTotalEnergyConsumption = property()
-        nvmlDeviceGetFieldValues = property()
         nvmlDeviceGetMigMode = property()
 
-    meter = open_meter("cuda", Old(board(7, average=lambda: 1_000)))
-    assert "average" in meter.gauge.note
+    source = open_meter("cuda", Old(board(7))).gauge.source
+    assert source.startswith("not measured: this GPU has no energy counter")
