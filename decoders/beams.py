@@ -5,30 +5,31 @@ same thing; the caller decides which model scores them.
 """
 
 import math
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import sys
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from decoders.distribution import Distribution, Warping, Whole, small, top, warp
+from decoders.distribution import UNDER_ONE, Distribution, Warping, Whole, small, top, warp
 from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.shapes import NodeId, TokenId
 from decoders.trace import Fate, Round, Trial
 
 
-@dataclass(frozen=True, slots=True)
-class Beam:
+class Beam(NamedTuple):
     """A node, and the raw joint log-likelihood (nats) of the tokens from the beams' start to it."""
 
     node: NodeId
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class BeamDraw:
+class BeamDraw(NamedTuple):
     """A continuation of the beam with the index `parent`.
 
     It names the beam by index because equal beams share a node and one may live without the other.
@@ -73,6 +74,11 @@ class Joint:
         self.origin = highest(beams) if origin is None else origin
         self.size = readings[0].size
 
+    def of(self, places: Sequence[int]) -> "Joint":
+        """Some of the beams."""
+        beams, readings = ([x[i] for i in places] for x in (self.beams, self.readings))
+        return Joint(beams, readings, self.origin, self.rounded)
+
     def value(self, index: int) -> float:
         beam, token = divmod(index, self.size)
         return self._add(self.readings[beam].log_p(token), self.beams[beam].score - self.origin)
@@ -81,12 +87,13 @@ class Joint:
         """The continuation at an index, as a node of the tree; `value` is its value, if known."""
         parent, token = divmod(index, self.size)
         node = request.tree.add(self.beams[parent].node, token)
-        return BeamDraw(
-            parent, token, Beam(node, self.origin + (self.value(index) if value is None else value))
-        )
+        value = self.value(index) if value is None else value
+        return BeamDraw(parent, token, Beam(node, self.origin + value))
 
     def warp(self, warping: Warping) -> Distribution:
         """p_beam or q_beam: the warping, applied once to the flattened joint."""
+        if warping.temperature and not warping.cuts:
+            return UncutJoint(self, warping)
         ids, values = self._likeliest(1 if warping.temperature == 0 else warping.top_k or None)
         few = small(
             ids, values, len(self.beams) * self.size, lambda t: self._excess(values[0], t), warping
@@ -104,9 +111,7 @@ class Joint:
     def whole(self) -> torch.Tensor:
         """All values (W, V), on the model's device."""
         rows = torch.stack([r.row for r in self.readings])
-        scores = torch.tensor(
-            [b.score - self.origin for b in self.beams], dtype=rows.dtype, device=rows.device
-        )
+        scores = rows.new_tensor([b.score - self.origin for b in self.beams])
         return rows.log_softmax(-1) + scores[:, None]
 
     def _add(self, log_p: float, score: float) -> float:
@@ -119,34 +124,102 @@ class Joint:
         """
         lists = [r.likeliest(count if fetch else None) for r in self.readings]
         most = min(self.size if count is None else count, *(len(ids) for ids, _ in lists))
-        values = np.array([logits[:most] for _, logits in lists])
-        values -= np.array([[r.log_sum] for r in self.readings])
-        scores = np.array([[b.score - self.origin] for b in self.beams])
-        if self.rounded:
-            values = (values.astype(np.float32) + scores.astype(np.float32)).astype(np.float64)
-        else:
-            values += scores
-        indices = np.array([ids[:most] for ids, _ in lists], dtype=np.int64)
-        indices += np.arange(0, len(lists) * self.size, self.size)[:, None]
-        last = values[:, -1].max() if most else math.inf
-        stay: Any = slice(None)
+        scores = [b.score - self.origin for b in self.beams]
+        parts = [(r.log_sum, score) for r, score in zip(self.readings, scores, strict=True)]
         # Nothing less likely than the last of `count` tokens is among the likeliest of all; tokens
         # that were not read may be as likely as the last of those that were.
-        if most < self.size:
-            stay = values >= last if most == count or last == -math.inf else values > last
-        values, indices = values[stay].ravel(), indices[stay].ravel()
-        order = np.lexsort((indices, -values))
-        return indices[order].tolist(), values[order].tolist()
+        last, equals = -math.inf, True
+        if 0 < most < self.size:
+            ends = zip(lists, parts, strict=True)
+            last = max(self._add(x[most - 1] - log_sum, score) for (_, x), (log_sum, score) in ends)
+            equals = most == count or last == -math.inf
+        likeliest = list[tuple[float, int]]()
+        for number, ((ids, logits), (log_sum, score)) in enumerate(zip(lists, parts, strict=True)):
+            first = number * self.size
+            for token, logit in zip(ids[:most], logits, strict=False):
+                value = self._add(logit - log_sum, score)
+                if value < last or (value == last and not equals):
+                    break
+                likeliest.append((-value, first + token))
+        likeliest.sort()
+        return [index for _, index in likeliest], [-value for value, _ in likeliest]
 
     def _excess(self, highest: float, temperature: float) -> float:
         """The log of the sum, over all continuations, of exp((value - highest) / temperature)."""
-        parts = [
-            r.excess(temperature)
-            + (r.likeliest(1)[1][0] - r.log_sum + b.score - self.origin - highest) / temperature
-            for b, r in zip(self.beams, self.readings, strict=True)
-        ]
+        parts = self.log_masses(highest, temperature)
         most = max(parts)
         return most + math.log(sum(math.exp(x - most) for x in parts))
+
+    def log_masses(self, highest: float, temperature: float) -> list[float]:
+        """That of each beam alone."""
+        return [
+            r.excess(temperature) + (value - highest) / temperature
+            for r, value in zip(self.readings, self.peaks, strict=True)
+        ]
+
+    @property
+    def peaks(self) -> list[float]:
+        """The largest value of each beam."""
+        return [
+            r.peak - r.log_sum + b.score - self.origin
+            for b, r in zip(self.beams, self.readings, strict=True)
+        ]
+
+
+class UncutJoint(Whole):
+    """The distribution over the continuations of beams where warping leaves all of them.
+
+    A beam is drawn first, then one of its tokens, with one number for both: masses are added up by
+    rising index, and those of a beam follow each other.
+
+    Args:
+        joint: the beams
+        warping: a temperature alone
+    """
+
+    __slots__ = ("_below", "_highest", "_joint", "_temperature", "_warping")
+
+    def __init__(self, joint: Joint, warping: Warping):
+        super().__init__(None)
+        self._joint, self._warping = joint, warping
+        self._temperature = max(warping.temperature, sys.float_info.min)
+        self._highest = max(joint.peaks)
+        masses = map(math.exp, joint.log_masses(self._highest, self._temperature))
+        self._below = [0.0, *accumulate(masses)]
+
+    def _masses(self) -> torch.Tensor:
+        joint, whole = self._joint, self._below[-1]
+        rows = torch.stack([r.row for r in joint.readings])
+        temperature = max(self._temperature, torch.finfo(rows.dtype).tiny)
+        peaks = rows.new_tensor([r.peak for r in joint.readings])[:, None]
+        shares = [math.exp((x - self._highest) / self._temperature) / whole for x in joint.peaks]
+        masses = rows.sub_(peaks).div_(temperature).exp_().mul_(rows.new_tensor(shares)[:, None])
+        return masses.flatten()
+
+    def __getitem__(self, index: int) -> float:
+        over = self._joint.value(index) - self._highest
+        return math.exp(over / self._temperature) / self._below[-1]
+
+    def draw(self, uniforms: Sequence[float]) -> list[int]:
+        below, goal = self._below, self._below[-1] * UNDER_ONE
+        rests: dict[int, list[tuple[int, float]]] = defaultdict(list)
+        for place, u in enumerate(uniforms):
+            beam = bisect_right(below, u * goal) - 1
+            rest = (u * goal - below[beam]) / (below[beam + 1] - below[beam])
+            rests[beam].append((place, rest))
+        indices = [0] * len(uniforms)
+        for beam, some in rests.items():
+            row = self._joint.readings[beam].warp(self._warping)
+            tokens = row.draw([rest for _, rest in some])
+            for (place, _), token in zip(some, tokens, strict=True):
+                indices[place] = beam * self._joint.size + token
+        return indices
+
+    def regrouped(self, rows: Mapping[int, int], size: int) -> Whole:
+        order = sorted(rows, key=rows.__getitem__)
+        if order == list(range(len(self._joint.beams))):
+            return self
+        return UncutJoint(self._joint.of(order), self._warping)
 
 
 def draw_beams(request: Request, joint: Joint, probs: Distribution, count: int) -> list[BeamDraw]:

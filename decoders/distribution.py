@@ -4,9 +4,9 @@ A Distribution is a measure on the ids 0 .. V-1; a distribution if its masses su
 `p[token]` is a float, 0 for tokens without mass; `2 * p` and `p / 2` scale every mass.
 
 It has two forms with one interface. `Small` holds the few tokens that warping leaves, on the
-host. `Whole` holds one number for every token, in a tensor on the model's device. Rules do not see
-the difference. One uniform number draws the same token from both forms, because both add up masses
-by rising id.
+host. `Whole` has one number for every token, in a tensor that is made when a rule needs all of
+them: to draw, or to learn the chance of a token, it may need less. Rules do not see the difference.
+One uniform number draws the same token from both forms, because both add up masses by rising id.
 """
 
 import math
@@ -105,21 +105,33 @@ class Small:
         return rest / rest.total if rest.mass else rest
 
 
-@dataclass(eq=False, slots=True)
 class Whole:
     """A tensor of masses, with the interface of `Small`.
 
-    Attributes:
-        mass: the masses (V,)
+    Args:
+        mass: the masses (V,); None in a subclass that makes them when they are needed
     """
 
-    mass: Probs
+    __slots__ = ("_mass",)
+
+    def __init__(self, mass: Probs | None):
+        self._mass = mass
+
+    @property
+    def mass(self) -> Probs:
+        """The masses (V,)."""
+        if self._mass is None:
+            self._mass = self._masses()
+        return self._mass
+
+    def _masses(self) -> Probs:
+        raise NotImplementedError
 
     def __getitem__(self, token: TokenId) -> float:
         return self.mass[token].item()
 
     def __mul__(self, factor: float) -> "Whole":
-        return Whole(self.mass * factor)
+        return self if factor == 1 else Whole(self.mass * factor)
 
     __rmul__ = __mul__
 
@@ -142,14 +154,15 @@ class Whole:
         return [(x, m) for x, m in enumerate(self.mass.tolist()) if m > 0]
 
     def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
-        u = torch.tensor(uniforms, dtype=torch.float64, device=self.mass.device)
+        if device_of(self.mass.device).on_host:
+            return draws(self.mass.numpy(), uniforms)
+        u = self.mass.new_tensor(uniforms, dtype=torch.float64)
         cumulative = self.mass.cumsum(-1, dtype=torch.float64)
-        # `right` skips tokens without mass.
         return torch.searchsorted(cumulative, u * (cumulative[-1] * UNDER_ONE), right=True).tolist()
 
     def within(self, ids: Iterable[TokenId]) -> Small:
         ids = list(ids)
-        masses = self.mass[torch.tensor(ids, dtype=torch.long, device=self.mass.device)].tolist()
+        masses = self.mass[self.mass.new_tensor(ids, dtype=torch.long)].tolist()
         return Small({x: m for x, m in zip(ids, masses, strict=True) if m > 0})
 
     def without(self, token: TokenId) -> "Whole | Small":
@@ -167,14 +180,27 @@ class Whole:
 Distribution = Small | Whole
 
 
+def draws(masses: np.ndarray, uniforms: Sequence[float]) -> list[TokenId]:
+    """`Distribution.draw` from masses (V,) on the host."""
+    cumulative = masses.cumsum(dtype=np.float64)
+    # "right" skips tokens without mass.
+    goals = np.array(uniforms) * (cumulative[-1] * UNDER_ONE)
+    return cumulative.searchsorted(goals, "right").tolist()
+
+
 def point_mass(token: TokenId) -> Small:
     return Small({token: 1.0})
+
+
+def beside(mass: Probs, other: Probs) -> Probs:
+    """Masses on the device of others; those of an n-gram table are on the CPU."""
+    return mass if mass.device == other.device else mass.to(other.device)
 
 
 def minimum(p: Distribution, q: Distribution) -> Distribution:
     """The measure min(p, q); of distributions, its total is the chance to accept a draw from q."""
     if isinstance(p, Whole) and isinstance(q, Whole):
-        return Whole(torch.minimum(p.mass, q.mass.to(p.mass.device, p.mass.dtype)))
+        return Whole(torch.minimum(p.mass, beside(q.mass, p.mass).to(p.mass.dtype)))
     few_p = p if isinstance(p, Small) else p.within(x for x, _ in q.items())
     few_q = (q if isinstance(q, Small) else q.within(few_p.mass)).mass
     return Small({x: min(m, few_q[x]) for x, m in few_p.mass.items() if x in few_q})
@@ -188,22 +214,22 @@ def residual(p: Distribution, q: Distribution) -> Distribution:
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), section 2.3.
     """
+    rest = above(p, q)
+    mass = rest.total
+    return rest / mass if mass > 0 else p
+
+
+def above(p: Distribution, q: Distribution) -> Distribution:
+    """The measure max(0, p - q); of distributions, its total is the chance to refuse q's draw."""
     if isinstance(p, Whole):
         if isinstance(q, Whole):
-            # The masses of an n-gram table are on the CPU.
-            taken = q.mass.to(p.mass.device)
+            taken = beside(q.mass, p.mass)
         else:
             few, taken = dict(q.items()), torch.zeros_like(p.mass)
-            taken[list(few)] = torch.tensor(
-                list(few.values()), dtype=taken.dtype, device=taken.device
-            )
-        rest = (p.mass - taken).clamp_(min=0)
-        whole = rest.sum()
-        return Whole(rest / whole) if whole > 0 else p
+            taken[list(few)] = taken.new_tensor(list(few.values()))
+        return Whole((p.mass - taken).clamp_(min=0))
     of_q = (q if isinstance(q, Small) else q.within(x for x, _ in p.items())).mass.get
-    left = {x: over for x, m in p.items() if (over := m - of_q(x, 0.0)) > 0}
-    mass = sum(left.values())
-    return Small({x: m / mass for x, m in left.items()}) if mass > 0 else p
+    return Small({x: over for x, m in p.items() if (over := m - of_q(x, 0.0)) > 0})
 
 
 MANY = 80  # tokens, of which torch finds the likeliest in less time than kernels
@@ -433,6 +459,11 @@ class Warping:
     def of(cls, options: Any) -> Self:
         """The warping among the attributes of some options."""
         return cls(**{each.name: getattr(options, each.name) for each in fields(cls)})
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Temperature, top-k, top-p and min-p, as graphs and kernels want them."""
+        return self.temperature, self.top_k, self.top_p, self.min_p
 
     @property
     def usual(self) -> bool:

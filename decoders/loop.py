@@ -84,6 +84,14 @@ class Turn:
         return max(needed, ALTERNATIVES) if self.waiting.model == "target" else needed
 
     @property
+    def whole(self) -> bool:
+        """Whether more may be asked of the readings that it waits for than the likeliest tokens."""
+        warping = self.request.warping
+        few = not warping.top_n_sigma and 0 < warping.top_k <= MOST
+        few = few or not warping.temperature
+        return bool(not few or self.waiting.until or self.request.penalties)
+
+    @property
     def chain(self) -> OpenChain | None:
         """What is left of its open chain, if passes can draw it by themselves."""
         request, warping = self.request, self.request.warping
@@ -359,7 +367,10 @@ class Loop(AbstractContextManager["Loop"]):
         else:
             likeliest = sought(most) if every else 1
             temperatures = {turn.request.warping.temperature for turn in asking}
-            answers = engine.read(wants, likeliest, chains, self.prefill_chunk, most, temperatures)
+            whole = any(turn.whole for turn in asking)
+            answers = engine.read(
+                wants, likeliest, chains, self.prefill_chunk, most, temperatures, whole
+            )
         rows, tops = penalised(answers, asking, wants)
         readings = read(rows, asking, every, tops)
         for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
@@ -390,7 +401,9 @@ class Loop(AbstractContextManager["Loop"]):
                 fail(turn, error)
 
 
-def read(rows: Logits, asking: Sequence[Turn], every: bool, tops: Tops | None = None) -> Readings:
+def read(
+    rows: Logits | np.ndarray, asking: Sequence[Turn], every: bool, tops: Tops | None = None
+) -> Readings:
     """The readings of a pass, or of passes that drew chains.
 
     Args:
@@ -401,34 +414,36 @@ def read(rows: Logits, asking: Sequence[Turn], every: bool, tops: Tops | None = 
     """
     temperatures = {turn.request.warping.temperature for turn in asking}
     most = max(turn.held for turn in asking)
-    # Of an array on the host Python learns in less time what it is than of a tensor.
-    numbers = rows.numpy() if device_of(rows.device).on_host else rows
-    scan = (tops and tops.scan) or scan_for(numbers)
-    return Readings(numbers, most, temperatures, every, scan, tops)
+    scan = (tops and tops.scan) or scan_for(rows)
+    return Readings(rows, most, temperatures, every, scan, tops)
 
 
 def penalised(
     answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants
-) -> tuple[Logits, Tops | None]:
+) -> tuple[Logits | np.ndarray, Tops | None]:
     """The rows of a pass, changed by each request's penalties for the text ending at each node.
 
     What was already read of them comes with them, read anew where rows have changed: what is read
     for a request does not depend on the others of its pass.
     """
     rows, tops = answers[0].rows, answers[0].tops
+    # Of an array on the host Python learns in less time what it is than of a tensor.
+    if not isinstance(rows, np.ndarray) and device_of(rows.device).on_host:
+        rows = rows.numpy()
     if not any(turn.request.penalties for turn in asking):
         return rows, tops
-    rows, places = rows.clone(), list[int]()
+    rows, places = rows.copy() if isinstance(rows, np.ndarray) else rows.clone(), list[int]()
     for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
         if turn.request.penalties and answer.part is not None and not turn.unstarted:
             mine = range(len(rows))[answer.part]
             places += mine
             for place, node in zip(mine, nodes, strict=True):
-                rows[place] = applied(turn.request.penalties, tree.text(node), rows[place])
-    if tops and places and not device_of(rows.device).on_host:
+                row = torch.as_tensor(rows[place])
+                rows[place] = applied(turn.request.penalties, tree.text(node), row)
+    if tops and places and not isinstance(rows, np.ndarray):
         return rows, None
     if tops and places:
-        changed, scan = rows[places].numpy(), scan_for(rows)
+        changed, scan = rows[places], scan_for(rows)
         tops.logits[places], tops.ids[places] = scan.likeliest(changed, tops.ids.shape[1])
         highest = tops.logits[places, 0].astype(np.float64)
         for temperature, excesses in tops.excesses.items():

@@ -4,6 +4,7 @@ They are brought to the host in one transfer for the whole pass.
 """
 
 import math
+import sys
 from collections.abc import Collection, Sequence
 from typing import overload
 
@@ -18,6 +19,7 @@ from decoders.distribution import (
     Tops,
     Warping,
     Whole,
+    draws,
     fetched,
     small,
     sought,
@@ -77,10 +79,11 @@ class Readings(Sequence["Reading"]):
         count = min(sought(self.held), self.size) if self.every else 1
         if not tops or tops.ids.shape[1] < count:
             excesses = tops.excesses if tops else {}
-            tops = Tops(*self.scan.likeliest(rows, count), excesses)
+            tops = Tops(*self.scan.likeliest(rows, count), excesses, self.scan)
         self._tops = tops.logits.tolist(), tops.ids.tolist()
-        self.stable = self.held < self.scan.stable
-        self._known = self.every or self.held == 1
+        # A device leaves equals in any order.
+        self.stable = tops.scan is not None and self.held < self.scan.stable
+        self._known = tops.ids.shape[1] >= min(sought(self.held), self.size)
         self.highest = [values[0] for values in self._tops[0]]
         self.excesses = {t: sums.tolist() for t, sums in tops.excesses.items()}
 
@@ -194,6 +197,16 @@ class Reading:
         """The log of the sum of exp((logit - highest) / temperature)."""
         return self._read.excess(self._place, temperature)
 
+    @property
+    def peak(self) -> float:
+        """The largest logit."""
+        return self._read.highest[self._place]
+
+    def heat(self, temperature: float) -> np.ndarray | None:
+        """exp((logit - highest) / temperature) of each token, in float64, if the row is here."""
+        host = self._read.host
+        return None if host is None else self._read.scan.heat(host[self._place], temperature)[0]
+
     def logit(self, token: TokenId) -> float:
         if self._read.host is not None:
             return self._read.host.item(self._place, token)
@@ -261,6 +274,40 @@ class Reading:
                 heat = read.scan.heat(read.host[self._place], temperature)
                 return math.log(heat[1])
 
-            few = small(*self.likeliest(), self.size, excess, warping)
-            self._warped = warping, few or Whole(warp(self.row, warping, read.scan, heat))
+            if warping.temperature and not warping.cuts:
+                self._warped = warping, Uncut(self, warping)
+            else:
+                few = small(*self.likeliest(), self.size, excess, warping)
+                self._warped = warping, few or Whole(warp(self.row, warping, read.scan, heat))
         return self._warped[1]
+
+
+class Uncut(Whole):
+    """The distribution after a node where warping leaves all tokens: exp(logit / T) over its sum.
+
+    Args:
+        reading: the reading there
+        warping: a temperature T above 0 alone
+    """
+
+    __slots__ = ("_excess", "_reading", "_temperature", "_warping")
+
+    def __init__(self, reading: Reading, warping: Warping):
+        super().__init__(None)
+        self._reading, self._warping = reading, warping
+        self._temperature = max(warping.temperature, sys.float_info.min)
+        self._excess: float | None = None
+
+    def _masses(self) -> torch.Tensor:
+        return warp(self._reading.row, self._warping)
+
+    def __getitem__(self, token: TokenId) -> float:
+        reading = self._reading
+        if self._excess is None:
+            self._excess = reading.excess(self._temperature)
+        over = reading.logit(token) - reading.peak
+        return math.exp(over / self._temperature - self._excess)
+
+    def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
+        masses = self._reading.heat(self._temperature)
+        return super().draw(uniforms) if masses is None else draws(masses, uniforms)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decoders.distribution import Distribution, minimum, residual
+from decoders.distribution import Distribution, above, minimum
 
 # ---- Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192, section 3)
 
@@ -97,11 +97,14 @@ def beam_acceptances(p: Distribution, q: Distribution, draws: int) -> list[float
     `p` and `q` are p_beam and q_beam. A chance that misses 1 only by the rounding of sums counts as
     1, because a threshold of 1 asks for exactly that.
     """
-    alphas, sure = [], 1 - 32 * max(p.rounding, q.rounding)
-    for _ in range(draws):
-        alpha = acceptance(p, q)
-        alphas.append(alpha if alpha < sure else 1.0)
-        p = residual(p, q)
+    alphas, sure = list[float](), 1 - 32 * max(p.rounding, q.rounding)
+    while len(alphas) < draws:
+        rest = above(p, q)
+        refused = rest.total
+        if 1 - refused >= sure:  # no draw is refused, and p stays
+            return alphas + [1.0] * (draws - len(alphas))
+        alphas.append(max(0.0, 1 - refused))
+        p = rest / refused
     return alphas
 
 

@@ -4,7 +4,8 @@ A replay is one copy to the device, one launch and one copy back. A graph freeze
 Python numbers. So a pass is copied into the buffer of its shape, which is filled up with tokens
 that belong to no request and write to the arena's scratch row, and its attention is the one kernel
 that reads everything from the buffer. What is read of the logits, and the draws of a chain with the
-passes after them, are part of the graph.
+passes after them, are part of the graph. Where more may be asked of the logits than that, they come
+back in the same copy: a row of 128,000 takes some 20 microseconds, a second trip twice as long.
 """
 
 import math
@@ -35,6 +36,9 @@ HELD = 8, 32, 66, 130, 258  # likeliest tokens of each row that come back
 MASKS = 2**16  # numbers in all masks of a pass
 LONGEST_TEXT = 2**24  # rows
 ALIGNED = 64  # bytes
+# The most bytes of logits that come back with a launch: where distributions may need all of them
+# (a millisecond, at 25 GB/s), and elsewhere. More stay on the device.
+NEEDED, USEFUL = 2**25, 2**22
 CAPTURING = threading.Lock()  # torch allows one capture at a time in a process
 Run = Callable[[], tuple[torch.Tensor, ...]]
 
@@ -92,12 +96,14 @@ class GraphSize(NamedTuple):
     @classmethod
     def of(cls, inputs: torch.Tensor, packing: Packing) -> "GraphSize | None":
         """The smallest shape that holds a pass; None if none does or there is no scratch row."""
-        tokens = next((n for n in TOKENS if n >= inputs.shape[1]), 0)
-        requests = next((n for n in REQUESTS if n >= packing.table.shape[1] - 1), 0)
-        lengths = packing.segments[:, 1] - packing.segments[:, 0]
-        longest = next((n for n in TOKENS if n >= int(lengths.max())), 0)
+        segments = packing.segments.tolist()
+        most = max(stop - start for start, stop, *_ in segments)
+        requests = next((n for n in REQUESTS if n >= len(segments)), 0)
+        tokens, longest = (
+            next((n for n in TOKENS if n >= size), 0) for size in (inputs.shape[1], most)
+        )
         fits = tokens and requests and len(packing.masks) <= MASKS and packing.scratch >= 0
-        masked = bool((packing.segments[:, 4] >= 0).any())
+        masked = any(line[4] >= 0 for line in segments)
         return cls(tokens, requests, longest, masked) if fits else None
 
 
@@ -108,11 +114,13 @@ class Extras(NamedTuple):
         held: how many of the likeliest tokens of each row it looks for
         steps: tokens of each chain that it draws; 0 for none
         chance: whether any of them is drawn, and not the likeliest
+        sorts: whether top-p or min-p alone cuts any of their distributions
     """
 
     held: int
     steps: int = 0
     chance: bool = False
+    sorts: bool = False
 
 
 class InputPlan:
@@ -167,15 +175,16 @@ class InputPlan:
 
 
 class Launch(NamedTuple):
-    """What a launch gives.
+    """What a launch, or a call of the kernels, gives.
 
     Attributes:
-        rows: the logits, those of a chain before each token, (n, V)
+        rows: the logits, those of a chain before each token, (n, V); if chains were drawn, request
+            by request in each pass; an array if they are on the host
         tops: what was read of them, if anything was
-        tokens: the tokens of chains, (steps, requests of the graph)
+        tokens: the tokens of chains, (steps, requests); a graph has more requests than there are
     """
 
-    rows: Logits
+    rows: Logits | np.ndarray
     tops: Tops | None
     tokens: np.ndarray
 
@@ -209,6 +218,8 @@ class Graph:
         self.memory = torch.zeros(self.plan.size, dtype=torch.uint8, device=device)
         inputs = self.plan.of(self.memory)
         self._pinned = device_of(device).pins
+        # A launch is over when its answer is there, so the next one may write into the same memory.
+        self._parts = self._room(self.plan.size)
         ids, positions, rows, wanted = inputs["indices"]
         rows.fill_(self.scratch)
         if self.steps:
@@ -237,7 +248,10 @@ class Graph:
             )
             if extras is None:
                 return logits, *states
-            return self._with_extras(logits, extras, inputs, run, fixed)
+            rows, read = self._with_extras(logits, extras, inputs, run, fixed)
+            self._sizes = *read.shape, read.nbytes, rows.shape[1], rows.dtype
+            # First what every launch brings back.
+            return (torch.cat([x.flatten().view(torch.uint8) for x in (read, rows)]),)
 
         self.replay, self.answers = record(whole)
 
@@ -248,7 +262,7 @@ class Graph:
         inputs: dict[str, torch.Tensor],
         run: Pass,
         fixed: Packing,
-    ) -> tuple[torch.Tensor, ...]:
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """The logits, those of a chain's passes after them, and what is read of each row."""
         rows, requests = comparable(logits), self.shape.requests
         if not extras.steps:
@@ -279,70 +293,83 @@ class Graph:
         tokens = torch.cat(picks)[:, None].double()
         return rows, read_of(rows, extras.held, inputs["temperatures"], tokens)
 
-    def _into(self, inputs: PackedInputs) -> dict[str, torch.Tensor]:
-        """Room for a pass on the host, filled with it."""
-        packing = inputs.packing
+    def _room(self, size: int) -> tuple[torch.Tensor, dict[str, np.ndarray]]:
+        """Memory on the host for passes of some bytes, and the arrays that lie in it."""
+        memory = torch.zeros(size, dtype=torch.uint8, pin_memory=self._pinned)
+        return memory, {name: part.numpy() for name, part in self.plan.of(memory).items()}
+
+    def _start(
+        self, inputs: PackedInputs, room: tuple[torch.Tensor, dict[str, np.ndarray]]
+    ) -> None:
+        """Bring in a pass by way of this memory, and replay it."""
+        (memory, parts), packing = room, inputs.packing
         assert isinstance(packing, Packing)
-        size = self.plan.bytes(len(packing.masks))
-        self._host = torch.empty(size, dtype=torch.uint8, pin_memory=self._pinned)
-        parts = self.plan.of(self._host)
-        n = inputs.input_ids.shape[1]
-        indices = parts["indices"].numpy()
+        n, indices = inputs.input_ids.shape[1], parts["indices"]
         indices[:] = 0
         indices[2] = self.scratch
-        indices[0, :n], indices[1, :n] = inputs.input_ids[0].numpy(), inputs.position_ids[0].numpy()
+        indices[0, :n], indices[1, :n] = inputs.input_ids.numpy(), inputs.position_ids.numpy()
         indices[2, :n] = packing.rows.numpy()
         indices[3, : len(inputs.wanted)] = inputs.wanted.numpy()
         # Unused requests begin and end after the last token.
-        count = packing.table.shape[1]
-        table = parts["table"].numpy()
+        count, table = packing.table.shape[1], parts["table"]
         table[:, :count] = packing.table.numpy()
         table[:, count:] = table[:, count - 1 : count]
-        parts["masks"].numpy()[:] = packing.masks.numpy()
-        parts["temperatures"].numpy()[:] = 1
-        return parts
+        masks = len(packing.masks)
+        parts["masks"][:masks] = packing.masks.numpy()
+        size = self.plan.bytes(masks)
+        self.memory[:size].copy_(memory[:size], non_blocking=True)
+        self.replay()
 
     def run(self, inputs: PackedInputs) -> tuple[torch.Tensor, ...]:
         """Run a pass. The result is a copy, because the next replay overwrites the memory."""
-        self._into(inputs)
-        self._start()
+        assert isinstance(inputs.packing, Packing)
+        self._start(inputs, self._room(self.plan.bytes(len(inputs.packing.masks))))
         logits, *features = self.answers
         return logits[: len(inputs.wanted)].clone(), *(
             states[: inputs.input_ids.shape[1]].clone() for states in features
         )
-
-    def _start(self) -> None:
-        self.memory[: len(self._host)].copy_(self._host, non_blocking=True)
-        self.replay()
 
     def launch(
         self,
         inputs: PackedInputs,
         temperature: float,
         chains: Sequence[OpenChain],
+        whole: bool,
     ) -> Launch:
-        """Run a pass and what follows it; the rows are a copy, as in `run`.
+        """Run a pass and what follows it.
 
         Args:
             inputs: the pass, on the host
             temperature: of which it adds up exponentials, besides 1
             chains: the chain of each request, if it draws
+            whole: whether distributions may need all logits
         """
         extras, requests = self.extras, self.shape.requests
         assert extras is not None
-        parts = self._into(inputs)
-        parts["temperatures"].numpy()[1] = max(temperature, sys.float_info.min)
+        _, parts = self._parts
+        parts["temperatures"][:] = 1, max(temperature, sys.float_info.min)
         count = len(inputs.wanted)
         if extras.steps:
             count = extras.steps * requests
             self._fill_chains(inputs, parts, chains)
-        self._start()
-        rows, read = self.answers
-        rows = rows[:count].clone()
-        numbers = read[:count].cpu().numpy()
-        held = (numbers.shape[1] - 3) // 2
-        logits, ids, sums, tokens = np.split(numbers, [held, 2 * held, 2 * held + 2], -1)
-        excesses = {1.0: sums[:, 0], temperature: sums[:, 1]}
+        self._start(inputs, self._parts)
+        (answer,), (most, width, begin, vocabulary, kind) = self.answers, self._sizes
+        size = count * vocabulary * kind.itemsize
+        back = size <= (NEEDED if whole else USEFUL)
+        end = begin + size * back
+        host = torch.empty(end, dtype=torch.uint8, pin_memory=self._pinned)
+        host.copy_(answer[:end])
+        came = host.numpy()
+        numbers = came[:begin].view(np.float64).reshape(most, width)[:count]
+        if back:
+            number = np.float64 if kind == torch.float64 else np.float32
+            rows: Logits | np.ndarray = came[begin:].view(number).reshape(count, vocabulary)
+        else:
+            # The next replay overwrites the memory.
+            rows = answer[begin : begin + size].clone().view(kind).view(count, vocabulary)
+        held = (width - 3) // 2
+        logits, ids, tokens = numbers[:, :held], numbers[:, held:-3], numbers[:, -1:]
+        excesses = {1.0: numbers[:, -3], temperature: numbers[:, -2]}
         tops = Tops(logits, ids.astype(np.int64), excesses)
         picks = (
             tokens.astype(np.int64).reshape(extras.steps, requests) if extras.steps else tokens[:0]
@@ -352,13 +379,13 @@ class Graph:
     def _fill_chains(
         self,
         inputs: PackedInputs,
-        parts: dict[str, torch.Tensor],
+        parts: dict[str, np.ndarray],
         chains: Sequence[OpenChain],
     ) -> None:
         packing, steps, count = inputs.packing, self.steps, len(chains)
         assert isinstance(packing, Packing)
         last = packing.segments[:, 1].numpy() - 1
-        chain, later = parts["chain"].numpy(), parts["later"].numpy()
+        chain, later = parts["chain"], parts["later"]
         chain[:], chain[1] = 0, self.scratch
         chain[0, :count] = inputs.position_ids[0].numpy()[last] + 1
         chain[1, :count] = packing.rows.numpy()[last] + 1
@@ -368,11 +395,10 @@ class Graph:
         later[0] = np.minimum(np.arange(later.shape[1]), count)
         later[1, :count], later[2, :count] = table[1, :count], table[2, :count] + 1
         later[3] = -1
-        warpings, numbers = parts["warpings"].numpy(), parts["numbers"].numpy()
+        warpings, numbers = parts["warpings"], parts["numbers"]
         warpings[:], numbers[:] = (1, 0, 1, 0), 0
         for place, each in enumerate(chains):
-            warping = each.warping
-            warpings[place] = warping.temperature, warping.top_k, warping.top_p, warping.min_p
+            warpings[place] = each.warping.numbers
             if each.numbers is not None:
                 numbers[:, place] = each.numbers(steps)
 
@@ -406,37 +432,34 @@ def draw(
         rows: the logits
         warpings: temperature, top-k, top-p and min-p of each row, (n, 4)
         uniforms: the uniform numbers, (n,)
-        extras: how many of the likeliest are looked for, at least top-k, and if there is chance
+        extras: how many of the likeliest are looked for, at least top-k, if there is chance, and if
+            all are sorted, as top-p and min-p alone need
     """
-    likeliest = rows.argmax(-1)
+    likeliest, size = rows.argmax(-1), rows.shape[-1]
     if not extras.chance:
         return likeliest
     temperature, top_k, top_p, min_p = (x[:, None] for x in warpings.T)
     hot, tiny = temperature.clamp(min=sys.float_info.min), torch.finfo(rows.dtype).tiny
-    highest, held = rows.amax(-1, keepdim=True), min(extras.held, rows.shape[-1])
+    highest, held = rows.amax(-1, keepdim=True), size if extras.sorts else min(extras.held, size)
     # Without a cut as `warp` has it, else as `small` has it.
     whole = ((rows - highest) / hot.to(rows.dtype).clamp(min=tiny)).softmax(-1).double()
-    values = rows.topk(held).values
+    values = (rows.sort(descending=True) if extras.sorts else rows.topk(held)).values
     weights = ((values.double() - highest.double()) / hot).exp()
-    weights = weights.masked_fill(torch.arange(held, device=rows.device) >= top_k, 0)
+    most = top_k.where(top_k > 0, size)
+    weights = weights.masked_fill(torch.arange(held, device=rows.device) >= most, 0)
     sums = weights.cumsum(-1)
-    count = torch.where(top_p < 1, (sums < top_p * sums[:, -1:]).sum(-1, keepdim=True) + 1, top_k)
-    count = torch.minimum(count, (weights >= min_p).sum(-1, keepdim=True)).minimum(top_k)
+    count = torch.where(top_p < 1, (sums < top_p * sums[:, -1:]).sum(-1, keepdim=True) + 1, most)
+    count = torch.minimum(count, (weights >= min_p).sum(-1, keepdim=True)).minimum(most)
     count = count.clamp(1, held).long()
     edge = values.gather(-1, count - 1)
     above, equal = rows > edge, rows == edge
     stays = above | (equal & (equal.cumsum(-1) <= count - above.sum(-1, keepdim=True)))
     few = ((rows.double() - highest.double()) / hot).exp().masked_fill(~stays, 0)
-    below = torch.where(top_k > 0, few, whole).cumsum(-1)
+    cut = (top_k > 0) | (top_p < 1) | (min_p > 0)
+    below = few.where(cut, whole).cumsum(-1)
     goal = uniforms[:, None] * (below[:, -1:] * UNDER_ONE)
     tokens = torch.searchsorted(below, goal, right=True).clamp(max=rows.shape[-1] - 1)
     return torch.where(temperature > 0, tokens, likeliest[:, None])[:, 0]
-
-
-def drawable(chain: OpenChain) -> bool:
-    """Whether a graph draws from such distributions: all tokens, or the likeliest k."""
-    warping = chain.warping
-    return not warping.temperature or warping.top_k > 0 or not warping.cuts
 
 
 class Graphs:
@@ -511,6 +534,7 @@ class Graphs:
         temperatures: Collection[float],
         chains: Sequence[OpenChain] = (),
         steps: int = 0,
+        whole: bool = False,
     ) -> Launch:
         """Run a pass, read its logits, and draw chains.
 
@@ -520,23 +544,24 @@ class Graphs:
             temperatures: those of which exponentials are added up
             chains: the chain of each request, if it draws
             steps: the most tokens of them
+            whole: whether distributions may need all logits
         """
         others = sorted({*temperatures} - {0, 1}) or [1.0]
         most = next((n for n in HELD if n > held), 0)
         steps = max((n for n in STEPS if n <= steps), default=0)
-        if not all(map(drawable, chains)):
-            steps = 0
-        extras = Extras(most, steps, any(chain.numbers for chain in chains) and steps > 0)
-        launch = None
-        if most and len(others) == 1:
-            launch = self._replayed(
-                inputs,
-                (),
-                extras,
-                lambda graph: graph.launch(inputs, others[0], chains if steps else ()),
-                lambda launch: (launch.rows[: len(inputs.wanted)],),
-            )
-        if launch is not None:
+        warpings = [chain.warping for chain in chains if chain.numbers and steps]
+        sorts = any(warping.cuts and not warping.top_k for warping in warpings)
+        extras = Extras(most, steps, bool(warpings), sorts)
+        # Of further temperatures the host adds up exponentials.
+        whole = whole or len(others) > 1
+        launch = most and self._replayed(
+            inputs,
+            (),
+            extras,
+            lambda graph: graph.launch(inputs, others[0], chains if steps else (), whole),
+            lambda launch: (launch.rows[: len(inputs.wanted)],),
+        )
+        if launch:
             return launch
         logits, *_ = self(**inputs._asdict(), features=())
         return Launch(comparable(logits), None, np.empty((0, 1), np.int64))
@@ -582,7 +607,10 @@ class Graphs:
             try:
                 graph = Graph(shape, self.programs, packing, features, extras, self.record)
                 result = run(graph)
-                if not all(map(nearly, answers_of(result), expected)):
+                answers = (
+                    torch.as_tensor(x, device=expected[0].device) for x in answers_of(result)
+                )
+                if not all(map(nearly, answers, expected)):
                     raise CannotRecord("a replay gave other numbers")
             except Exception as error:  # from a driver, or from code that a capture refuses
                 self.why, self._graphs = first_line(error), {}

@@ -205,14 +205,14 @@ def tables(
     # Memory-efficient SDPA reads biases in aligned pieces.
     flat, biases = Flat(), Flat(16)
     segments = segments_of(feeds, masks, flat, biases if biased else None, window)
-    start = segments[-1][1]
     table = [
         (start, base, past + stop - start, mask, opening)
         for start, stop, base, past, mask, _, opening in segments
     ]
+    table.append((segments[-1][1], 0, 0, -1, 0))
     return (
         _integers(segments),
-        torch.tensor([*table, (start, 0, 0, -1, 0)], dtype=torch.int32).T.contiguous(),
+        torch.from_numpy(np.array(table, np.int32).T.copy()),
         flat.tensor(torch.bool),
         biases.tensor(torch.float32).to(dtype),
     )

@@ -9,7 +9,7 @@ the kernels make as `Distribution.draw` does: float64 masses, cumulated by risin
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -19,10 +19,11 @@ import torch
 from decoders.distribution import MANY, Tops
 from decoders.engine.attention.interface import Packing
 from decoders.engine.cache import Arena, CacheRows, Layout
+from decoders.engine.graphs import NEEDED, Launch
 from decoders.engine.lowering.program import Program, Programs
 from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
 from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants, Waste
-from decoders.shapes import Logits, NodeId
+from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
 # The most passes of a call, and the most bytes of float32 weights that they read (of copies, half
@@ -33,35 +34,6 @@ REQUESTS = 4  # a pass of so many takes up to twice as long as that of one
 NOTHING = np.empty((0, 0), np.int64), np.empty((0, 4)), np.empty((0, 0)), np.empty(0, np.int64)
 
 
-@dataclass(frozen=True)
-class Call:
-    """What a call has given.
-
-    Attributes:
-        rows: the logits, those of a chain before each token, (n, V); if chains were drawn, request
-            by request in each pass
-        tops: what was read of the rows, if anything was
-        tokens: the tokens of chains, (steps, requests); a graph has more requests than there are
-    """
-
-    rows: Logits
-    tops: Tops | None
-    tokens: np.ndarray
-
-    @property
-    def passes(self) -> int:
-        """The number of passes."""
-        return max(1, len(self.tokens))
-
-    def of(self, answer: Answer, place: int) -> Answer:
-        """The answer to one request, given that of a pass alone."""
-        answer = replace(answer, rows=self.rows, tops=self.tops)
-        if not len(self.tokens):
-            return answer
-        part = slice(place, None, self.tokens.shape[1])
-        return replace(answer, part=part, tokens=self.tokens[:, place].tolist())
-
-
 def call(
     program: Program,
     weight_bytes: int,
@@ -69,7 +41,7 @@ def call(
     inputs: PackedInputs,
     sought: int,
     chains: Sequence[OpenChain],
-) -> Call:
+) -> Launch:
     """Make a pass, and draw as many tokens of each chain as one call takes.
 
     Args:
@@ -93,7 +65,7 @@ def call(
         numbers = [chain.numbers(steps) if chain.numbers else [0.0] * steps for chain in chains]
         plan = (
             np.empty((steps, requests), np.int64),
-            np.array([as_numbers(chain) for chain in chains], np.float64),
+            np.array([chain.warping.numbers for chain in chains], np.float64),
             np.array(numbers, np.float64).T.copy(),
             np.array([*{end for chain in chains for end in chain.ends}], dtype=np.int64),
         )
@@ -101,7 +73,7 @@ def call(
     if passes:
         rows = passes * requests
     best = Tops(tops[:rows], ids[:rows], {1.0: sums[:rows]}, program.scan)
-    return Call(torch.from_numpy(logits[:rows]), best, plan[0][:passes])
+    return Launch(logits[:rows], best, plan[0][:passes])
 
 
 def length(
@@ -119,12 +91,6 @@ def length(
     passes = most // (weight_bytes * -(-len(feeds) // REQUESTS))
     room = min(feed.cache.capacity - len(feed.cache) for feed in feeds)
     return min(max(1, min(PASSES, passes)), 1 + room, *(chain.steps for chain in chains))
-
-
-def as_numbers(chain: OpenChain) -> tuple[float, ...]:
-    """A warping as the kernels want it, see `decoders.engine.kernels.select.weigh`."""
-    warping = chain.warping
-    return warping.temperature, warping.top_k, warping.top_p, warping.min_p
 
 
 class PackedPasses(Passes):
@@ -200,10 +166,11 @@ class PackedPasses(Passes):
         chunk: int | None = None,
         held: int = 1,
         temperatures: Collection[float] = (),
+        whole: bool = False,
     ) -> list[Answer]:
         if not self.simple:
             return self.run(wants, chunk)
-        return self._answers(wants, chunk, (), sought, chains, held, temperatures)
+        return self._answers(wants, chunk, (), sought, chains, held, temperatures, whole)
 
     @torch.inference_mode()
     def _answers(
@@ -215,6 +182,7 @@ class PackedPasses(Passes):
         chains: Sequence[OpenChain] = (),
         held: int = 1,
         temperatures: Collection[float] = (),
+        whole: bool = False,
     ) -> list[Answer]:
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)
@@ -222,41 +190,52 @@ class PackedPasses(Passes):
         forward, program = self.model.forward, None
         if sought and isinstance(forward, Programs):
             program = forward.serving(tokens)
-        called, output = None, None
+        launch, output = None, None
         # A part of a prompt draws nothing.
-        whole = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
-        chains = chains if whole else ()
+        ready = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
+        chains = chains if ready else ()
         if self._graphs is not None and sought:
             size = self.model.weight_bytes
             steps = length(size, feeds, inputs, chains, DEVICE_BYTES) if chains else 0
-            launch = self.model.launch(self._graphs, inputs, held, temperatures, chains, steps)
-            called, rows = Call(*launch), launch.rows
+            if whole and steps:
+                # Only so many rows come back.
+                steps = min(steps, max(1, NEEDED // (4 * self.model.vocabulary * len(feeds))))
+            asked = held, temperatures, chains, steps, whole
+            launch = self.model.launch(self._graphs, inputs, *asked)
+            rows = launch.rows
         elif program is None:
             output = self.model(inputs, features)
             rows = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
         else:
             size = self.model.weight_bytes * 4 // program.dtype.itemsize
-            called = call(program, size, feeds, inputs, sought, chains)
-            rows = called.rows
-        passes = called.passes if called else 1
+            launch = call(program, size, feeds, inputs, sought, chains)
+            rows = launch.rows
+        passes, tops = (max(1, len(launch.tokens)), launch.tops) if launch else (1, None)
         first, each = map(self._bytes_read, (tokens, len(feeds)))
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
-            part, states = slice(start, start := start + len(feed.wanted)), None
+            part = slice(start, start := start + len(feed.wanted))
+            states, picks = None, list[TokenId]()
+            if launch and len(launch.tokens):
+                part = slice(place, None, launch.tokens.shape[1])
+                picks = launch.tokens[:, place].tolist()
             if features and output:
                 states = Features(
                     feed.nodes, tuple(s[fed : fed + len(feed.nodes)] for s in output.features)
                 )
                 fed += self.length_of(feed)
-            answer = Answer(
-                rows,
-                part if feed.wanted == list(nodes) else None,
-                self.arenas.bytes(self.caches[feed.tree]),
-                first + (passes - 1) * each,
-                passes=passes,
-                features=states,
+            answers.append(
+                Answer(
+                    rows,
+                    part if feed.wanted == list(nodes) else None,
+                    self.arenas.bytes(self.caches[feed.tree]),
+                    first + (passes - 1) * each,
+                    passes=passes,
+                    features=states,
+                    tokens=picks,
+                    tops=tops,
+                )
             )
-            answers.append(called.of(answer, place) if called else answer)
         return answers
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:

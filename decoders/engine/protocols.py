@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 
 from decoders.distribution import Tops, Warping
@@ -84,7 +85,7 @@ class Answer:
 
     Attributes:
         rows: the raw logits of the whole call, (n, V), in memory that no later pass overwrites,
-            because readings look at them on demand
+            because readings look at them on demand; an array if a device has sent them to the host
         part: the rows at the request's nodes, of a chain before each of its tokens; None if only a
             part of the prompt was fed, so that the request must ask again
         cache_bytes: bytes read from the request's cache, in the first pass
@@ -97,7 +98,7 @@ class Answer:
         tops: what was already read of all rows
     """
 
-    rows: Logits
+    rows: Logits | np.ndarray
     part: slice | None
     cache_bytes: int
     weight_bytes: int
@@ -110,13 +111,13 @@ class Answer:
     @property
     def logits(self) -> Logits | None:
         """The raw logits at the request's nodes, (nodes, V); None if `part` is."""
-        return None if self.part is None else self.rows[self.part]
+        return None if self.part is None else torch.as_tensor(self.rows)[self.part]
 
 
 def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:
     """Join answers with separate rows, so that all of them share one tensor of rows."""
     parts = [answer.logits for answer in answers if answer.logits is not None]
-    rows, together, start = torch.cat(parts) if parts else answers[0].rows, [], 0
+    rows, together, start = torch.cat(parts) if parts else answers[0].rows, list[Answer](), 0
     for answer in answers:
         part = (
             None
@@ -212,6 +213,7 @@ class Passes(Protocol):
         chunk: int | None = None,
         held: int = 1,
         temperatures: Collection[float] = (),
+        whole: bool = False,
     ) -> list[Answer]:
         """Run one pass for all these requests, perhaps look through its logits, and draw chains.
 
@@ -225,6 +227,7 @@ class Passes(Protocol):
             held: how many of the likeliest tokens readings hold; a device looks for one more in
                 each row, at no cost of its own
             temperatures: those of which a device adds up exponentials
+            whole: whether more will be asked of rows than these numbers; a device then sends them
 
         Returns:
             an answer for each request, in the order of `wants`

@@ -17,9 +17,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
-from decoders.distribution import Distribution, Small, Whole, minimum
+from decoders.distribution import Distribution, Small, Whole, beside, minimum
 from decoders.methods.rules import (
     Node,
     NodeWise,
@@ -277,7 +275,7 @@ class Cascade(Mixture):
         if least == 0:
             return q
         if isinstance(p, Whole) and isinstance(q, Whole):
-            rest: Distribution = Whole(q.mass * (p.mass.to(q.mass.device) >= least))
+            rest: Distribution = Whole(q.mass * (beside(p.mass, q.mass) >= least))
         else:
             few = p if isinstance(p, Small) else p.within(x for x, _ in q.items())
             rest = q.within(x for x, m in few.mass.items() if m >= least)
@@ -310,8 +308,7 @@ def total(p: Distribution, q: Distribution) -> Distribution:
     whole, other = (p, q) if isinstance(p, Whole) else (q, p)
     assert isinstance(whole, Whole)
     if isinstance(other, Whole):
-        return Whole(whole.mass + other.mass.to(whole.mass))
+        return Whole(whole.mass + beside(other.mass, whole.mass).to(whole.mass.dtype))
     mass = whole.mass.clone()
-    few = torch.tensor(list(other.mass.values()), dtype=mass.dtype, device=mass.device)
-    mass[list(other.mass)] += few
+    mass[list(other.mass)] += mass.new_tensor(list(other.mass.values()))
     return Whole(mass)

@@ -183,6 +183,7 @@ class HeadPasses(Passes):
         chunk: int | None = None,
         held: int = 1,
         temperatures: Collection[float] = (),
+        whole: bool = False,
     ) -> list[Answer]:
         waiting = [self._waiting(tree, nodes, chunk) for tree, nodes in wants]
         while any(each.missing for each in waiting):

@@ -201,12 +201,8 @@ def undisturbed(device: torch.device) -> AbstractContextManager[None]:
     Args:
         device: the device where the pass begins
     """
-    quiet = (
-        torch.is_inference_mode_enabled()
-        and device_of(device).on_host
-        and not torch.is_autocast_enabled("cpu")
-    )
-    return nullcontext() if quiet else _undisturbed(device)
+    quiet = torch.is_inference_mode_enabled() and not torch.is_autocast_enabled(device.type)
+    return device_of(device).current() if quiet else _undisturbed(device)
 
 
 @contextmanager

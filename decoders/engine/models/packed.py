@@ -408,10 +408,12 @@ class PackedModel(Loaded):
         """The graphs of its passes, which take their tensors from the host."""
         return self.forward if isinstance(self.forward, Graphs) else None
 
-    def launch(self, graphs: Graphs, *arguments: Any) -> Launch:
+    def launch(self, graphs: Graphs, inputs: PackedInputs, *arguments: Any) -> Launch:
         """`Graphs.launch` on the model's device."""
-        with undisturbed(self.device):
-            return graphs.launch(*arguments)
+        assert isinstance(inputs.packing, interface.Packing)
+        # To ask a model for its device takes as long as to ask for a tensor's ten times.
+        with undisturbed(inputs.packing.keys[0].device):
+            return graphs.launch(inputs, *arguments)
 
     @property
     def reaches(self) -> tuple[Reach | None, ...]:

@@ -11,12 +11,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from decoders import ModelPair, generate
+from decoders.distribution import Warping, held
 from decoders.engine import graphs, pack
 from decoders.engine.attention import interface
 from decoders.engine.graphs import Graphs
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from decoders.engine.recorder import refuse_reading
+from decoders.reading import Readings
 from decoders.tree import TokenTree
 from tests import zoo
 from tests.models import build
@@ -157,6 +159,43 @@ def test_the_same_tokens(kernels, pairs, decoder, caplog):
     assert not warnings(caplog)
     assert not recorded.plain
     assert "CUDA graphs" in recorded.packed["target"].engine_name
+
+
+@pytest.mark.parametrize("sampling", [{}, {"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.05}])
+@pytest.mark.parametrize("decoder", ["multinomial", "speculative", "mtad", "dsbd"])
+def test_the_same_tokens_whether_logits_come_back_or_stay(
+    kernels, pairs, monkeypatch, decoder, sampling
+):
+    """Those of large batches over a large vocabulary stay on the device."""
+    plain, recorded = pairs
+    expected = tokens(plain, decoder, seed=4, **sampling)
+    assert tokens(recorded, decoder, seed=4, **sampling) == expected
+    monkeypatch.setattr(graphs, "NEEDED", 0)
+    monkeypatch.setattr(graphs, "USEFUL", 0)
+    assert tokens(recorded, decoder, seed=4, **sampling) == expected
+
+
+CUTS = [
+    {}, {"temperature": 0.3}, {"temperature": 0.0}, {"top_k": 5}, {"top_k": 5, "top_p": 0.7},
+    {"top_p": 0.9}, {"top_p": 1e-9}, {"min_p": 0.1},
+    {"temperature": 2.0, "top_p": 0.5, "min_p": 0.02},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("equals", [False, True])
+@pytest.mark.parametrize("cuts", CUTS)
+def test_a_graph_draws_as_a_distribution_does(cuts, equals):
+    """With top-p or min-p alone no graph drew, so that each token of a draft was a launch."""
+    rows = 3 * torch.randn(200, 300, dtype=torch.float64, generator=torch.manual_seed(1))
+    rows = rows.round() if equals else rows
+    uniforms = torch.rand(len(rows), dtype=torch.float64, generator=torch.manual_seed(2))
+    warping = Warping(**cuts)
+    extras = graphs.Extras(32, 1, True, sorts=warping.cuts and not warping.top_k)
+    cut = warping.temperature, warping.top_k, warping.top_p, warping.min_p
+    ours = graphs.draw(rows, rows.new_tensor([cut] * len(rows)), uniforms, extras)
+    readings = Readings(rows, held(warping))
+    for token, reading, u in zip(ours.tolist(), readings, uniforms.tolist(), strict=True):
+        assert [token] == reading.warp(warping).draw([u])
 
 
 def test_a_limit_on_memory_keeps_graphs(kernels, replayed):
