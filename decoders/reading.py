@@ -135,6 +135,15 @@ class Readings(Sequence["Reading"]):
         most = min(held, self.held)
         return [Reading(self, i, most) for i in range(*part.indices(len(self)))]
 
+    def logit(self, place: int, token: TokenId) -> float:
+        """The logit of a token in a row."""
+        if self.host is not None:
+            return self.host.item(place, token)
+        near = np.flatnonzero(self.ids[place] == token)
+        if len(near):
+            return float(self.values[place, near[0]])
+        return self.rows[place, token].item()
+
     def excess(self, place: int, temperature: float) -> float:
         """The log of the sum of exp((logit - highest) / temperature) in a row."""
         if temperature in self.excesses:
@@ -202,16 +211,8 @@ class Reading:
         """The largest logit."""
         return self._read.highest[self._place]
 
-    def heat(self, temperature: float) -> np.ndarray | None:
-        """exp((logit - highest) / temperature) of each token, in float64, if the row is here."""
-        host = self._read.host
-        return None if host is None else self._read.scan.heat(host[self._place], temperature)[0]
-
     def logit(self, token: TokenId) -> float:
-        if self._read.host is not None:
-            return self._read.host.item(self._place, token)
-        ids, logits = self.likeliest()
-        return logits[ids.index(token)] if token in ids else self.row[token].item()
+        return self._read.logit(self._place, token)
 
     def log_p(self, token: TokenId) -> float:
         """The raw log-probability of a token, in nats."""
@@ -275,7 +276,7 @@ class Reading:
                 return math.log(heat[1])
 
             if warping.temperature and not warping.cuts:
-                self._warped = warping, Uncut(self, warping)
+                self._warped = warping, Uncut(read, self._place, warping)
             else:
                 few = small(*self.likeliest(), self.size, excess, warping)
                 self._warped = warping, few or Whole(warp(self.row, warping, read.scan, heat))
@@ -286,28 +287,32 @@ class Uncut(Whole):
     """The distribution after a node where warping leaves all tokens: exp(logit / T) over its sum.
 
     Args:
-        reading: the reading there
+        read: the readings of the pass
+        place: the row in them
         warping: a temperature T above 0 alone
     """
 
-    __slots__ = ("_excess", "_reading", "_temperature", "_warping")
+    __slots__ = ("_excess", "_place", "_read", "_temperature", "_warping")
 
-    def __init__(self, reading: Reading, warping: Warping):
+    def __init__(self, read: Readings, place: int, warping: Warping):
         super().__init__(None)
-        self._reading, self._warping = reading, warping
+        self._read, self._place, self._warping = read, place, warping
         self._temperature = max(warping.temperature, sys.float_info.min)
         self._excess: float | None = None
 
     def _masses(self) -> torch.Tensor:
-        return warp(self._reading.row, self._warping)
+        return warp(self._read.rows[self._place], self._warping)
 
     def __getitem__(self, token: TokenId) -> float:
-        reading = self._reading
+        read, place = self._read, self._place
         if self._excess is None:
-            self._excess = reading.excess(self._temperature)
-        over = reading.logit(token) - reading.peak
+            self._excess = read.excess(place, self._temperature)
+        over = read.logit(place, token) - read.highest[place]
         return math.exp(over / self._temperature - self._excess)
 
     def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
-        masses = self._reading.heat(self._temperature)
-        return super().draw(uniforms) if masses is None else draws(masses, uniforms)
+        host = self._read.host
+        if host is None:
+            return super().draw(uniforms)
+        masses, _ = self._read.scan.heat(host[self._place], self._temperature)
+        return draws(masses, uniforms)
