@@ -76,7 +76,7 @@ class Joint:
 
     def of(self, places: Sequence[int]) -> "Joint":
         """Some of the beams."""
-        beams, readings = ([x[i] for i in places] for x in (self.beams, self.readings))
+        beams, readings = [self.beams[i] for i in places], [self.readings[i] for i in places]
         return Joint(beams, readings, self.origin, self.rounded)
 
     def value(self, index: int) -> float:

@@ -440,9 +440,9 @@ def penalised(
             for place, node in zip(mine, nodes, strict=True):
                 row = torch.as_tensor(rows[place])
                 rows[place] = applied(turn.request.penalties, tree.text(node), row)
-    if tops and places and not isinstance(rows, np.ndarray):
-        return rows, None
     if tops and places:
+        if not isinstance(rows, np.ndarray):
+            return rows, None
         changed, scan = rows[places], scan_for(rows)
         tops.logits[places], tops.ids[places] = scan.likeliest(changed, tops.ids.shape[1])
         highest = tops.logits[places, 0].astype(np.float64)

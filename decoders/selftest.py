@@ -236,7 +236,7 @@ def logits_of(model: Any) -> torch.Tensor:
             for i in range(grown):
                 parent = [tip, *nodes[tree]][i if grown == 3 else i // 2]
                 nodes[tree].append(tree.add(parent, 7 * i))
-        rows.append(engine.run(list(nodes.items()))[0].rows.cpu().double())
+        rows.append(torch.as_tensor(engine.run(list(nodes.items()))[0].rows).cpu().double())
     return torch.cat(rows)
 
 

@@ -337,5 +337,5 @@ class TranslatedPasses(Passes):
         elif answer.part is None:
             return answer
         else:
-            own[[nodes.index(n) for n in fitting]] = answer.rows[answer.part]
+            own[[nodes.index(n) for n in fitting]] = torch.as_tensor(answer.rows)[answer.part]
         return replace(answer, rows=translation.over_target(own), part=slice(0, len(nodes)))
