@@ -304,6 +304,7 @@ class Arena:
         values: the values by layer, (rows, K, D)
         scratch: a row that no request has, where passes of fixed shapes write what nobody reads; -1
             if there is none
+        pending: rows that are to be moved, and where to, before anything else is done to them
     """
 
     def __init__(
@@ -326,6 +327,7 @@ class Arena:
         self._name_layers()
         self._taken: list[CacheRows] = []
         self.scratch = -1
+        self.pending: tuple[list[int], list[int]] = [], []
 
     def _name_layers(self) -> None:
         self.keys, self.values = halves(
@@ -381,6 +383,7 @@ class Arena:
         """Make room for `extra` more rows, if need be by moving to a stretch of twice the size."""
         if len(cache) + extra <= cache.capacity:
             return
+        self.settle()
         place = self.take(2 * (len(cache) + extra))
         if place is None:
             raise RuntimeError("a request needs more cache rows than its decoder announced")
@@ -392,8 +395,14 @@ class Arena:
         cache.base, cache.capacity = place.base, place.capacity
         self._taken.sort(key=lambda c: c.base)
 
-    def sync(self, requests: Iterable[tuple[CacheRows, TokenTree]]) -> None:
-        """Drop the rows of nodes that their trees dropped, and close gaps where there are many."""
+    def sync(self, requests: Iterable[tuple[CacheRows, TokenTree]], later: bool = False) -> None:
+        """Drop the rows of nodes that their trees dropped, and close gaps where there are many.
+
+        Args:
+            requests: the cache and the tree of each
+            later: leave the rows that close them `pending`
+        """
+        self.settle()
         old: list[int] = []
         new: list[int] = []
         for cache, tree in requests:
@@ -401,6 +410,13 @@ class Arena:
                 old += [cache.base + row for row in moved]
                 end = cache.base + len(cache)
                 new += range(end - len(moved), end)
+        self.pending = old, new
+        if not later:
+            self.settle()
+
+    def settle(self) -> None:
+        """Move the rows that are pending."""
+        (old, new), self.pending = self.pending, ([], [])
         if old:
             self.move(old, new)
 
@@ -424,10 +440,14 @@ class Arena:
         # After it, OpenMP's threads would wait in loops on the cores of those that share passes.
         torch.set_num_threads(1)
         try:
-            for slab in self._slabs:
-                slab[:, places[1]] = slab[:, places[0]]
+            self.shift(*places)
         finally:
             torch.set_num_threads(threads)
+
+    def shift(self, old: torch.Tensor, new: torch.Tensor) -> None:
+        """Copy rows, whose numbers are on the device."""
+        for slab in self._slabs:
+            slab[:, new] = slab[:, old]
 
     # Rows of an inference tensor could not be written outside of inference mode.
     @torch.inference_mode(False)

@@ -34,6 +34,7 @@ TOKENS = *REQUESTS, 128, 256
 STEPS = 1, 2, 3, 4, 5, 6, 8, 12, 16  # of a chain; others are made of two
 HELD = 8, 32, 66, 130, 258  # likeliest tokens of each row that come back
 MASKS = 2**16  # numbers in all masks of a pass
+MOVES = 128  # cache rows that a graph moves
 LONGEST_TEXT = 2**24  # rows
 ALIGNED = 64  # bytes
 # The most bytes of logits that come back with a launch: where distributions may need all of them
@@ -115,12 +116,14 @@ class Extras(NamedTuple):
         steps: tokens of each chain that it draws; 0 for none
         chance: whether any of them is drawn, and not the likeliest
         sorts: whether top-p or min-p alone cuts any of their distributions
+        moves: whether cache rows are moved first, to close the gaps that branches have left
     """
 
     held: int
     steps: int = 0
     chance: bool = False
     sorts: bool = False
+    moves: bool = False
 
 
 class InputPlan:
@@ -128,13 +131,13 @@ class InputPlan:
 
     Args:
         shape: the shape
-        steps: tokens of a chain
+        extras: what the graph does besides
 
     Attributes:
         size: its bytes
     """
 
-    def __init__(self, shape: GraphSize, steps: int):
+    def __init__(self, shape: GraphSize, extras: Extras):
         tokens, requests, *_ = shape
         # Lines of indices: ids, positions, rows, wanted; of `chain`: positions and rows of the
         # second pass, and by how much they grow in each further one.
@@ -143,7 +146,9 @@ class InputPlan:
             "table": (torch.int32, (5, requests + 1)),
             "temperatures": (torch.float64, (2,)),
         }
-        if steps:
+        if extras.moves:
+            sizes["moves"] = torch.long, (2, MOVES)
+        if steps := extras.steps:
             sizes |= {
                 "chain": (torch.long, (3, requests)),
                 "later": (torch.int32, (5, requests + 1)),
@@ -214,7 +219,7 @@ class Graph:
         self.shape, self.extras = shape, extras
         self.keys, self.scratch = packing.keys, packing.scratch
         self.steps = extras.steps if extras else 0
-        self.plan = InputPlan(shape, self.steps)
+        self.plan = InputPlan(shape, extras or Extras(0))
         self.memory = torch.zeros(self.plan.size, dtype=torch.uint8, device=device)
         inputs = self.plan.of(self.memory)
         self._pinned = device_of(device).pins
@@ -224,6 +229,7 @@ class Graph:
         rows.fill_(self.scratch)
         if self.steps:
             inputs["chain"][1].fill_(self.scratch)
+        moves, arena = inputs.get("moves"), packing.arena
         # On the host, where the launch only reads the number of requests, the most that they and
         # their texts can hold, and whether any has a mask and any has none.
         segments = torch.tensor([[0, longest, 0, LONGEST_TEXT, -1, -1, 0]] * requests)
@@ -236,9 +242,12 @@ class Graph:
             masks=inputs["masks"],
             biases=torch.zeros(2, dtype=packing.biases.dtype, device=device),
             scratch=-1,
+            arena=None,
         )
 
         def whole() -> tuple[torch.Tensor, ...]:
+            if moves is not None:
+                arena.shift(*moves)
             logits, *states = run(
                 input_ids=ids[None],
                 position_ids=positions[None],
@@ -349,6 +358,12 @@ class Graph:
         _, parts = self._parts
         parts["temperatures"][:] = 1, max(temperature, sys.float_info.min)
         count = len(inputs.wanted)
+        if extras.moves:
+            assert isinstance(inputs.packing, Packing)
+            old, new = inputs.packing.arena.pending
+            inputs.packing.arena.pending = [], []
+            parts["moves"][:] = self.scratch
+            parts["moves"][:, : len(old)] = old, new
         if extras.steps:
             count = extras.steps * requests
             self._fill_chains(inputs, parts, chains)
@@ -589,11 +604,15 @@ class Graphs:
         """
         packing = inputs.packing
         # Passes with windows in only some layers are not recorded.
-        if not isinstance(packing, Packing) or self.why:
+        shape = isinstance(packing, Packing) and GraphSize.of(inputs.input_ids, packing)
+        if not shape or self.why or len(inputs.wanted) > shape.tokens:
             return None
-        shape = GraphSize.of(inputs.input_ids, packing)
-        if shape is None or len(inputs.wanted) > shape.tokens:
-            return None
+        assert isinstance(packing, Packing)
+        moves = len(packing.arena.pending[0])
+        if extras and moves <= MOVES:
+            extras = extras._replace(moves=moves > 0)
+        else:
+            packing.arena.settle()
         # An arena that grows has another list of keys, of which no other has the number while its
         # graphs are there.
         key = shape, features, extras, id(packing.keys)
@@ -601,6 +620,7 @@ class Graphs:
             if key in self._graphs:
                 return run(self._graphs[key])
             self._prune()
+            packing.arena.settle()
             # A program is made before the capture.
             self.programs.serving(shape.tokens, features)
             expected = self.programs.plain(**on_device(inputs)._asdict(), features=features)
@@ -624,4 +644,5 @@ class Graphs:
 def on_device(inputs: PackedInputs) -> PackedInputs:
     packing = inputs.packing
     assert isinstance(packing, Packing)
+    packing.arena.settle()
     return brought(inputs, packing.keys[0].device)

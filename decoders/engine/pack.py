@@ -120,6 +120,7 @@ def pack(
         window,
         divide,
         arena.scratch,
+        arena,
     )
     return PackedInputs(ids, places, answered, packing)
 
@@ -355,10 +356,15 @@ class Arenas:
         for arena, cache in zip(self.each, caches, strict=False):
             arena.give_back(cache)
 
-    def sync(self, requests: Sequence[tuple[Caches, TokenTree]]) -> None:
-        """Drop the rows of nodes that their trees dropped, and those that no later token sees."""
+    def sync(self, requests: Sequence[tuple[Caches, TokenTree]], later: bool = False) -> None:
+        """Drop the rows of nodes that their trees dropped, and those that no later token sees.
+
+        Args:
+            requests: the caches and the tree of each
+            later: see `Arena.sync`
+        """
         for place, arena in enumerate(self.each):
-            arena.sync((caches[place], tree) for caches, tree in requests)
+            arena.sync(((caches[place], tree) for caches, tree in requests), later)
 
     def pack(
         self,

@@ -325,6 +325,7 @@ class Packing:
             themselves hide the rows outside of the window.
         divide: makes `parts`, if attention takes one request after another
         scratch: an arena row that no request has, or -1
+        arena: the arena, whose pending rows are moved before the pass
     """
 
     rows: torch.Tensor
@@ -337,6 +338,7 @@ class Packing:
     window: int = 0
     divide: Callable[[], tuple[Span, ...]] | None = None
     scratch: int = -1
+    arena: Any = None
 
     @cached_property
     def parts(self) -> tuple[Span, ...]:
