@@ -211,7 +211,7 @@ LAUNCHES = {
     "ensemble": 3, "fly": 2, "best_first": 7, "suffix": 1,
     "recycling": 1, "speculative_beam_search": 3,
 }  # fmt: skip
-AT_ITS_ENDS = 0.5  # more, as a chain may be made of two launches
+AT_ITS_END = 5  # more, as a text's last drafts are shorter, and a chain may be made of two launches
 SETTINGS = {"speculative_beam_search": {"draft_length": 2}}  # and not what the clock says
 
 
@@ -251,7 +251,7 @@ def test_a_launch_takes_one_copy_in_and_one_back(doors, decoder, sampling, reque
     """Each token of a draft was a launch, with 28 operators and two copies beside it; without a
     top-k, each distribution was read back by itself, up to 33 times a launch."""
     count = trips(doors, decoder, sampling, requests)
-    assert 0 < count["launches"] <= (LAUNCHES[decoder] + AT_ITS_ENDS) * count["rounds"]
+    assert 0 < count["launches"] <= LAUNCHES[decoder] * count["rounds"] + AT_ITS_END
     assert count["in"] == count["out"] == count["launches"]
     assert count["operators"] == 0
 
