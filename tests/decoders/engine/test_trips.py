@@ -211,7 +211,6 @@ LAUNCHES = {
     "ensemble": 3, "fly": 2, "best_first": 7, "suffix": 1,
     "recycling": 1, "speculative_beam_search": 3,
 }  # fmt: skip
-AT_ITS_END = 5  # more, as a text's last drafts are shorter, and a chain may be made of two launches
 SETTINGS = {"speculative_beam_search": {"draft_length": 2}}  # and not what the clock says
 
 
@@ -251,7 +250,9 @@ def test_a_launch_takes_one_copy_in_and_one_back(doors, decoder, sampling, reque
     """Each token of a draft was a launch, with 28 operators and two copies beside it; without a
     top-k, each distribution was read back by itself, up to 33 times a launch."""
     count = trips(doors, decoder, sampling, requests)
-    assert 0 < count["launches"] <= LAUNCHES[decoder] * count["rounds"] + AT_ITS_END
+    most = LAUNCHES[decoder]
+    # Near its end the shorter text has drafts of ever fewer layers; a chain may be of two launches.
+    assert 0 < count["launches"] <= most * count["rounds"] + most * (most - 1) // 2 + 2
     assert count["in"] == count["out"] == count["launches"]
     assert count["operators"] == 0
 
