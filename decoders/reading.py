@@ -311,8 +311,9 @@ class Uncut(Whole):
         return math.exp(over / self._temperature - self._excess)
 
     def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
-        host = self._read.host
-        if host is None:
-            return super().draw(uniforms)
-        masses, _ = self._read.scan.heat(host[self._place], self._temperature)
+        read, place = self._read, self._place
+        if read.host is None:
+            over = read.rows[place].double() - read.highest[place]
+            return Whole((over / self._temperature).exp()).draw(uniforms)
+        masses, _ = read.scan.heat(read.host[place], self._temperature)
         return draws(masses, uniforms)

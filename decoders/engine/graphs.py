@@ -454,10 +454,8 @@ def draw(
     if not extras.chance:
         return likeliest
     temperature, top_k, top_p, min_p = (x[:, None] for x in warpings.T)
-    hot, tiny = temperature.clamp(min=sys.float_info.min), torch.finfo(rows.dtype).tiny
+    hot = temperature.clamp(min=sys.float_info.min)
     highest, held = rows.amax(-1, keepdim=True), size if extras.sorts else min(extras.held, size)
-    # Without a cut as `warp` has it, else as `small` has it.
-    whole = ((rows - highest) / hot.to(rows.dtype).clamp(min=tiny)).softmax(-1).double()
     values = (rows.sort(descending=True) if extras.sorts else rows.topk(held)).values
     weights = ((values.double() - highest.double()) / hot).exp()
     most = top_k.where(top_k > 0, size)
@@ -469,9 +467,8 @@ def draw(
     edge = values.gather(-1, count - 1)
     above, equal = rows > edge, rows == edge
     stays = above | (equal & (equal.cumsum(-1) <= count - above.sum(-1, keepdim=True)))
-    few = ((rows.double() - highest.double()) / hot).exp().masked_fill(~stays, 0)
-    cut = (top_k > 0) | (top_p < 1) | (min_p > 0)
-    below = few.where(cut, whole).cumsum(-1)
+    stays = stays | ((top_k == 0) & (top_p == 1) & (min_p == 0))
+    below = ((rows.double() - highest.double()) / hot).exp().masked_fill(~stays, 0).cumsum(-1)
     goal = uniforms[:, None] * (below[:, -1:] * UNDER_ONE)
     tokens = torch.searchsorted(below, goal, right=True).clamp(max=rows.shape[-1] - 1)
     return torch.where(temperature > 0, tokens, likeliest[:, None])[:, 0]
