@@ -31,7 +31,7 @@ from decoders.shapes import Logits
 # The sizes to which passes are filled up; larger passes run plainly.
 REQUESTS = 1, 2, 4, 8, 16, 32, 64
 TOKENS = *REQUESTS, 128, 256
-STEPS = 1, 2, 3, 4, 5, 6, 8, 12, 16  # of a chain; others are made of two
+STEPS = 1, 2, 3, 4, 5, 6, 8, 10, 12, 16  # of a chain; others are made of two
 HELD = 8, 32, 66, 130, 258  # likeliest tokens of each row that come back
 MASKS = 2**16  # numbers in all masks of a pass
 MOVES = 128  # cache rows that a graph moves
