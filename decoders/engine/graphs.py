@@ -23,7 +23,7 @@ from decoders.distribution import UNDER_ONE, Tops
 from decoders.engine.attention.interface import Packing
 from decoders.engine.lowering.program import Pass, Programs, nearly, runs_plainly
 from decoders.engine.pack import PackedInputs, brought
-from decoders.engine.protocols import Layers, OpenChain
+from decoders.engine.protocols import Launch, Layers, OpenChain
 from decoders.engine.recorder import CannotRecord
 from decoders.errors import first_line
 from decoders.shapes import Logits
@@ -177,21 +177,6 @@ class InputPlan:
     def bytes(self, masks: int) -> int:
         """How many bytes go in with so many numbers of masks."""
         return self._places["masks"][0] + masks
-
-
-class Launch(NamedTuple):
-    """What a launch, or a call of the kernels, gives.
-
-    Attributes:
-        rows: the logits, those of a chain before each token, (n, V); if chains were drawn, request
-            by request in each pass; an array if they are on the host
-        tops: what was read of them, if anything was
-        tokens: the tokens of chains, (steps, requests); a graph has more requests than there are
-    """
-
-    rows: Logits | np.ndarray
-    tops: Tops | None
-    tokens: np.ndarray
 
 
 class Graph:

@@ -19,10 +19,18 @@ import torch
 from decoders.distribution import MANY, Tops
 from decoders.engine.attention.interface import Packing
 from decoders.engine.cache import Arena, CacheRows, Layout
-from decoders.engine.graphs import NEEDED, Launch
 from decoders.engine.lowering.program import Program, Programs
 from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
-from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants, Waste
+from decoders.engine.protocols import (
+    Answer,
+    Features,
+    Launch,
+    Layers,
+    OpenChain,
+    Passes,
+    Wants,
+    Waste,
+)
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
@@ -197,9 +205,6 @@ class PackedPasses(Passes):
         if self._graphs is not None and sought:
             size = self.model.weight_bytes
             steps = length(size, feeds, inputs, chains, DEVICE_BYTES) if chains else 0
-            if whole and steps:
-                # Only so many rows come back.
-                steps = min(steps, max(1, NEEDED // (4 * self.model.vocabulary * len(feeds))))
             asked = held, temperatures, chains, steps, whole
             launch = self.model.launch(self._graphs, inputs, *asked)
             rows = launch.rows

@@ -114,6 +114,21 @@ class Answer:
         return None if self.part is None else torch.as_tensor(self.rows)[self.part]
 
 
+class Launch(NamedTuple):
+    """What a launch, or a call of the kernels, gives.
+
+    Attributes:
+        rows: the logits, those of a chain before each token, (n, V); if chains were drawn, request
+            by request in each pass; an array if they are on the host
+        tops: what was read of them, if anything was
+        tokens: the tokens of chains, (steps, requests); a graph has more requests than there are
+    """
+
+    rows: Logits | np.ndarray
+    tops: Tops | None
+    tokens: np.ndarray
+
+
 def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:
     """Join answers with separate rows, so that all of them share one tensor of rows."""
     parts = [answer.logits for answer in answers if answer.logits is not None]

@@ -4,7 +4,7 @@ The probe has two tokens, computes no attention, and notes what each layer passe
 Whatever packed attention does not model is refused by name.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Self
@@ -22,7 +22,7 @@ from decoders.engine.attention import interface
 from decoders.engine.attention.interface import only_known
 from decoders.engine.cache import CacheRows, Layout, Reach
 from decoders.engine.fingerprint import TrialLog, patched, twin
-from decoders.engine.graphs import Graphs, Launch
+from decoders.engine.graphs import NEEDED, Graphs
 from decoders.engine.lowering.lower import Lowering
 from decoders.engine.lowering.program import (
     Carrier,
@@ -36,7 +36,7 @@ from decoders.engine.lowering.tensors import Tensors
 from decoders.engine.models.loaded import Loaded, undisturbed
 from decoders.engine.pack import Arenas, Feed, Idle, PackedInputs
 from decoders.engine.passes import PackedPasses
-from decoders.engine.protocols import Layers, Output, Passes
+from decoders.engine.protocols import Launch, Layers, OpenChain, Output, Passes
 from decoders.engine.weights import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError, first_line
 from decoders.tree import TokenTree
@@ -408,12 +408,24 @@ class PackedModel(Loaded):
         """The graphs of its passes, which take their tensors from the host."""
         return self.forward if isinstance(self.forward, Graphs) else None
 
-    def launch(self, graphs: Graphs, inputs: PackedInputs, *arguments: Any) -> Launch:
+    def launch(
+        self,
+        graphs: Graphs,
+        inputs: PackedInputs,
+        held: int,
+        temperatures: Collection[float],
+        chains: Sequence[OpenChain],
+        steps: int,
+        whole: bool,
+    ) -> Launch:
         """`Graphs.launch` on the model's device."""
         assert isinstance(inputs.packing, interface.Packing)
+        if whole and steps:
+            # Only so many rows come back.
+            steps = min(steps, max(1, NEEDED // (4 * self.vocabulary * len(chains))))
         # To ask a model for its device takes as long as to ask for a tensor's ten times.
         with undisturbed(inputs.packing.keys[0].device):
-            return graphs.launch(inputs, *arguments)
+            return graphs.launch(inputs, held, temperatures, chains, steps, whole)
 
     @property
     def reaches(self) -> tuple[Reach | None, ...]:
