@@ -1,15 +1,18 @@
 """Drawn cases are the same in each run, and no test times out on a busy machine.
 
-Tests that wait stand between those that compute. PASSES=plain runs everything with passes that are
-not recorded:
+Tests that wait stand between those that compute. PASSES=plain runs everything without programs:
 
-    PASSES=plain python -m pytest tests/decoders --ignore tests/decoders/engine/recording
+    PASSES=plain python -m pytest tests/decoders
 """
 
+import fcntl
 import gc
 import os
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +21,7 @@ from huggingface_hub.utils import _http
 from hypothesis import settings
 
 from decoders import ModelPair, load_pair
+from decoders.engine.kernels.loading import kernels
 from decoders.engine.loading import load
 from decoders.engine.models.packed import PackedModel
 from tests.models import save_small_pair
@@ -42,6 +46,32 @@ if passes := os.environ.get("PASSES"):
     for call in (ModelPair.__init__, load_pair):
         call.__kwdefaults__["passes"] = passes
     PackedModel.__init__.__defaults__ = (*PackedModel.__init__.__defaults__[:-1], passes)
+
+
+COMPILING = "TESTS_COMPILING"  # names the file that is locked while the kernels are compiled
+
+
+def pytest_configure(config):
+    """In a new clone the kernels are compiled once, while other processes import and collect.
+
+    Each process compiled them for itself, which takes half a minute of a core."""
+    if not getattr(config.option, "numprocesses", None) or hasattr(config, "workerinput"):
+        return
+    lock, os.environ[COMPILING] = tempfile.mkstemp()
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def compiled():
+        kernels()
+        os.unlink(os.environ[COMPILING])
+        os.close(lock)
+
+    threading.Thread(target=compiled).start()
+
+
+def pytest_collection_finish(session):
+    if hasattr(session.config, "workerinput"):
+        with suppress(FileNotFoundError), open(os.environ[COMPILING]) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
 
 
 @pytest.fixture(scope="module")

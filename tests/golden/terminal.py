@@ -11,10 +11,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from workbench.__main__ import main
+from workbench.models import keeper
 
 ROOT = Path(__file__).parents[2]
 PAIR = ("--models", "assets/stories/target", "assets/stories/draft", "--device", "cpu",
@@ -41,6 +43,7 @@ def home(folder: Path, **others: str) -> Iterator[None]:
     """While this lasts, runs are kept in the folder, lines are wide, and one thread computes."""
     own = {"WORKBENCH_DATA": str(folder), "WORKBENCH_THREADS": "1", "COLUMNS": "400"}
     own |= others
+    loads, keeper.load = keeper.load, cache(keeper.load)  # one pair for all calls
     before, where = {name: os.environ.get(name) for name in own}, Path.cwd()
     os.environ.update(own)
     os.chdir(ROOT)
@@ -48,6 +51,7 @@ def home(folder: Path, **others: str) -> Iterator[None]:
         yield
     finally:
         os.chdir(where)
+        keeper.load = loads
         for name, value in before.items():
             if value is None:
                 del os.environ[name]

@@ -31,7 +31,6 @@ from workbench.kinds.advice import (
 from workbench.kinds.registry import from_query
 from workbench.measuring import session
 from workbench.measuring.transcript import acceptances
-from workbench.page.layout import build
 from workbench.runs.events import Ended, Progress
 from workbench.runs.record import Result, Run
 from workbench.studies.settings import Settings
@@ -281,13 +280,9 @@ def test_a_run_and_a_link_that_asked_about_load_open_with_a_sentence(short_run):
     ]
 
 
-@pytest.fixture
-def page(host):
-    return build(host)
-
-
-def test_advice_is_given_kept_and_opened_again(host, page):
+def test_advice_is_given_kept_and_opened_again(house):
     """It was kept nowhere."""
+    host, page = house
     visitor = Visitor(page, "kind=advice&count=2&temperature=0&max_new_tokens=8&decoders=lookup")
     assert visitor.value(visitor.find("advice-count")) == 2
     visitor.press("advice-run")
@@ -303,8 +298,8 @@ def test_advice_is_given_kept_and_opened_again(host, page):
     assert again.value(again.find("advice-temperature")) == 0
 
 
-def test_what_cannot_be_advised_on_is_refused_at_its_field(page):
-    visitor = Visitor(page)
+def test_what_cannot_be_advised_on_is_refused_at_its_field(house):
+    visitor = Visitor(house[1])
     visitor.put("advice-count", 21)
     visitor.press("advice-run")
     assert "at most 20 prompts" in visitor.message("advice-count")

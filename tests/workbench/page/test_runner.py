@@ -12,14 +12,12 @@ import torch
 
 from decoders import InputError
 from tests.pairwise import pairwise
-from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.batch import Batch
 from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.page.layout import build
 from workbench.runs.events import Ended, Event, Finished, Started
 from workbench.runs.store import RunStore, new_id
 from workbench.studies.settings import Settings
@@ -229,26 +227,26 @@ def test_measuring_again_runs_the_same_study_and_can_leave_the_queue(house, repl
     assert visitor.breakdowns == []
 
 
-def test_a_run_that_nobody_asked_for_is_none(pair, tmp_path):
+def test_a_run_that_nobody_asked_for_is_none(house):
     """A client can fire the hidden Measure again before there is any ticket.
 
     That once ended in a traceback."""
-    host = a_host(pair, tmp_path)
-    visitor = Visitor(build(host), COMPARE)
+    host, page = house
+    visitor, before = Visitor(page, COMPARE), host.store.list()
     visitor.press("again")
     assert visitor.breakdowns == []
     assert visitor.visible(visitor.find("run"))
-    assert host.store.list() == []
+    assert host.store.list() == before
 
 
 @pytest.mark.parametrize("prefix", ["", "batch-", "draw-"])
 def test_a_pair_that_cannot_be_loaded_is_told_in_the_tab_that_asked_saying_where_to_choose_another(
-    pair, tmp_path, monkeypatch, prefix
+    house, monkeypatch, prefix
 ):
     """Draws and Batch asked to "name one that holds a model", but have no field to name it in:
     pairs are chosen in Compare."""
-    host = a_host(pair, tmp_path)
-    visitor = Visitor(build(host), {**TABS, "draw-": "kind=draw&prompt=Once&draws=10"}[prefix])
+    host, page = house
+    visitor = Visitor(page, {**TABS, "draw-": "kind=draw&prompt=Once&draws=10"}[prefix])
     missing = PairChoice("/no/such/folder")
     monkeypatch.setattr(host.pairs, "get", lambda choice: PairKeeper.get(host.pairs, missing))
     visitor.press(f"{prefix}run")
