@@ -149,11 +149,15 @@ VISITS = {
     },
     "test_compare": {
         "test_one_button_five_panels",
+        "test_every_word_of_a_run_of_ones_own_is_read_off_the_picture",
         "test_what_a_visitor_writes_stays_text",
         "test_stop_ends_and_keeps_what_there_is",
     },
     "test_accessible": {"test_from_run_to_download_in_a_few_keys"},
-    "test_bare": {"test_without_weights_it_starts_and_says_what_to_do"},
+    "test_bare": {
+        "test_without_weights_it_starts_and_says_what_to_do",
+        "test_on_zero_gpu_the_same_page_runs_and_agents_too",
+    },
     "test_batch": {"test_every_scheme_is_measured_shown_taken_home_and_reopened"},
     "test_draw": {"test_trees_side_by_side_with_what_they_say_on_every_screen"},
     "test_experiments": {

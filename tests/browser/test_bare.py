@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.actions import press_run
+from tests.browser.actions import finished, link, panel, press_run
+from tests.browser.conftest import serving
+from tests.workbench.conftest import spaces  # noqa: F401 - a fixture
+from tests.workbench.page.test_agents import ask
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120  # a busy machine; the bound that users feel is measured by `make bench`
@@ -55,3 +58,23 @@ def test_without_weights_it_starts_and_says_what_to_do(bare, visit):
     expect(page.locator("#footer")).to_contain_text("kept until this Space restarts")
     press_run(page)
     expect(page.locator("#progress [role=alert]")).to_contain_text("make train")
+
+
+def test_on_zero_gpu_the_same_page_runs_and_agents_too(pair, tmp_path, spaces, visit):  # noqa: F811
+    """Whose seconds a study takes was told to nobody: the thread that asked for the GPU knew no
+    visitor, so all of them were one without an account."""
+    with serving(pair, tmp_path) as (address, host):
+        page = visit(link(address, "Once", decoders="greedy,speculative", max_new_tokens=8))
+        found = host.store.get(finished(page))
+        for result in found.results:
+            expect(panel(page, result.decoder)).to_contain_text("8 tokens")
+        lane = page.locator('#picture .lane[data-decoder="speculative"]')
+        expect(lane).to_contain_text(f"{found.results[1].metrics['target_calls']}passes")
+        panel(page, "greedy").locator(".wb-paper > .wb-text > .tok").nth(3).click()
+        expect(page.locator(".wb-branch tbody tr").nth(19)).to_be_visible()  # of the models there
+        asked = {"prompt": "Once", "decoders": ["greedy"], "settings": {"max_new_tokens": 8}}
+        _, (answer,) = ask(address, ("compare", asked))
+        assert answer.structuredContent["results"][0]["text"] == found.results[0].alone.text
+    run, alternatives, _ = spaces.visitors
+    assert spaces.closed == 3
+    assert run.session_hash == alternatives.session_hash

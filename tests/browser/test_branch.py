@@ -62,6 +62,13 @@ def test_a_click_shows_alternatives_on_every_screen_and_one_of_them_continues(as
     assert child != parent
     expect(page).to_have_url(re.compile(rf"\?run={child}"))
     expect(page.locator("#panels .wb-panel")).to_have_count(3)
+    page.go_back()
+    expect(page).to_have_url(re.compile(rf"\?run={parent}"))
+    expect(page.locator("#run-link a").first).to_have_text(f"run {parent}")
+    expect(page.locator(".wb-trail")).to_have_count(0)
+    page.go_forward()
+    expect(page.locator("#run-link a").first).to_have_text(f"run {child}")
+    expect(page.locator(".wb-trail")).to_contain_text(f"run {parent}")
     page.locator(".wb-trail a").first.click()
     expect(page.locator("#run-link a").first).to_have_text(f"run {parent}")
     assert page.evaluate("window.hacked") is None

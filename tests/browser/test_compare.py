@@ -1,17 +1,22 @@
 """The main path: open, press Run, read, point, stop."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import finished, link, panel, run, text_of
+from tests.browser.actions import finished, link, open_share, panel, run, text_of, unfold_texts
 from tests.browser.conftest import visits
+from tests.browser.test_picture import assert_read_off
+from workbench.runs.figures import label
 from workbench.runs.record import Result, Run
 from workbench.runs.recorded import id_of, recorded
 from workbench.show.looks import FATES
 
+PLAIN = ("greedy", "multinomial")
 FIVE = "greedy,speculative,mtad,dsbd,beam_search"
 # A byte-level pair writes pieces of emoji, control characters and markup by itself; the prompt adds
 # text that templates would run.
@@ -54,6 +59,63 @@ def test_one_button_five_panels(shown):
     expect(shown.page.locator("#summary tbody tr")).to_have_count(5)
     shown.page.locator("#researchers > button").click()
     expect(shown.page.locator("#figures tbody tr")).to_have_count(5)
+
+
+MANY = "greedy,multinomial,speculative,mtad,dsbd,beam_search,lookup,suffix,traversal"
+
+
+def test_every_word_of_a_run_of_ones_own_is_read_off_the_picture(visit, address):
+    """The one picture showed no guess and no refusal, and vanished with the visitor's own run.
+
+    Below, what each decoder drafted, kept, struck, corrected and got for free is compared with the
+    run's JSON, for every decoder that ran."""
+    page = visit(link(address, "A prompt of my own", decoders=MANY, max_new_tokens=12, seed=3))
+    run(page)
+    open_share(page)
+    with page.expect_download() as saving:
+        page.locator("#run-link").get_by_role("link", name="JSON").click()
+    open_share(page)  # shuts it
+    kept = Run.from_json(saving.value.path().read_bytes())
+    for plain in PLAIN:
+        chips = page.get_by_role("group", name="the plain decoder").get_by_role("button")
+        chips.filter(has_text=label(plain)).click()
+        lane = page.locator(f'#picture .lane[data-decoder="{plain}"] .wb-text')
+        assert lane.text_content() == Shown(page, kept).result(plain).alone.text
+    guessers = page.get_by_role("group", name="the decoder that guesses")
+    guessers.get_by_role("button", name=re.compile("more decoders")).click()
+    read = []
+    for chip in guessers.locator(".chip").all():
+        chip.click()
+        read.append(page.locator("#picture .lane").last.get_attribute("data-decoder"))
+        assert_read_off(page, kept, read[-1])
+    assert sorted(read) == sorted(name for name in MANY.split(",") if name not in PLAIN)
+
+
+def test_the_picture_each_chart_and_each_text_is_saved_with_its_words(shown):
+    """A text with a control character was no SVG that anything could read, and no PNG came."""
+    page = shown.page
+    unfold_texts(page)
+    open_share(page)
+    menu = page.locator("#run-link")
+    places = [(menu, f"picture-{shown.run.id}", 1), (page.locator("#charts"), None, 3)]
+    places += [(page.locator("#panels"), None, len(shown.run.results))]
+    for kind, begins in (("SVG", b"<svg "), ("PNG", b"\x89PNG")):
+        for place, name, count in places:
+            buttons = place.get_by_role("button", name=re.compile(f"(^| as ){kind}$"))
+            expect(buttons).to_have_count(count)
+            names = set()
+            for button in buttons.all():
+                with page.expect_download() as saving:
+                    button.click()
+                names.add(saving.value.suggested_filename)
+                content = saving.value.path().read_bytes()
+                assert content.startswith(begins)
+                if kind == "SVG":
+                    words = ElementTree.fromstring(content).iter("{http://www.w3.org/2000/svg}text")
+                    assert len([*words]) >= 5
+            assert len(names) == count
+            assert name is None or names == {f"{name}.{kind.lower()}"}
+    open_share(page)
 
 
 def test_what_a_visitor_writes_stays_text(shown):

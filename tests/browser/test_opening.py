@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import (
     finished,
     link,
+    open_lab,
     open_recorded,
     press_run,
     run,
@@ -58,7 +59,7 @@ def test_the_first_screen_is_one_picture_and_few_words(chromium, server, monkeyp
         assert len(found["stops"]) <= 20, found["stops"]
         assert len(found["words"]) <= 160, found["words"]
         assert set(found["sizes"]) <= {"28px", "18px", "15px", "13px"}
-        top = page.locator("#rooms > .tab-wrapper").get_by_role("tab").filter(visible=True)
+        top = page.get_by_role("tablist").first.get_by_role("tab").filter(visible=True)
         assert top.all_inner_texts() == ["Compare", "Draws", "Lab", "Runs"]
         first = recordings()[0].run
         expect(page.locator("#panels .wb-panel")).to_have_count(len(first.decoders))
@@ -176,6 +177,20 @@ def test_the_address_names_the_tab_and_back_goes_to_the_tab_before(visit, addres
     expect(draws).to_have_attribute("aria-selected", "true")
     page.reload()
     expect(draws).to_have_attribute("aria-selected", "true")
+    open_lab(page, "Theory")
+    expect(page).to_have_url(re.compile("&tab=theory$"))
+    page.locator("#footer a[data-tab]").click()
+    expect(page).to_have_url(re.compile("&tab=about$"))
+    expect(page.locator("#about")).to_be_visible()
+    page.go_back()
+    expect(page).to_have_url(re.compile("&tab=theory$"))
+    expect(page.get_by_role("tab", name="Theory")).to_have_attribute("aria-selected", "true")
+    page.go_back()  # what the lab opened with
+    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true")
+    page.go_back()
+    expect(draws).to_have_attribute("aria-selected", "true")
+    page.go_forward()
+    expect(page.get_by_role("tab", name="Batch")).to_be_visible()
     page.get_by_role("tab", name="Compare").click()
     expect(page).not_to_have_url(re.compile("tab="))
     expect(page.locator("#prompt textarea")).to_have_value("Once")

@@ -105,28 +105,9 @@ def chained(round_) -> bool:
     return all(b.parent == a.node for a, b in pairwise(drafted))
 
 
-CASES = [
-    (STORY, "mtad"),
-    (STORY, "dsbd"),
-    (STORY, "beam_search"),
-    (SUMMARY, "lookup"),
-    (HEAD, "best_first"),
-    (ALL, "suffix"),
-    (ALL, "traversal"),
-]
-FRESH = ["speculative", "mtad", "dsbd", "beam_search", "lookup"]
-
-
-@pytest.mark.parametrize(
-    ("run", "decoder"),
-    [*CASES, *((None, name) for name in FRESH)],
-    ids=lambda value: getattr(value, "id", value) or "fresh",
-)
-def test_each_round_is_read_off_the_picture_as_the_run_has_it(run, decoder, draw, request):
-    """The one picture showed no guess and no refusal: words that a visitor's own run had refused
-    stood nowhere but behind a switch."""
-    run = run or request.getfixturevalue("fresh")
-    page, alone = draw(run, state=decoder), of(run, decoder)
+def assert_read_off(page: Page, run: Run, decoder: str) -> None:
+    """Each round of the lane with guesses has the words, fates and passes that the run has."""
+    alone = of(run, decoder)
     assert len(alone.rounds) == int(page.locator("wb-picture").get_attribute("data-rounds"))
     kept = {t.node: t for t in alone.tokens}
     passes = 0
@@ -152,6 +133,30 @@ def test_each_round_is_read_off_the_picture_as_the_run_has_it(run, decoder, draw
             for fate, _, node in shown["tokens"]:
                 assert fate in {t.fate for t in round_.trials if t.node == node}
     assert passes == next(r for r in run.results if r.decoder == decoder).metrics["target_calls"]
+
+
+CASES = [
+    (STORY, "mtad"),
+    (STORY, "dsbd"),
+    (STORY, "beam_search"),
+    (SUMMARY, "lookup"),
+    (HEAD, "best_first"),
+    (ALL, "suffix"),
+    (ALL, "traversal"),
+]
+FRESH = ["speculative", "mtad", "dsbd", "beam_search", "lookup"]
+
+
+@pytest.mark.parametrize(
+    ("run", "decoder"),
+    [*CASES, *((None, name) for name in FRESH)],
+    ids=lambda value: getattr(value, "id", value) or "fresh",
+)
+def test_each_round_is_read_off_the_picture_as_the_run_has_it(run, decoder, draw, request):
+    """The one picture showed no guess and no refusal: words that a visitor's own run had refused
+    stood nowhere but behind a switch."""
+    run = run or request.getfixturevalue("fresh")
+    assert_read_off(draw(run, state=decoder), run, decoder)
 
 
 @pytest.mark.parametrize("decoder", ["speculative", "mtad", "lookup"])
@@ -242,6 +247,27 @@ def test_a_copy_names_its_source_and_a_head_its_states(draw):
     assert copied in SUMMARY.title
     page = draw(HEAD, state="best_first")
     expect(page.locator(".closeup .states")).to_contain_text("layers 8, 19 and 30 of 30")
+
+
+def test_a_screen_reader_hears_each_round_of_a_play(draw):
+    page = draw(STORY)
+    page.evaluate(
+        """() => {
+            window.heard = [];
+            const box = document.querySelector("wb-picture [aria-live='polite']");
+            new MutationObserver((changes) => changes.forEach(({ addedNodes }) =>
+                addedNodes.forEach((node) => heard.push(node.textContent))))
+                .observe(box, { childList: true });
+        }"""
+    )
+    page.get_by_role("button", name="play", exact=True).click()
+    page.clock.run_for(60_000)
+    heard = page.evaluate("heard")
+    rounds = of(STORY, "speculative").rounds
+    *each, last = [int(re.match(r"Round (\d+): .+\.$", says)[1]) for says in heard if says]
+    assert each == [round_.index + 1 for round_ in rounds]
+    assert heard[-1] in heard[:-1], "it rests at a round"
+    assert last <= len(rounds)
 
 
 def test_all_decoders_run_on_one_clock(draw):

@@ -1,6 +1,9 @@
 """A tiny pair that writes bytes: its text is full of half emoji, control characters and markup."""
 
 import dataclasses
+import pickle
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -113,3 +116,34 @@ def branch_run(pair, run, unmetered) -> Run:
     return finished(
         pair, branch(pair, run, TextPlace("beam_search", 3), 5, ["greedy", "mtad"]), unmetered
     )
+
+
+@pytest.fixture
+def spaces(monkeypatch):
+    """ZeroGPU's module as seen from here: the job runs elsewhere, and all data is pickled."""
+    from gradio.context import LocalContext  # where it looks for the visitor
+
+    seen = SimpleNamespace(durations=[], closed=0, crossed=[], visitors=[])
+
+    def GPU(duration):
+        def borrow(job):
+            def elsewhere(*arguments):
+                seen.visitors.append(LocalContext.request.get(None))  # whose seconds they are
+                seen.durations.append(duration(*arguments))
+                there = pickle.loads(pickle.dumps(arguments))
+                seen.crossed.append(there)
+                events = job(*there)
+                try:
+                    for event in events:
+                        yield pickle.loads(pickle.dumps(event))
+                finally:
+                    seen.closed += 1
+                    events.close()
+
+            return elsewhere
+
+        return borrow
+
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    monkeypatch.setitem(sys.modules, "spaces", SimpleNamespace(GPU=GPU))
+    return seen

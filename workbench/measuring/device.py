@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from contextvars import copy_context
 from statistics import median
 from typing import Any, TypeVar
 
@@ -221,8 +222,11 @@ class Device:
         return self.call(self.ready, choice)[0]
 
     def call(self, function: Callable[..., Item], *arguments: Any) -> Item:
-        """Run the function in the thread that decodes, and return its result."""
-        return self._thread.submit(function, *arguments).result()
+        """Run the function in the thread that decodes, and return its result.
+
+        It knows the visitor who asks, whose seconds a borrowed GPU counts.
+        """
+        return self._thread.submit(copy_context().run, function, *arguments).result()
 
     def iterate(
         self, make: Callable[..., Generator[Item, None, None]], *arguments: Any

@@ -10,7 +10,7 @@ from workbench.page import words
 from workbench.page.form import SettingsForm
 from workbench.page.host import Host
 from workbench.page.runner import Follower, Runner
-from workbench.page.widgets import QUIET, Faults, NotedForm, Updates, Values
+from workbench.page.widgets import QUIET, Faults, NotedForm, Updates, Values, room
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.runs.recorded import Recording, recordings
@@ -196,7 +196,7 @@ class StudyTab:
 
     def frame(self) -> gr.Tab | gr.Accordion:
         """Make the tab, or the card in another kind's tab."""
-        return gr.Tab(self.title, id=self.id, elem_id=self.prefix[:-1] or None)
+        return room(self.title, self.id, self.prefix[:-1] or None, self.in_lab)
 
     def lay_out(self) -> None:
         """Lay out the inputs, the buttons, the line that sums them up, the folds, the results."""

@@ -20,7 +20,7 @@ from workbench.page.frame import StudyTab
 from workbench.page.host import Host
 from workbench.page.runs import RunsTab
 from workbench.page.theory import TheoryTab
-from workbench.page.widgets import QUIET, Address, Rooms, Updates
+from workbench.page.widgets import QUIET, Address, Rooms, Updates, room
 from workbench.runs.figures import label
 from workbench.runs.recorded import Recording, recorded, recordings
 from workbench.show import laws, quantities
@@ -58,7 +58,7 @@ LICENCES = (
 
 class AboutTab:
     def __init__(self) -> None:
-        with gr.Tab("About", id="about", elem_id="about"):
+        with room("About", "about", "about"):
             gr.Markdown(INTRODUCTION)
             figures = [(quantity.label, quantity.help) for quantity in quantities.QUANTITIES]
             decoders = [
@@ -131,6 +131,7 @@ def build(host: Host) -> gr.Blocks:
             lambda: gr.update(interactive=True), None, visits.first.runner.run, **QUIET
         ).then(None, None, None, js="WorkbenchAddress.ready", api_visibility="private")
         address.submit(visits.travelled, address, shown, trigger_mode="always_last", **filling)
+        address.select(rooms.enter, address, rooms.outputs, trigger_mode="always_last", **QUIET)
         for button, recording in zip(visits.first.gallery, visits.first.examples, strict=True):
             visit = f"() => WorkbenchAddress.visit('run={recording.run.id}')"
             button.click(None, None, None, js=visit, api_visibility="private")
@@ -143,7 +144,7 @@ def build(host: Host) -> gr.Blocks:
 @contextmanager
 def _lab() -> Iterator[tuple[gr.Tab, gr.Tabs]]:
     """The tab that holds what is measured over many prompts, and the papers' formulas."""
-    with gr.Tab("Lab", id="lab", elem_id="lab") as lab, gr.Tabs(overflow_behavior="wrap") as inner:
+    with room("Lab", "lab", "lab") as lab, gr.Tabs(overflow_behavior="wrap") as inner:
         yield lab, inner
 
 
@@ -222,7 +223,7 @@ class _Visits:
         faults: list[str] = []
         query = dict(parse_qsl(str((told or {}).get("query", ""))))
         updates = self._asked(query, faults, False)
-        for part in self.rooms.outputs:  # the browser goes to the tab by itself
+        for part in self.rooms.outputs:  # the browser asks for the tab by itself
             updates.pop(part, None)
         return {
             **updates,

@@ -96,6 +96,7 @@ class Runner:
         self.progress = gr.HTML(
             elem_id=f"{self.prefix}progress", elem_classes=["wb-note", "wb-progress"]
         )
+        self.place = gr.HTML(visible="hidden", elem_id=f"{self.prefix}place")  # in the queue
         # The ticket stays on the server; its number, new at each click, starts the run.
         self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
 
@@ -115,7 +116,7 @@ class Runner:
         started = self._number.change(
             self._run, [self._ticket, *tab.looked_at],
             [*self.outputs, *tab.results.outputs],
-            show_progress="minimal", show_progress_on=self.progress,
+            show_progress="minimal", show_progress_on=self.place,
             js=f"WorkbenchPage.began('{self.prefix}')", **DEVICE,
         )  # fmt: skip
         started.then(self.idle, None, self.outputs, **QUIET)  # however `_run` ended

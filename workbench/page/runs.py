@@ -13,7 +13,7 @@ from workbench.kinds.divergence.form import DivergenceFold
 from workbench.page import words
 from workbench.page.frame import StudyTab
 from workbench.page.host import Host
-from workbench.page.widgets import QUIET, READ_ONCE, Rooms, RunTable, Updates, given
+from workbench.page.widgets import QUIET, READ_ONCE, Rooms, RunTable, Updates, given, room
 from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
 from workbench.show import quantities, view
@@ -48,7 +48,7 @@ class RunsTab:
     ):
         self.host, self.shown_in, self.rooms = host, shown_in, rooms
         self._outcomes = lru_cache(10 * LOOKED_AT)(self._outcome)
-        with gr.Tab("Runs", id="runs") as self.tab:
+        with room("Runs", "runs") as self.tab:
             self._lay_out()
             DivergenceFold(host, choice)
         self._wire()

@@ -11,7 +11,7 @@ from decoders import InputError
 from workbench.page import words
 from workbench.page.frame import plot
 from workbench.page.host import Host
-from workbench.page.widgets import QUIET
+from workbench.page.widgets import QUIET, room
 from workbench.runs import recorded
 from workbench.runs.figures import label
 from workbench.theory import PAGES
@@ -33,7 +33,7 @@ class TheoryTab:
             ("none", ""),
             *((f"recorded: {each.title}", each.run.id) for each in recorded.recordings()),
         ]
-        with gr.Tab("Theory", id="theory") as self.tab:
+        with room("Theory", "theory", in_lab=True) as self.tab:
             gr.Markdown(INTRODUCTION, elem_classes="wb-note")
             first = self._lay_out_in(FIRST)
             self.run = gr.Dropdown(

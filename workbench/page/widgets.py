@@ -135,6 +135,15 @@ def given(data: Mapping[str, Any] | None) -> Given | None:
             file.parent.rmdir()  # it is named after the content
 
 
+def sent(event: gr.EventData, *names: str) -> dict[str, Any]:
+    """What the browser sent with an event under these names; a client may send anything."""
+    parts = {}
+    for name in names:
+        with contextlib.suppress(AttributeError, TypeError):
+            parts[name] = getattr(event, name)
+    return parts
+
+
 class Canvas(gr.HTML):
     """Plain data that a script draws.
 
@@ -207,11 +216,18 @@ class Address(Canvas):
     """The page's address.
 
     Its value tells the browser {go: the prefix of a tab whose study runs at once}; the browser
-    answers a step back or forward with {query: what the address asks for}, as the event `submit`.
+    answers a step back or forward with {query: what the address asks for}, as the event `submit`,
+    and asks for a tab with {tab: its name}, as the event `select`.
     """
 
     script = """
-WorkbenchAddress.travels((query) => { props.value = { query }; trigger('submit'); });
+const wants = {};
+const ask = (event, name) => (what) => {
+    wants[name] = what;
+    props.value = { ...wants };
+    trigger(event);
+};
+WorkbenchAddress.travels(ask('submit', 'query'), ask('select', 'tab'));
 const go = () => props.value?.go !== undefined && WorkbenchPage.go(props.value.go);
 watch('value', go);
 go();
@@ -314,6 +330,24 @@ class Rooms:
                 self.inner: gr.update(selected=id),
             }
         return {self.tabs: gr.update(selected=id)} if id in _ids(self.tabs) else {}
+
+    def enter(self, told: Mapping[str, Any] | None) -> Updates:
+        """Updates that open the tab that the browser asks for by its name."""
+        return self.select(str((told or {}).get("tab"))) or {self.tabs: gr.skip()}
+
+
+def room(title: str, id: str, elem_id: str | None = None, in_lab: bool = False) -> gr.Tab:
+    """A tab that tells the browser's address when it is on screen.
+
+    That is the first of its handlers: Gradio carries out those of an event in turn, and one that
+    asks the server may still wait when the next tab is chosen.
+    """
+    tab = gr.Tab(title, id=id, elem_id=elem_id)
+    tab.select(
+        None, None, None, api_visibility="private",
+        js=f"() => WorkbenchAddress.enter('{id}', '{'lab' if in_lab else 'outer'}')",
+    )  # fmt: skip
+    return tab
 
 
 def _ids(tabs: gr.Tabs) -> list[Any]:

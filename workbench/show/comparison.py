@@ -175,16 +175,20 @@ def round_times(rows: Sequence[Row]) -> go.Figure:
 def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
     """Each decoder as a point; up and left is faster and likelier."""
     chart = _plane("Speed against perplexity", "perplexity", "tokens/s")
-    for row in rows:
-        fast, likely = spread(BY_NAME["speed"], row), spread(BY_NAME["perplexity"], row)
-        if fast and likely:
-            quick = marked(significant(fast.mean), not unsteady(row))
-            chart.add_scatter(
-                x=[likely.mean], y=[fast.mean], mode="markers+text", text=[row.label],
-                textposition="top center", name=row.label,
-                marker={"color": BAR, "size": 11, "symbol": look_of(row.decoder).symbol},
-                hovertemplate=f"{quick} tokens/s, perplexity {likely.mean:.2f}<extra></extra>",
-            )  # fmt: skip
+    both = [(r, spread(BY_NAME["speed"], r), spread(BY_NAME["perplexity"], r)) for r in rows]
+    points = [(row, fast, likely) for row, fast, likely in both if fast and likely]
+    means = [likely.mean for *_, likely in points]
+    for row, fast, likely in points:
+        # From the outer thirds a name goes inwards: on a phone it ended beyond the edge.
+        third = (likely.mean - min(means)) / ((max(means) - min(means)) or 1.0)
+        side = "right" if third < 1 / 3 else "left" if third > 2 / 3 else "center"
+        quick = marked(significant(fast.mean), not unsteady(row))
+        chart.add_scatter(
+            x=[likely.mean], y=[fast.mean], mode="markers+text", text=[row.label],
+            textposition=f"top {side}", name=row.label,
+            marker={"color": BAR, "size": 11, "symbol": look_of(row.decoder).symbol},
+            hovertemplate=f"{quick} tokens/s, perplexity {likely.mean:.2f}<extra></extra>",
+        )  # fmt: skip
     chart.update_layout(showlegend=False).update_xaxes(automargin=True)
     return or_words(chart)
 

@@ -6,20 +6,16 @@ const WorkbenchAddress = (() => {
   for (const name of ["tab", "__theme"]) first.delete(name);
   let shown = first.toString(); // a run or settings, as a query
   let home = first.get("kind") || "compare"; // the tab that shows it
+  const tabs = { outer: null, lab: null }; // on screen, and in the lab
 
-  const strip = () => document.querySelector("#rooms .tab-container"); // of the outer tabs, which stand first
-  const tab = (name) => document.querySelector(`#rooms [data-tab-id="${CSS.escape(name)}"]`);
-  /** The tab on screen; of a tab with tabs in it, the one that is open there. */
-  function selected() {
-    const name = strip()?.querySelector('[aria-selected="true"]')?.dataset.tabId || home;
-    const inner = name === "lab" && document.querySelector('#lab [role="tab"][aria-selected="true"]')?.dataset.tabId;
-    return inner || name;
-  }
+  /** The tab on screen; of the lab, the one that is open in it: null until it has come. */
+  const selected = () => (tabs.outer === "lab" ? tabs.lab : tabs.outer ?? home);
 
-  /** Go to a tab by its name, which may lie in another one. */
-  function open(name) {
-    if (!strip()?.querySelector(`[data-tab-id="${CSS.escape(name)}"]`)) tab("lab")?.click();
-    setTimeout(() => tab(name)?.click(), tab(name) ? 0 : 300);
+  /** A tab has come on screen, or has been chosen in the lab; both come together where one was asked for. */
+  function enter(name, where) {
+    const before = steps;
+    tabs[where] = name;
+    setTimeout(() => follows && before === steps && selected() && selected() !== history.state?.tab && write("pushState", selected()), 50);
   }
 
   /** The tab is named if it is not the one that shows what the address names anyway. */
@@ -31,7 +27,8 @@ const WorkbenchAddress = (() => {
   }
 
   const write = (how, name) => history[how]({ tab: name }, "", address(name));
-  let running = false, travel = () => {};
+  let running = false, follows = false, travel = () => {}, open = () => {};
+  let steps = 0; // back or forward
 
   /** The page shows this run or these settings, which belong to the tab whose `elem_id`s have this prefix. What was shown before is a step
    *  back; but the settings of a study that runs give way to its run. */
@@ -44,17 +41,12 @@ const WorkbenchAddress = (() => {
 
   /** The page shows what its address asked for: from now on another tab is another step of the history. */
   function ready() {
-    const wanted = new URLSearchParams(location.search).get("tab");
-    write("replaceState", selected() === "lab" && wanted ? wanted : selected()); // a tab in the lab comes later
-    const follow = () => {
-      const name = selected();
-      if (name === "lab") return setTimeout(follow, 200); // of the lab, the tab in it is named once it has come
-      if (name !== history.state?.tab) write("pushState", name);
-    };
-    new MutationObserver(follow).observe(document.getElementById("rooms"), { attributes: true, subtree: true, attributeFilter: ["aria-selected"] });
+    write("replaceState", selected() ?? new URLSearchParams(location.search).get("tab")); // a tab in the lab comes later
+    follows = true;
     addEventListener("popstate", ({ state }) => {
       const query = new URLSearchParams(location.search), name = query.get("tab") || state?.tab || home;
       for (const each of ["tab", "__theme"]) query.delete(each);
+      steps += 1;
       running = false;
       if (query.toString() !== shown) {
         shown = query.toString();
@@ -65,5 +57,5 @@ const WorkbenchAddress = (() => {
     });
   }
 
-  return { show, ready, open, visit: (query) => travel(query), travels: (go) => { travel = go; } };
+  return { enter, show, ready, open: (name) => open(name), visit: (query) => travel(query), travels: (go, to) => { travel = go; open = to; } };
 })();

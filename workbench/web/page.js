@@ -4,14 +4,15 @@
 const WorkbenchPage = (() => {
   const { make } = Workbench;
 
-  /** Fields of a form changed: note it as it stands and take the messages at those that differ away. */
+  /** Fields of a form changed: note it as it stands and take the messages at those that differ away. Of fields that change one right after
+   *  another, all are noted: Gradio asks about two notes at once, and the answer about half of the form may come last. */
   const latest = {}, messages = {}; // by the name of a form: its values; what it says at a field, by that one's id
   const note = (form, ids) => (...values) => {
     const before = latest[form] || [], same = (i) => JSON.stringify(values[i]) === JSON.stringify(before[i]);
     latest[form] = values;
     ids.forEach((id, i) => same(i) || delete messages[form]?.[id]);
     say();
-    return [values];
+    return new Promise((resolve) => setTimeout(() => resolve([latest[form]]), 30));
   };
 
   /** Put each message at its field. A field in a sheet or a fold comes later than its message. */
@@ -38,18 +39,18 @@ const WorkbenchPage = (() => {
     resolve([latest[form] ?? noted, ...more]);
   }, 30));
   document.addEventListener("click", (event) => {
-    if (!event.target.closest?.("gradio-app .wb-run")) return;
+    if (!event.target.closest?.(".wb-run")) return;
     if (performance.now() < asking) event.stopImmediatePropagation();
     else asking = performance.now() + 1000;
   }, true);
 
-  /** While a line says that it waits for the device: how many visitors are ahead. Gradio tells the place in the queue, in a text of its
-   *  own that the style sheet hides; one more has the device. */
-  function queued(id) {
+  /** While a line says that it waits for the device: how many visitors are ahead. Gradio writes the place in the queue where the handler
+   *  shows its progress, an element of ours that nobody sees; one more has the device. */
+  function queued(prefix) {
     let ticks = 0, waited = false;
     const timer = setInterval(() => {
-      const line = document.getElementById(id), says = line?.querySelector('[role="status"]'), waits = says?.textContent.startsWith(WAITING);
-      const place = /queue: (\d+)\//.exec(line?.querySelector(".progress-text")?.textContent || "");
+      const says = document.querySelector(`#${prefix}progress [role="status"]`), waits = says?.textContent.startsWith(WAITING);
+      const place = /(\d+)\/\d+/.exec(document.getElementById(`${prefix}place`)?.textContent || "");
       if (waits && place) says.textContent = `${WAITING}: ${place[1]} ahead of you.`;
       waited = waited || waits;
       if (!waits && (waited || (ticks += 1) > 40)) clearInterval(timer);
@@ -67,7 +68,7 @@ const WorkbenchPage = (() => {
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     const { top } = progress?.getBoundingClientRect() ?? { top: 0 }, seen = top >= 0 && top < innerHeight / 2;
     if (progress && !seen) progress.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
-    queued(`${prefix}progress`);
+    queued(prefix);
     return inputs.length === 1 ? inputs[0] : inputs;
   };
 
@@ -124,7 +125,7 @@ const WorkbenchPage = (() => {
 
   /** Save the chart beside a button, or the picture. */
   document.addEventListener("click", (event) => {
-    const button = event.target.closest?.("gradio-app [data-save]");
+    const button = event.target.closest?.("[data-save]");
     if (!button) return;
     const chart = button.closest(".wb-plot")?.querySelector(".js-plotly-plot"), picture = document.getElementById("picture");
     if (chart) Workbench.save(chart, (chart.layout?.title?.text || "chart").toLowerCase().replace(/\W+/g, "-"), button.dataset.save);
@@ -253,5 +254,5 @@ const WorkbenchPage = (() => {
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
 
-  return { go, sheet, search, left, note, asked, tell, began, queued, address, confirmed, runs, reveal };
+  return { go, sheet, search, left, note, asked, tell, began, address, confirmed, runs, reveal };
 })();

@@ -5,6 +5,7 @@
   const { make } = Workbench;
   const SVG = "http://www.w3.org/2000/svg";
   const EDGE = 10; // px around it
+  const NOT_XML = /[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu; // which a model's text may have
   const SCALE = 2; // pixels of a PNG for each of the page
 
   function draw(tag, attributes, text) {
@@ -103,7 +104,7 @@
 
   /** Save an element as a file, `kind` "svg" or "png". */
   Workbench.save = async (root, name, kind) => {
-    const svg = Workbench.asSvg(root), text = new XMLSerializer().serializeToString(svg);
+    const svg = Workbench.asSvg(root), text = new XMLSerializer().serializeToString(svg).replace(NOT_XML, "\uFFFD");
     if (kind === "svg") return download(new Blob([text], { type: "image/svg+xml" }), `${name}.svg`);
     const image = new Image(), canvas = document.createElement("canvas");
     image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;

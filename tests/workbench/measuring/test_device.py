@@ -1,9 +1,6 @@
 """Studies run in the one thread that decodes, or as plain data on a borrowed GPU."""
 
-import pickle
-import sys
 import threading
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -106,34 +103,6 @@ def test_what_cannot_run_is_refused_before_any_event_and_the_device_stays_usable
 
 
 # ---- A borrowed GPU
-
-
-@pytest.fixture
-def spaces(monkeypatch):
-    """ZeroGPU's module as seen from here: the job runs elsewhere, and all data is pickled."""
-    seen = SimpleNamespace(durations=[], closed=0, crossed=[])
-
-    def GPU(duration):
-        def borrow(job):
-            def elsewhere(*arguments):
-                seen.durations.append(duration(*arguments))
-                there = pickle.loads(pickle.dumps(arguments))
-                seen.crossed.append(there)
-                events = job(*there)
-                try:
-                    for event in events:
-                        yield pickle.loads(pickle.dumps(event))
-                finally:
-                    seen.closed += 1
-                    events.close()
-
-            return elsewhere
-
-        return borrow
-
-    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    monkeypatch.setitem(sys.modules, "spaces", SimpleNamespace(GPU=GPU))
-    return seen
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import dataclasses
 import html
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -16,6 +18,7 @@ from workbench.page import frame
 from workbench.page.layout import build
 from workbench.page.widgets import Address
 from workbench.runs.recorded import recordings
+from workbench.show import web
 from workbench.studies import settings as presets
 
 
@@ -196,3 +199,18 @@ def test_old_links_mean_the_librarys_settings_and_new_ones_name_what_is_tuned(
         assert shared(Visitor(page, urlencode(link)), prefix) == link
         link.pop("speculative.draft_length")
         assert shared(Visitor(page, urlencode(link)), prefix) == link
+
+
+def test_no_script_of_the_page_looks_for_what_gradio_names():
+    """The address read `.tab-container` and `data-tab-id`, the queue's line `.progress-text`."""
+    files = (Path(gr.__file__).parent / "templates" / "frontend" / "assets").iterdir()
+    texts = [each.read_text("utf-8", "ignore") for each in files if each.suffix in (".css", ".js")]
+    theirs = {n for t in texts for n in re.findall(r"\.([a-zA-Z][\w-]*)\.svelte-", t)}
+    theirs |= {n for t in texts for all in re.findall(r"([\w -]+) svelte-", t) for n in all.split()}
+    assert {"tab-container", "progress-text"} <= theirs
+    asks = r"(?:querySelector(?:All)?|closest|matches)(?:\?\.)?\(([\"'`])(.*?)\1"
+    for name in ("address.js", "page.js"):
+        asked = " ".join(found[1] for found in re.findall(asks, (web.WEB / name).read_text()))
+        assert not {*re.findall(r"\.([a-zA-Z][\w-]*)", asked)} & theirs
+        assert "data-tab-id" not in asked
+        assert "data-testid" not in asked

@@ -14,10 +14,11 @@ from workbench.models.presets import PairChoice
 from workbench.page.api import Alternatives, Answer, Jobs, answers, told
 from workbench.page.host import Host
 from workbench.page.runner import Runner, sentence
-from workbench.page.widgets import DEVICE, QUIET, Updates
+from workbench.page.widgets import DEVICE, QUIET, Updates, sent
 from workbench.studies.prompts import is_text
 
 Question = dict[str, Any]
+PLACE = ("run", "decoder", "at", "token")
 
 
 class Branching:
@@ -32,7 +33,7 @@ class Branching:
         results.strip.submit(self._branch, choice, [self.answer, *runner.starting], **QUIET)
 
     def _look(self, choice: PairChoice, event: gr.EventData) -> Question:
-        question = data(event)
+        question = sent(event, "ask", *PLACE)
         answer = {"ask": question.get("ask")}  # for the strip: no two questions share one
         try:
             choices, wanted = likely(self.host, question, choice)
@@ -41,7 +42,7 @@ class Branching:
         return {**answer, "choices": [asdict(each) for each in choices], "wanted": wanted}
 
     def _branch(self, choice: PairChoice, event: gr.EventData) -> Updates:
-        question = data(event)
+        question = sent(event, "ask", *PLACE, "decoders")
         try:
             study = continued(self.host, question, choice, names(question))
             return self.runner.start(study, choice)
@@ -77,15 +78,9 @@ def continued(
     return branch.branch(host.loaded(choice), run, where, question["token"], names)
 
 
-def data(event: gr.EventData) -> Question:
-    """The data that the strip sent; a client may send anything."""
-    question = getattr(event, "_data", None)
-    return question if isinstance(question, dict) else {}
-
-
 def place(question: Question) -> branch.TextPlace:
     """The place that a question is about; raises InputError for data that no strip sends."""
-    parts = [question.get(name) for name in ("run", "decoder", "at", "token")]
+    parts = [question.get(name) for name in PLACE]
     if not all(isinstance(each, str) for each in parts[:2]) or not isinstance(
         parts[3], (int, str, type(None))
     ):

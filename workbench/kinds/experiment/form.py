@@ -26,7 +26,7 @@ from workbench.kinds.comparison import Comparison
 from workbench.models.presets import PairChoice
 from workbench.page import words
 from workbench.page.host import Host
-from workbench.page.widgets import QUIET, READ_ONCE, Given, given
+from workbench.page.widgets import QUIET, READ_ONCE, Given, given, room
 from workbench.runs.record import Run
 from workbench.studies.settings import WARPING, Settings
 from workbench.studies.study import BASELINE
@@ -337,7 +337,7 @@ class ExperimentsTab:
         self.host, self.pair, self.public = host, pair, host.limits.public
         self.journal = Journal(host.store.path.with_name("experiments.sqlite"))
         self.background = Background(host.device, self.journal, host.limits)
-        with gr.Tab("Experiments", id=self.id, elem_id="experiments") as self.tab:
+        with room("Experiments", self.id, "experiments", in_lab=True) as self.tab:
             gr.Markdown(
                 f"{INTRODUCTION} {PUBLIC}" if self.public else INTRODUCTION, elem_classes="wb-note"
             )

@@ -5,14 +5,13 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
-from workbench.kinds.branch.form import data
 from workbench.kinds.comparison.results import ComparisonResults
 from workbench.kinds.judge import RoundPlace, of_round, of_text
 from workbench.models.presets import PairChoice
 from workbench.page.api import Jobs, told
 from workbench.page.host import Host
 from workbench.page.runner import sentence
-from workbench.page.widgets import DEVICE
+from workbench.page.widgets import DEVICE, sent
 
 
 class Judging:
@@ -25,7 +24,7 @@ class Judging:
         )
 
     def _judge(self, choice: PairChoice, event: gr.EventData) -> dict[str, Any]:
-        question = data(event)
+        question = sent(event, "ask", "run", "decoder", "round")
         answer = {"ask": question.get("ask")}
         try:
             if not all(isinstance(question.get(name), str) for name in ("run", "decoder")):
