@@ -124,6 +124,22 @@ def test_on_run_the_results_come_into_view_with_their_speed(visit, address):
         expect(page.locator("#picture")).to_be_in_viewport()
 
 
+def test_the_page_stays_as_wide_while_a_run_waits(visit, server):
+    """On Run it shrank from 1080 px to 928, its longest line, and grew again with the texts."""
+    address, host = server
+    page = visit(address)
+    expect(page.locator("#picture")).to_be_visible()
+    before = page.locator("#ask").bounding_box()
+    with host.device.turn:
+        page.locator("#prompt textarea").fill("Wide")
+        press_run(page)
+        expect(page.locator("#progress")).to_contain_text("Preparing the models")
+        expect(page.locator("#picture .lane")).to_have_count(0)
+        during = page.locator("#ask").bounding_box()
+    assert (during["x"], during["width"]) == (before["x"], before["width"])
+    finished(page)
+
+
 def test_after_a_reload_during_a_run_the_page_says_where_its_finished_part_is(chromium, address):
     """The run was lost without a word, together with the results of the finished decoders."""
     context = chromium.new_context()
