@@ -13,10 +13,10 @@ from tests.pairwise import pairwise
 DTYPES = torch.float32, torch.bfloat16
 
 
-def by_kernel(
-    q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None
-):
+def by_kernel(q, packing, layer, scale, softcap, sinks):
     """The kernel as one more way to attend."""
+    keys, values, segments = packing.keys[layer], packing.values[layer], packing.segments
+    masks, window = packing.masks, packing.window
     heads, tokens, size = q.shape
     rows = q.transpose(0, 1).float().contiguous()
     out = torch.full((tokens, heads, values.shape[-1]), torch.nan)
@@ -57,7 +57,7 @@ def test_a_token_has_the_same_bits_alone_and_among_others(size, past, dtype):
     q, empty = torch.randn(6, 9, size, generator=generator), torch.zeros(2, dtype=torch.bool)
 
     def attended(first, tokens):
-        line = torch.tensor([[0, tokens, 0, past + first, -1, -1, 0]])
+        line = torch.tensor([[0, tokens, 0, past + first, -1, 0]])
         asked = q[:, first : first + tokens]
         return by_kernel(asked, keys, values, line, None, empty, None, 0.25, 0.0)
 
