@@ -42,10 +42,12 @@ from decoders.engine.kernels.operators import ROOM, attend_token
 from decoders.engine.kernels.select import draw, find, heat, note, nucleus, spread, weigh
 from decoders.engine.kernels.tiles import (
     BLOCK,
+    DOTS,
     MOST,
     bits_of_real,
     increase,
     look,
+    multiply_rows,
     multiply_tile,
     pause,
     pointer,
@@ -66,6 +68,7 @@ FORGOTTEN = 1 / 16  # of the rest, by a pass in which no helper was late
 # Multiplications that are worth the time in which a second thread hears of them.
 WORTHWHILE = 2**16
 A_PRODUCT, AN_ATTENTION = 0, 1
+BY_ROWS = int(NumberType.ROWS)
 
 
 @njit
@@ -79,6 +82,11 @@ def multiply_block(block, x, n, weights, size, width, out, bias, form, factor, s
     part = weights + 2 * start * size
     spare = carray(pointer(scratch), (MOST * BLOCK,))
     row, tiles = 0, (n + MOST - 1) // MOST
+    if form == BY_ROWS:
+        while row < n:
+            line, into = x + 4 * row * size, out + 4 * (row * width + start)
+            multiply_rows(min(DOTS, n - row), line, part, size, into, width, count, factor)
+            row += DOTS
     while row < n:
         # Tiles of one height: 15 rows are 8 and 7, not 14 and 1, whose weights would come for one.
         rows = (n - row + tiles - 1) // tiles

@@ -34,7 +34,7 @@ from decoders.engine.recorder import (
     Value,
     in_general,
 )
-from decoders.engine.weights import FORMATS, Halves
+from decoders.engine.weights import FORMATS
 from decoders.errors import first_line
 
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
@@ -120,9 +120,9 @@ class Program:
         """The whole and the real numbers of an instruction, as Code has them."""
         if one.code == Code.PRODUCT:
             (part,) = one.weights
-            copy = part.layer.copied() if part.layer.copies else None
-            if not isinstance(copy, Halves) or part.layer.weight.dtype != self.dtype:
-                raise CannotLower("float16 does not hold its weights")
+            copy = part.layer.for_kernels()
+            if copy is None or part.layer.weight.dtype != self.dtype:
+                raise CannotLower("the kernels cannot read its weights")
             if part.begin % copy.block:
                 raise CannotLower("a part of a product begins within a block")
             weights, bias, form = copy.places(part.begin)
