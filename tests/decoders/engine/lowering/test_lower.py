@@ -170,10 +170,12 @@ def test_passes_in_bfloat16_round_where_the_model_rounds(family, in_bfloat16):
 
 @pytest.mark.parametrize("family", KNOWN)
 def test_a_row_has_the_same_bits_in_any_pass_in_bfloat16(family, in_bfloat16):
-    """Among few and many tokens, beside other requests, and in a tree."""
+    """Among few and many tokens, beside other requests, and in a tree.
+
+    In a pass of more than 192 tokens, of many requests, they had others than alone."""
     packed = in_bfloat16(family)
     text, rows = [(7 * i + 3) % 60 for i in range(33)], []
-    for last, others in [(33, 0), (1, 0), (2, 0), (5, 0), (16, 0), (1, 4), (5, 4)]:
+    for last, others in [(33, 0), (1, 0), (2, 0), (5, 0), (16, 0), (1, 4), (5, 4), (5, 16)]:
         engine = PackedPasses(packed)
         trees = [TokenTree(text[: len(text) - last] or text)]
         trees += [TokenTree([i + 1] * (1 + 3 * i)) for i in range(others)]
