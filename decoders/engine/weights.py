@@ -285,12 +285,13 @@ class Rows(NamedTuple):
     Attributes:
         weight: the weight (out, in)
         bias: its bias in float32, or None
+        factor, block: as those of Halves
     """
 
     weight: torch.Tensor
     bias: torch.Tensor | None
-    factor = 1.0
-    block = 1
+    factor: float = 1.0
+    block: int = 1
 
     def places(self, begin: int = 0) -> tuple[int, int, NumberType]:
         """As those of Halves."""
