@@ -14,6 +14,7 @@ from typing import Any, Unpack, cast, overload
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
+from decoders.devices import device_of
 from decoders.distribution import Warping, WarpingOptions
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
@@ -39,6 +40,9 @@ from decoders.shapes import Penalties, TokenId
 from decoders.trace import Ledger
 
 LONGEST_BUDGET = 1_000_000
+# The most prompt tokens of a pass on a CPU if the caller names none: whoever stops a request waits
+# for it, some tenths of a second.
+PROMPT_PART = 256
 Message = Mapping[str, str]  # its role and its content
 Prompt = str | Sequence[TokenId] | Sequence[Message]
 Stop = str | Sequence[str] | Callable[[int, list[TokenId]], bool]
@@ -180,6 +184,16 @@ class Task:
             pair, method, sampling, batching, warping, prompts, penalties, seeds, stops, ends, rows,
             cancel_check(cancel),
         )  # fmt: skip
+
+    @property
+    def prompt_part(self) -> int | None:
+        """The most prompt tokens of a request in one pass, or None for all of them."""
+        given = self.batching.prefill_chunk
+        on_host = device_of(self.pair.packed["target"].device).on_host
+        # Padded passes take a prompt whole: their caches are aligned once each request has begun.
+        return (
+            PROMPT_PART if given is None and on_host and self.batching.padding == "none" else given
+        )
 
     def stops_of(self, request: int) -> Callable[[list[TokenId]], bool] | None:
         """The function that says whether the new tokens of a request end it, or None.
@@ -410,7 +424,8 @@ def stream(
         end_tokens: the ids that end a text; by default `pair.end_tokens`
         penalties: True for those of the target's generation config, or a list: see `Sampling`
         max_batch: the most requests in flight
-        prefill_chunk: the most prompt tokens of a request in one pass
+        prefill_chunk: the most prompt tokens of a request in one pass; by default 256 on a CPU, so
+            that a cancellation is heard, and all of them on a GPU
         padding: "none"; or, for comparison, "inputs", "kv" or "both": see `Batching`
         max_cache_bytes: the most memory of all caches; a request waits until its worst case fits
         cancel: a threading.Event, or a function that returns True to end all before the next call
@@ -484,7 +499,7 @@ def _events(
         turns,
         engines,
         max_batch=task.batching.max_batch,
-        prefill_chunk=task.batching.prefill_chunk,
+        prefill_chunk=task.prompt_part,
         static=task.batching.padding != "none",
         cancelled=task.cancelled,
     )

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import timeit
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -141,13 +142,12 @@ def error_of(
         tensor.copy_(torch.randn(tensor.shape, generator=draw))
     q = torch.randn(2 * groups, len(packing.rows), size, generator=draw).to(default_device(), dtype)
     sinks = torch.randn(2 * groups, generator=draw).to(dtype) if sunk else None
-    plan = packing.segments, packing.table, packing.masks, packing.biases
-    tensors: Any = (q, packing.keys[0], packing.values[0], *plan)
-    rest: Any = (size**-0.5, 0.0, window)
-    ours = way(*tensors, *rest, None if sinks is None else sinks.to(default_device()))
-    fine: Any = [t.cpu().double() if t.is_floating_point() else t.cpu() for t in tensors]
-    fine += [*rest, None if sinks is None else sinks.double()]
-    exact = interface.attend_one_by_one(*fine)
+    rest = 0, size**-0.5, 0.0
+    ours = way(q, packing, *rest, None if sinks is None else sinks.to(default_device()))
+    keys, values = ([t[0].cpu().double()] for t in (packing.keys, packing.values))
+    fine = replace(packing, keys=keys, values=values, masks=packing.masks.cpu())
+    sinks = None if sinks is None else sinks.double()
+    exact = interface.attend_one_by_one(q.cpu().double(), fine, *rest, sinks)
     return (ours.cpu() - exact).abs().max().item()
 
 

@@ -44,7 +44,7 @@ DECODERS = {
     "engine": PLAIN
     | {"devices", "distribution", "inputs", "penalties", "process", "prompts", "smollm2", "tree"},
     "loop": REQUEST | {"devices", "engine", "penalties", "settings"},
-    "generate": CALLED | {"loop", "methods", "result"},
+    "generate": CALLED | {"devices", "loop", "methods", "result"},
     "training": PLAIN | {"devices", "distribution", "engine", "generate", "prompts"},
     "divergence": CALLED | {"generate"},
     "integrations": CALLED | {"generate", "methods", "result"},

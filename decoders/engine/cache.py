@@ -330,24 +330,8 @@ class Arena:
         self.pending: tuple[list[int], list[int]] = [], []
 
     def _name_layers(self) -> None:
-        self.keys, self.values = halves(
-            [tensor for slab in self._slabs for tensor in slab.unbind()]
-        )
-        self._as_read = [slab[:, None].transpose(2, 3) for slab in self._slabs]
-
-    def windows(self, begin: int, end: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Views of rows as attention reads them.
-
-        Args:
-            begin: the first row
-            end: the row after the last
-
-        Returns:
-            the keys and the values of each layer, (1, K, rows, D)
-        """
-        return halves(
-            [part for slab in self._as_read for part in slab.narrow(3, begin, end - begin).unbind()]
-        )
+        layers = [tensor for slab in self._slabs for tensor in slab.unbind()]
+        self.keys, self.values = layers[: len(layers) // 2], layers[len(layers) // 2 :]
 
     @property
     def rows(self) -> int:
@@ -462,7 +446,3 @@ class Arena:
                     self._slabs[i][:, :before] = old[:, :before]
         finally:
             self._name_layers()
-
-
-def halves(tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    return tensors[: len(tensors) // 2], tensors[len(tensors) // 2 :]

@@ -217,7 +217,7 @@ class Graph:
         moves, arena = inputs.get("moves"), packing.arena
         # On the host, where the launch only reads the number of requests, the most that they and
         # their texts can hold, and whether any has a mask and any has none.
-        segments = torch.tensor([[0, longest, 0, LONGEST_TEXT, -1, -1, 0]] * requests)
+        segments = torch.tensor([[0, longest, 0, LONGEST_TEXT, -1, 0]] * requests)
         segments[0, 4] = 0 if masked else -1
         fixed = replace(
             packing,
@@ -225,7 +225,6 @@ class Graph:
             segments=segments,
             table=inputs["table"],
             masks=inputs["masks"],
-            biases=torch.zeros(2, dtype=packing.biases.dtype, device=device),
             scratch=-1,
             arena=None,
         )
@@ -266,7 +265,7 @@ class Graph:
         place = torch.arange(requests, device=rows.device)
         positions, into, growth = inputs["chain"]
         table = inputs["later"].clone()
-        segments = torch.tensor([[0, 1, 0, LONGEST_TEXT, -1, -1, 0]] * requests)
+        segments = torch.tensor([[0, 1, 0, LONGEST_TEXT, -1, 0]] * requests)
         for step in range(extras.steps):
             tokens = draw(every[-1], inputs["warpings"], inputs["numbers"][step], extras)
             picks.append(tokens)

@@ -7,7 +7,7 @@ separate rows, and so do the layers of each device. Arenas that no run uses wait
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import NamedTuple, cast
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from decoders.devices import device_of
-from decoders.engine.attention.interface import Layered, Packing, Span, needs_biases
+from decoders.engine.attention.interface import Layered, Packing
 from decoders.engine.cache import Arena, CacheRows, Layout, Mask, Reach, ReachRows
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -80,11 +80,11 @@ def pack(
     Args:
         feeds: what each request feeds
         arena: the arena of their caches
-        by_request: whether attention needs only the `parts`
+        by_request: whether attention takes one request after another, without a table
         window: how many rows, its own included, a token of a chain sees; 0 for all
         stay: whether tensors stay on the host, for whoever brings them to the device
     """
-    device, dtype = arena.keys[0].device, arena.keys[0].dtype
+    device = arena.keys[0].device
     masks = [arena.append(feed.cache, feed.tree, feed.nodes) for feed in feeds]
     tokens = [feed.tree.tokens[node] for feed in feeds for node in feed.nodes]
     positions = [feed.tree.depths[node] for feed in feeds for node in feed.nodes]
@@ -94,31 +94,20 @@ def pack(
         past = len(feed.cache) - len(feed.nodes)
         wanted += [len(rows) + feed.cache.row[node] - past for node in feed.wanted]
         rows += range(feed.cache.base + past, feed.cache.base + len(feed.cache))
-    divide, table, biases = None, NOTHING, NOTHING
-    if by_request:
-        flat = Flat()
-        segments = _integers(segments_of(feeds, masks, flat))
-        visible = flat.tensor(torch.bool) if flat.arrays else NOTHING
-        # Padded passes take rows back before the parts are made.
-        sizes = [(len(feed.nodes), feed.cache.base, len(feed.cache)) for feed in feeds]
-        divide = partial(parts, sizes, masks, arena, dtype, window)
-    else:
-        biased = needs_biases(device, dtype)
-        segments, table, visible, biases = tables(feeds, masks, dtype, biased, window)
+    segments, visible = segments_of(feeds, masks)
+    table = NOTHING if by_request else table_of(segments)
     numbers: list[Sequence] = [[tokens], [positions], rows, wanted]
-    every = [*map(_integers, numbers), table, visible, biases]
+    every = [*map(_integers, numbers), table, visible]
     every = every if stay else moved(every, device)
-    ids, places, into, answered, table, visible, biases = every
+    ids, places, into, answered, table, visible = every
     packing = Packing(
         into,
-        segments,
+        _integers(segments),
         table,
         visible,
-        biases,
         arena.keys,
         arena.values,
         window,
-        divide,
         arena.scratch,
         arena,
     )
@@ -128,10 +117,9 @@ def pack(
 def brought(inputs: PackedInputs, device: torch.device) -> PackedInputs:
     """A pass whose tensors have stayed on the host, brought to the device in one transfer."""
     packing = cast(Packing, inputs.packing)
-    tensors = [*inputs[:3], packing.rows, packing.table, packing.masks, packing.biases]
-    ids, places, wanted, rows, table, masks, biases = moved(tensors, device)
-    packing = replace(packing, rows=rows, table=table, masks=masks, biases=biases)
-    return PackedInputs(ids, places, wanted, packing)
+    tensors = [*inputs[:3], packing.rows, packing.table, packing.masks]
+    ids, places, wanted, rows, table, masks = moved(tensors, device)
+    return PackedInputs(ids, places, wanted, replace(packing, rows=rows, table=table, masks=masks))
 
 
 def _integers(numbers: Sequence) -> torch.Tensor:
@@ -156,119 +144,31 @@ def moved(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.T
     ]
 
 
-def parts(
-    sizes: Sequence[tuple[int, int, int]],
-    masks: Sequence[Mask | None],
-    arena: Arena,
-    dtype: torch.dtype,
-    window: int = 0,
-) -> tuple[Span, ...]:
-    """Each request's rows and what to add to its scores; its sizes are tokens, first row, rows."""
-    requests, start = [], 0
-    for (n, base, total), mask in zip(sizes, masks, strict=True):
-        bias = None
-        hides = mask is None and 0 < window < total
-        causal = mask is None and n == total and n > 1 and not hides
-        if mask is not None or (n > 1 and not causal):
-            bias = torch.from_numpy(added(mask, n, total, window)).to(arena.keys[0].device, dtype)
-        begin = total - window if hides and n == 1 else 0
-        cached = arena.windows(base + begin, base + total)
-        requests.append(Span(start, start + n, bias, causal, *cached))
-        start += n
-    return tuple(requests)
-
-
-def added(mask: Mask | None, n: int, total: int, window: int = 0) -> np.ndarray:
-    """The bias (n, total) that is added to the scores of a request's last n rows with all rows.
-
-    It is 0 for rows that they see, else -inf. Without a mask they are a chain, in which each sees
-    the last `window` rows.
-    """
-    bias = np.zeros((n, total), dtype=np.float32)
-    start, visible = mask or (total - n, np.tri(n, dtype=bool))
-    bias[:, start:][~visible] = -np.inf
-    if mask is None and 0 < window < total:
-        bias[np.tri(n, total, total - n - window, dtype=bool)] = -np.inf
-    return bias
-
-
-def tables(
-    feeds: Sequence[Feed],
-    masks: Sequence[Mask | None],
-    dtype: torch.dtype,
-    biased: bool,
-    window: int = 0,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The segments, table, masks and biases of a Packing, for kernels.
-
-    They are on the host. Biases are made only if `biased`.
-    """
-    # Memory-efficient SDPA reads biases in aligned pieces.
-    flat, biases = Flat(), Flat(16)
-    segments = segments_of(feeds, masks, flat, biases if biased else None, window)
-    table = [
-        (start, base, past + stop - start, mask, opening)
-        for start, stop, base, past, mask, _, opening in segments
-    ]
-    table.append((segments[-1][1], 0, 0, -1, 0))
-    return (
-        _integers(segments),
-        torch.from_numpy(np.array(table, np.int32).T.copy()),
-        flat.tensor(torch.bool),
-        biases.tensor(torch.float32).to(dtype),
-    )
-
-
 def segments_of(
-    feeds: Sequence[Feed],
-    masks: Sequence[Mask | None],
-    flat: "Flat",
-    biases: "Flat | None" = None,
-    window: int = 0,
-) -> list[tuple[int, ...]]:
-    """The segments of a Packing; masks are added to `flat`, and biases to `biases` if given."""
-    segments: list[tuple[int, ...]] = []
-    start = 0
+    feeds: Sequence[Feed], masks: Sequence[Mask | None]
+) -> tuple[list[tuple[int, ...]], torch.Tensor]:
+    """The segments of a Packing, and its masks, which are on the host."""
+    segments, flat = list[tuple[int, ...]](), list[np.ndarray]()
+    start = place = 0
     for feed, mask in zip(feeds, masks, strict=True):
         n, past = len(feed.nodes), len(feed.cache) - len(feed.nodes)
-        bias = -1
-        if biases and (mask is not None or (n > 1 and (past or 0 < window < n))):
-            bias = biases.add(added(mask, n, past + n, window))
-        visible, opening = flat.add(mask and mask.visible), mask.start if mask else past
-        segments.append((start, start + n, feed.cache.base, past, visible, bias, opening))
+        begin, opening = (place, mask.start) if mask else (-1, past)
+        segments.append((start, start + n, feed.cache.base, past, begin, opening))
         start += n
-    return segments
+        if mask:
+            flat.append(mask.visible.ravel())
+            place += mask.visible.size
+    return segments, torch.from_numpy(np.concatenate(flat)) if flat else NOTHING
 
 
-@dataclass
-class Flat:
-    """Arrays joined into one flat tensor, which is never empty.
-
-    Args:
-        step: each array begins at a multiple of this
-    """
-
-    step: int = 1
-    arrays: list[np.ndarray] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, array: np.ndarray | None) -> int:
-        """Append an array. Returns where it begins, or -1 for None."""
-        if array is None:
-            return -1
-        begin = self.size
-        self.arrays.append(array.ravel())
-        if gap := -array.size % self.step:
-            self.arrays.append(np.zeros(gap, array.dtype))
-        self.size += array.size + gap
-        return begin
-
-    def tensor(self, dtype: torch.dtype) -> torch.Tensor:
-        return (
-            torch.from_numpy(np.concatenate(self.arrays))
-            if self.arrays
-            else torch.zeros(1, dtype=dtype)
-        )
+def table_of(segments: Sequence[tuple[int, ...]]) -> torch.Tensor:
+    """The table of a Packing, on the host."""
+    table = [
+        (start, base, past + stop - start, mask, opening)
+        for start, stop, base, past, mask, opening in segments
+    ]
+    table.append((segments[-1][1], 0, 0, -1, 0))
+    return torch.from_numpy(np.array(table, np.int32).T.copy())
 
 
 Caches = tuple[CacheRows, ...]  # those of one request, one for each arena

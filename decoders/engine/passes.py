@@ -194,10 +194,10 @@ class PackedPasses(Passes):
     ) -> list[Answer]:
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)
-        tokens = inputs.input_ids.shape[1]
+        tokens, longest = inputs.input_ids.shape[1], max(len(feed.nodes) for feed in feeds)
         forward, program = self.model.forward, None
         if sought and isinstance(forward, Programs):
-            program = forward.serving(tokens)
+            program = forward.serving(longest)
         launch, output = None, None
         # A part of a prompt draws nothing.
         ready = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
@@ -216,7 +216,7 @@ class PackedPasses(Passes):
             launch = call(program, size, feeds, inputs, sought, chains)
             rows = launch.rows
         passes, tops = (max(1, len(launch.tokens)), launch.tops) if launch else (1, None)
-        first, each = map(self._bytes_read, (tokens, len(feeds)))
+        first, each = map(self._bytes_read, (longest if program else tokens, len(feeds)))
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
             part = slice(start, start := start + len(feed.wanted))

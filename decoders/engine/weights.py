@@ -279,6 +279,26 @@ class Halves(NamedTuple):
         return self.blocks[begin // self.block].data_ptr(), bias, FORMATS[self.blocks.dtype]
 
 
+class Rows(NamedTuple):
+    """A layer's weights in bfloat16 as they are, for kernels; a Halves without a copy.
+
+    Attributes:
+        weight: the weight (out, in)
+        bias: its bias in float32, or None
+        factor, block: as those of Halves
+    """
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    factor: float = 1.0
+    block: int = 1
+
+    def places(self, begin: int = 0) -> tuple[int, int, NumberType]:
+        """As those of Halves."""
+        bias = 0 if self.bias is None else self.bias[begin:].data_ptr()
+        return self.weight[begin:].data_ptr(), bias, NumberType.ROWS
+
+
 class PassLinear(torch.nn.Linear):
     """A linear layer whose product on a CPU is a kernel's or oneDNN's, in float32 and bfloat16.
 
@@ -319,6 +339,22 @@ class PassLinear(torch.nn.Linear):
     def _by_onednn(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.ops.mkldnn._linear_pointwise.default(x, weight, self.bias, "none", (), "")
 
+    def for_kernels(self) -> Halves | Rows | None:
+        """The weights as kernels read them: a copy, or those of bfloat16 as they are."""
+        if self.copies:
+            copy = self.copied()
+            return copy if isinstance(copy, Halves) else None
+        weight, bias = self.weight.detach(), self.bias
+        if (
+            weight.dtype != torch.bfloat16
+            or weight.is_inference()
+            or not weight.is_contiguous()
+            or kernels() is None
+            or self.in_features % kernels().parts
+        ):
+            return None
+        return Rows(weight, None if bias is None else bias.detach().float().contiguous())
+
     def copied(self) -> Halves | torch.Tensor:
         """The copy of the weights: for kernels, or in oneDNN's blocks."""
         if (copy := self._copy) is None:
@@ -345,7 +381,7 @@ def forget_copies(model: torch.nn.Module) -> None:
             module._copy, module.copied_bytes = None, 0
 
 
-def multiply(copy: Halves, x: int, out: int, tokens: int, size: int, width: int) -> None:
+def multiply(copy: Halves | Rows, x: int, out: int, tokens: int, size: int, width: int) -> None:
     """Multiply rows (tokens, size) at one address, writing (tokens, width) to another."""
     weights, bias, form = copy.places()
     kernels().multiply(x, tokens, weights, size, width, out, bias, form, copy.factor)

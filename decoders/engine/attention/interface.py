@@ -27,44 +27,21 @@ from decoders.errors import NotPackedError, first_line
 
 def attend_one_by_one(
     q: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    segments: torch.Tensor,
-    table: torch.Tensor,
-    masks: torch.Tensor,
-    biases: torch.Tensor,
+    packing: "Packing",
+    layer: int,
     scale: float,
-    softcap: float,
-    window: int = 0,
+    softcap: float = 0.0,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Attend with a call of SDPA for each request; see `attend` for the arguments."""
-    parts = []
-    for start, stop, base, past, mask_start, bias_start, opening in segments.tolist():
-        n, total = stop - start, past + stop - start
-        if n == 0:
-            continue
-        hides, begin, bias = mask_start < 0 and 0 < window < total, base, None
-        causal = bias_start < 0 and mask_start < 0 and past == 0 and n > 1 and not hides
-        if bias_start >= 0:
-            bias = biases[bias_start : bias_start + n * total].view(n, total)
-        # `pack` prepares no biases where attention usually has a kernel.
-        elif mask_start >= 0 or (n > 1 and not causal):
-            visible = q.new_ones(n, total, dtype=torch.bool).tril(past)
-            if mask_start >= 0:
-                visible[:, opening:] = masks[mask_start : mask_start + n * (total - opening)].view(
-                    n, total - opening
-                )
-            elif hides:
-                visible = visible.triu(past - window + 1)
-            bias = q.new_zeros(n, total).masked_fill(~visible, float("-inf"))
-        elif hides:  # a single token
-            begin = base + total - window
-        key, value = (t[begin : base + total].transpose(0, 1)[None] for t in (keys, values))
-        parts.append(
-            attend_request(q[None, :, start:stop], key, value, bias, causal, scale, softcap, sinks)
-        )
-    return torch.cat(parts, 2)[0].transpose(0, 1).contiguous()
+    """A call of SDPA for each request, for whatever has no kernel; see `attend_layer`."""
+    keys, values = packing.keys[layer], packing.values[layer]
+    out = q.new_empty(q.shape[1], len(q), values.shape[-1])
+    for start, stop, begin, end, bias, causal in packing.parts:
+        key, value = (rows[begin:end].transpose(0, 1)[None] for rows in (keys, values))
+        own = q[None, :, start:stop]
+        part = attend_request(own, key, value, bias, causal, scale, softcap, sinks)
+        out[start:stop] = part[0].transpose(0, 1)
+    return out
 
 
 def attend_request(
@@ -130,56 +107,6 @@ TRITON = find_spec("triton") is not None and any(
 )
 
 
-def attend(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    rows: torch.Tensor,
-    segments: torch.Tensor,
-    table: torch.Tensor,
-    masks: torch.Tensor,
-    biases: torch.Tensor,
-    scale: float,
-    softcap: float,
-    window: int,
-    sinks: torch.Tensor | None,
-) -> torch.Tensor:
-    """Write k and v into the arena, then let each request's tokens attend to its rows.
-
-    q is (H, tokens, D), k (K, tokens, D) and v (K, tokens, D'); the result is (tokens, H, D').
-
-    Args:
-        window: how many rows, its own included, a token of a chain sees; 0 for all
-        sinks: for each head the score of one more row, without a token or a value, (H,); or None
-    """
-    keys.index_copy_(0, rows, k.transpose(0, 1))
-    values.index_copy_(0, rows, v.transpose(0, 1))
-    while True:
-        way = choose_way(q, values, segments, bool(softcap) or sinks is not None)
-        try:
-            # Kernels are launched on the current device, and layers may lie on several devices.
-            with torch.cuda.device_of(q):
-                return way(
-                    q, keys, values, segments, table, masks, biases, scale, softcap, window, sinks
-                )
-        # It may come from a compiler that lacks Python.h, from a driver or from an untested GPU.
-        except Exception as error:
-            if (
-                way is attend_one_by_one
-                or way in FAILED
-                or isinstance(error, torch.OutOfMemoryError)
-            ):
-                raise
-            FAILED.add(way)
-            logging.getLogger("decoders").warning(
-                "%s does not run here (%s); passes use slower attention.",
-                str(way.__doc__).split(",")[0],
-                first_line(error),
-            )
-
-
 # Ways that raised an error on this machine are not tried again.
 FAILED: set[Callable[..., torch.Tensor]] = set()
 
@@ -218,33 +145,24 @@ def takes_kernels(device: torch.device, dtype: torch.dtype) -> bool:
     return device_of(device).has_kernels(dtype)
 
 
-def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the attention of a pass may run request by request."""
-    return not (TRITON and attend_with_triton not in FAILED and takes_kernels(device, dtype))
-
-
 def attend_chains(
     q: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    segments: torch.Tensor,
-    table: torch.Tensor,
-    masks: torch.Tensor,
-    biases: torch.Tensor,
+    packing: "Packing",
+    layer: int,
     scale: float,
-    softcap: float,
-    window: int = 0,
+    softcap: float = 0.0,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """FlashAttention, in one call, for passes in which every request's tokens are a chain."""
-    starts, bases, totals, *_ = table
+    segments, window = packing.segments, packing.window
+    starts, bases, totals, *_ = packing.table
     count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
     most, longest = int(count.max()), int((past + count).max())
     hides = 0 < window < longest
     out: Any = varlen_attn(
         q.transpose(0, 1),
-        keys,
-        values,
+        packing.keys[layer],
+        packing.values[layer],
         starts,
         # Where each request's keys begin; seqused_k says how many there are, so there may be gaps
         # between requests.
@@ -261,11 +179,19 @@ def attend_chains(
     return out.contiguous()
 
 
-def attend_with_triton(*arguments: Any) -> torch.Tensor:
+def attend_with_triton(
+    q: torch.Tensor,
+    packing: "Packing",
+    layer: int,
+    scale: float,
+    softcap: float = 0.0,
+    sinks: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Triton, in one launch, for all passes; it is imported only if it is used."""
     from decoders.engine.attention.kernels import attend_packed
 
-    return attend_packed(*arguments)
+    cached, tables = (packing.keys[layer], packing.values[layer]), (packing.segments, packing.table)
+    return attend_packed(q, *cached, *tables, packing.masks, scale, softcap, packing.window, sinks)
 
 
 NAME = "decoders_packed"
@@ -279,23 +205,23 @@ _IGNORED = frozenset({
 
 
 class Span(NamedTuple):
-    """One request in a pass: its tokens `start` to `stop`, and all its rows in use after the pass.
+    """One request in a pass whose attention takes one after another.
 
     Attributes:
         start: its first token
         stop: the token after its last
+        begin: the first arena row that its tokens may see
+        end: the row after the last
         bias: what is added to the scores, (tokens, rows), or None
         causal: whether the tokens have all the rows and each sees only those up to its own
-        keys: the keys of the rows by layer, (1, K, rows, D)
-        values: the values of the rows by layer, (1, K, rows, D)
     """
 
     start: int
     stop: int
+    begin: int
+    end: int
     bias: torch.Tensor | None
     causal: bool
-    keys: Sequence[torch.Tensor]
-    values: Sequence[torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,23 +233,19 @@ class Packing:
 
     Attributes:
         rows: the arena row of each token's key and value, (tokens,)
-        segments: for each request, on the CPU, (requests, 7): first token, token after the last,
-            first arena row, rows in use before the pass, where its part of `masks` begins, where
-            its part of `biases` begins (-1 for no part), and the first of its rows that its mask
-            describes
+        segments: for each request, on the CPU, (requests, 6): first token, token after the last,
+            first arena row, rows in use before the pass, where its part of `masks` begins (-1 for
+            no part), and the first of its rows that its mask describes
         table: the same for kernels, (5, requests + 1), int32 on the device: first tokens and the
             end of the last; first arena rows; rows in use after the pass; starts in `masks`; first
             rows of masks
         masks: the masks (tokens, rows), flattened, bool. A token sees all rows before those of its
             mask, and the ones of the mask that are True. A chain that sees everything before it has
             no mask.
-        biases: the same for attention request by request, made once for all layers: 0 or -inf to
-            add to the scores, (tokens, rows), flattened. Single tokens and whole prompts have none.
         keys: the arena's keys by layer, (rows, K, D)
         values: the arena's values by layer, (rows, K, D)
         window: how many rows, its own included, a token of a chain sees; 0 for all. Masks
             themselves hide the rows outside of the window.
-        divide: makes `parts`, if attention takes one request after another
         scratch: an arena row that no request has, or -1
         arena: the arena, whose pending rows are moved before the pass
     """
@@ -332,19 +254,34 @@ class Packing:
     segments: torch.Tensor
     table: torch.Tensor
     masks: torch.Tensor
-    biases: torch.Tensor
     keys: Sequence[torch.Tensor]
     values: Sequence[torch.Tensor]
     window: int = 0
-    divide: Callable[[], tuple[Span, ...]] | None = None
     scratch: int = -1
     arena: Any = None
 
     @cached_property
     def parts(self) -> tuple[Span, ...]:
-        """What all layers share in attention request by request."""
-        assert self.divide is not None
-        return self.divide()
+        """What all layers share if attention takes one request after another."""
+        made = []
+        for start, stop, base, past, place, opening in self.segments.tolist():
+            n, total = stop - start, past + stop - start
+            masked, bias, begin = place >= 0, None, base
+            hides = not masked and 0 < self.window < total
+            causal = past == 0 and n > 1 and not masked and not hides
+            if masked or (n > 1 and not causal):
+                visible = self.masks.new_ones(n, total).tril(past)
+                if masked:
+                    mask = self.masks[place : place + n * (total - opening)]
+                    visible[:, opening:] = mask.view(n, total - opening)
+                elif hides:
+                    visible = visible.triu(past - self.window + 1)
+                bias = self.keys[0].new_zeros(n, total).masked_fill(~visible, float("-inf"))
+            elif hides:  # a single token
+                begin = base + total - self.window
+            if n:
+                made.append(Span(start, stop, begin, base + total, bias, causal))
+        return tuple(made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -417,8 +354,7 @@ def packed_attention(
     only_known({**others, "a mask": attention_mask})
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer, softcap = module.layer_idx, softcap or 0.0
-    run = attend_parts if of_layer(packing, layer)[0].divide else attend_layer
-    return as_one_step(run, query, key, value, packing, layer, scale, softcap, s_aux), None
+    return as_one_step(attend_layer, query, key, value, packing, layer, scale, softcap, s_aux), None
 
 
 def attend_layer(
@@ -431,42 +367,38 @@ def attend_layer(
     softcap: float,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """`attend` in one layer: q (1, H, tokens, D), k, v (1, K, tokens, D) -> (1, tokens, H, D)."""
-    packing, layer = of_layer(packing, layer)
-    tables = packing.rows, packing.segments, packing.table, packing.masks, packing.biases
-    cached = packing.keys[layer], packing.values[layer]
-    return attend(q[0], k[0], v[0], *cached, *tables, scale, softcap, packing.window, sinks)[None]
+    """Write k and v into the arena, then let each request's tokens attend to its rows.
 
+    q is (1, H, tokens, D), k (1, K, tokens, D) and v (1, K, tokens, D'); the result is (1, tokens,
+    H, D'). A way to attend takes q, (H, tokens, D), and returns (tokens, H, D').
 
-def attend_parts(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    packing: Packing | Layered,
-    layer: int,
-    scale: float,
-    softcap: float,
-    sinks: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Attend as in `attend_layer`, with the parts that `pack` prepared for all layers."""
+    Args:
+        sinks: for each head the score of one more row, without a token or a value, (H,); or None
+    """
     packing, layer = of_layer(packing, layer)
-    if len(packing.parts) == 1:
-        _, stop, bias, causal, keys, values = packing.parts[0]
-        key, value, new = keys[layer], values[layer], slice(-stop, None)
-        key[:, :, new].copy_(k)
-        value[:, :, new].copy_(v)
-        return attend_request(q, key, value, bias, causal, scale, softcap, sinks).transpose(1, 2)
     packing.keys[layer].index_copy_(0, packing.rows, k[0].transpose(0, 1))
     packing.values[layer].index_copy_(0, packing.rows, v[0].transpose(0, 1))
-    return torch.cat(
-        [
-            attend_request(
-                q[:, :, start:stop], keys[layer], values[layer], bias, causal, scale, softcap, sinks
+    q, special = q[0], bool(softcap) or sinks is not None
+    while True:
+        way = choose_way(q, packing.values[layer], packing.segments, special)
+        try:
+            # Kernels are launched on the current device, and layers may lie on several devices.
+            with torch.cuda.device_of(q):
+                return way(q, packing, layer, scale, softcap, sinks)[None]
+        # It may come from a compiler that lacks Python.h, from a driver or from an untested GPU.
+        except Exception as error:
+            if (
+                way is attend_one_by_one
+                or way in FAILED
+                or isinstance(error, torch.OutOfMemoryError)
+            ):
+                raise
+            FAILED.add(way)
+            logging.getLogger("decoders").warning(
+                "%s does not run here (%s); passes use slower attention.",
+                str(way.__doc__).split(",")[0],
+                first_line(error),
             )
-            for start, stop, bias, causal, keys, values in packing.parts
-        ],
-        2,
-    ).transpose(1, 2)
 
 
 # The registry of masks gets no entry, so models build no masks and do not search the positions for

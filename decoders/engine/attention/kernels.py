@@ -326,17 +326,16 @@ def attend_packed(
     segments: torch.Tensor,
     table: torch.Tensor,
     masks: torch.Tensor,
-    biases: torch.Tensor,
     scale: float,
     softcap: float,
     window: int = 0,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Attend as `decoders.engine.attention.interface.attend` does, in float16, bfloat16 or float32.
+    """Attend in one layer, in float16, bfloat16 or float32.
 
     Nothing is read back from the device: the longest requests set the grid, and blocks after the
-    end of a shorter request return at once. The arguments are those of the ways to attend in
-    `decoders.engine.attention.interface`.
+    end of a shorter request return at once. See `decoders.engine.attention.interface.attend_layer`,
+    and its `Packing` for the tables.
     """
     heads, tokens, size = q.shape
     key_heads, value_size = values.shape[1:]

@@ -49,11 +49,15 @@ ACTIVATIONS = "silu", "gelu_tanh", "gelu"
 
 
 class NumberType(IntEnum):
-    """How numbers are stored that kernels read. They compute in float32."""
+    """How numbers are stored that kernels read. They compute in float32.
+
+    Weights of a product lie in blocks, or row by row as the model has them (ROWS, in bfloat16).
+    """
 
     FLOAT32 = 0
     FLOAT16 = 1
     BFLOAT16 = 2
+    ROWS = 3
 
 
 # Where words stand, in bytes, each on lines of the cache of its own: the open task's number times

@@ -81,6 +81,7 @@ def _made() -> SimpleNamespace:
         passes=program.shared(passes, serve),
         multiply=program.shared(multiply, serve),
         in_blocks=tiles.in_blocks,
+        parts=tiles.PARTS,
         alike=alike,
         scan=select.CompiledScan(*scans),
     )

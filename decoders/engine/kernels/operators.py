@@ -467,7 +467,7 @@ def visible(line, i, n, masks, window, places):
 
     Only these rows take part in sums, so gaps between them change no bit of a result.
     """
-    past, mask, opening = line[3], line[4], line[6]
+    past, mask, opening = line[3], line[4], line[5]
     count = 0
     if mask < 0:
         first = max(0, past + i + 1 - window) if window > 0 else 0
@@ -495,7 +495,7 @@ def attend_token(token, group, q, heads, groups, size, wide, keys, values, segme
     `decoders.engine.kernels.program.attend` tells the rest. At `scratch` is room for a row's number
     and its score in each of these heads, for all rows, and ROOM.
     """
-    lines = carray(pointer_to_integers(segments), (requests, 7))
+    lines = carray(pointer_to_integers(segments), (requests, 6))
     r = 0
     while lines[r, 1] <= token:
         r += 1

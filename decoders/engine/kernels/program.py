@@ -42,10 +42,12 @@ from decoders.engine.kernels.operators import ROOM, attend_token
 from decoders.engine.kernels.select import draw, find, heat, note, nucleus, spread, weigh
 from decoders.engine.kernels.tiles import (
     BLOCK,
+    DOTS,
     MOST,
     bits_of_real,
     increase,
     look,
+    multiply_rows,
     multiply_tile,
     pause,
     pointer,
@@ -66,6 +68,7 @@ FORGOTTEN = 1 / 16  # of the rest, by a pass in which no helper was late
 # Multiplications that are worth the time in which a second thread hears of them.
 WORTHWHILE = 2**16
 A_PRODUCT, AN_ATTENTION = 0, 1
+BY_ROWS = int(NumberType.ROWS)
 
 
 @njit
@@ -79,6 +82,11 @@ def multiply_block(block, x, n, weights, size, width, out, bias, form, factor, s
     part = weights + 2 * start * size
     spare = carray(pointer(scratch), (MOST * BLOCK,))
     row, tiles = 0, (n + MOST - 1) // MOST
+    if form == BY_ROWS:
+        while row < n:
+            line, into = x + 4 * row * size, out + 4 * (row * width + start)
+            multiply_rows(min(DOTS, n - row), line, part, size, into, width, count, factor)
+            row += DOTS
     while row < n:
         # Tiles of one height: 15 rows are 8 and 7, not 14 and 1, whose weights would come for one.
         rows = (n - row + tiles - 1) // tiles
@@ -116,7 +124,7 @@ def do(kind, part, n, r, thread):
         multiply_block(part, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], factor, scratch)
     else:
         # Tokens before heads: what one reads of keys and values the next finds in the cache.
-        tokens = carray(pointer_to_integers(n[7]), (n[8], 7))[n[8] - 1, 1]
+        tokens = carray(pointer_to_integers(n[7]), (n[8], 6))[n[8] - 1, 1]
         attend_token(
             part % tokens, part // tokens, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8],
             n[9], n[10], r[0], r[1], n[11], n[12], n[13], scratch,
@@ -219,11 +227,11 @@ def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks
            softcap, sinks, out, narrow, team):  # fmt: skip
     """Attention of packed tokens, q (n, heads, size) -> out (n, heads, wide).
 
-    `decoders.engine.attention.interface.Packing` tells what segments (requests, 7), masks and
+    `decoders.engine.attention.interface.Packing` tells what segments (requests, 6), masks and
     window are. Keys are (rows, heads / groups, size), values (rows, heads / groups, wide); they are
     stored in bfloat16 if `narrow` is 1, in float32 if it is 0.
     """
-    lines = carray(pointer_to_integers(segments), (requests, 7))
+    lines = carray(pointer_to_integers(segments), (requests, 6))
     rows, longest = 0, 0
     for r in range(requests):
         tokens = lines[r, 1] - lines[r, 0]
@@ -309,16 +317,16 @@ def carry_out(
 @njit
 def first(packing, requests, positions, rows, segments):
     """Write positions, rows and segments of a pass of the tokens after each request's last one."""
-    lines = carray(pointer_to_integers(segments), (requests, 7))
+    lines = carray(pointer_to_integers(segments), (requests, 6))
     tokens = lines[requests - 1, 1]
     places = carray(pointer_to_integers(positions), (tokens,))
     last_rows = carray(pointer_to_integers(rows), (tokens,))
     for r in range(requests):
         line, last = lines[r], lines[r, 1] - 1
         packing[r], packing[requests + r] = places[last] + 1, last_rows[last] + 1
-        segment = packing[2 * requests + 7 * r : 2 * requests + 7 * r + 7]
+        segment = packing[2 * requests + 6 * r : 2 * requests + 6 * r + 6]
         segment[0], segment[1], segment[2] = r, r + 1, line[2]
-        segment[3], segment[4], segment[5], segment[6] = line[3] + line[1] - line[0], -1, -1, 0
+        segment[3], segment[4], segment[5] = line[3] + line[1] - line[0], -1, 0
 
 
 @njit
@@ -350,7 +358,7 @@ def passes_and_draws(
     if steps == 0:
         return 0
     masses, over = np.empty(logits.shape[1]), np.zeros(requests, np.bool_)
-    every, packing = np.arange(requests), np.empty(9 * requests, np.int64)
+    every, packing = np.arange(requests), np.empty(8 * requests, np.int64)
     line, pack = np.int64(packing.ctypes.data), packs.copy()  # positions, rows and segments
     first(packing, requests, positions, packs[0, 0], packs[0, 1])
     pack[0, 0], pack[0, 1] = line + 8 * requests, line + 16 * requests
@@ -373,7 +381,7 @@ def passes_and_draws(
         for r in range(requests):
             packing[r] += 1
             packing[requests + r] += 1
-            packing[2 * requests + 7 * r + 3] += 1
+            packing[2 * requests + 6 * r + 3] += 1
     return steps
 
 

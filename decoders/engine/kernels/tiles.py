@@ -6,6 +6,9 @@ sums in registers, so each weight comes from memory, and becomes float32, once f
 Each sum runs over the inputs in order, one fused multiply-add after another, whatever the tile. So
 a row's product has the same bits in a pass of one token and in any other, and with vectors of any
 length.
+
+Weights of large models are read where they are, row by row (`dots`): each sum is then one of PARTS,
+over every PARTS-th input, which are added up in one order at the end.
 """
 
 import math
@@ -237,6 +240,84 @@ def multiply_tile(
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kinds = [*[I64] * 7, F32]
         builder.call(function(builder.module, "tiles", ir.VoidType(), kinds, tiles), arguments)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 7, types.float32), code
+
+
+PARTS = 16  # of a sum over weights that lie row by row, whatever the length of vectors
+EACH = PARTS // LANES  # vectors of these
+TOGETHER = 4  # outputs, whose weights take as many registers
+DOTS = 6 if WIDE else 1  # most rows of x at once
+
+
+def dots(builder: Any, rows: Any, *arguments: Any) -> None:
+    """Write the products of 1 to DOTS rows with some outputs, see `multiply_rows`."""
+    x, weights, size, out, width, outputs, factor = arguments
+
+    def some(rows: int, together: int, begin: Any, count: Any) -> None:
+        """Write those of a number of outputs from `begin` on, so many at a time."""
+        group = Repeat(builder, count, together)
+        first = builder.add(begin, group.i)
+        into = address(builder, out, (first, I64(4)))
+        own = address(builder, weights, (builder.mul(first, size), I64(2)))
+        lines = [address(builder, x, (size, I64(4 * row))) for row in range(rows)]
+        others = [address(builder, own, (size, I64(2 * other))) for other in range(together)]
+        places = [(row, other) for row in range(rows) for other in range(together)]
+        ahead = builder.mul(size, I64(2 * together))  # the next outputs' weights
+        loop = Repeat(builder, size, PARTS, zeros(len(places) * EACH))
+        totals: list[Any] = []
+        for part in range(EACH):
+            here = builder.add(loop.i, I64(part * LANES))
+            begins = [address(builder, other, (here, I64(2))) for other in others]
+            wide = [load_as(builder, NumberType.BFLOAT16, place) for place in begins]
+            inputs = [load(builder, address(builder, line, (here, I64(4)))) for line in lines]
+            if not part:
+                for place in begins:
+                    fetch(builder, builder.add(place, ahead))
+            totals += [
+                multiply_add(builder, wide[other], inputs[row], loop.values[number * EACH + part])
+                for number, (row, other) in enumerate(places)
+            ]
+        every = range(len(places))
+        loop.close([totals[part * len(places) + n] for n in every for part in range(EACH)])
+        for number, (row, other) in enumerate(places):
+            total = loop.values[number * EACH]
+            for more in loop.values[number * EACH + 1 : (number + 1) * EACH]:
+                total = builder.fadd(total, more)
+            step = LANES // 2
+            while step:
+                turned = [(lane + step) % LANES for lane in range(LANES)]
+                total = builder.fadd(total, shuffled(builder, total, total, turned))
+                step //= 2
+            target = address(builder, into, (width, I64(4 * row)), I64(4 * other))
+            store(builder, builder.fmul(builder.extract_element(total, I32(0)), factor), target)
+        group.close()
+
+    whole = builder.and_(outputs, I64(-TOGETHER))
+
+    def of(rows: int) -> None:
+        some(rows, TOGETHER, I64(0), whole)
+        some(rows, 1, whole, builder.sub(outputs, whole))
+
+    choose(builder, rows, DOTS, of)
+
+
+@intrinsic
+def multiply_rows(
+    context: Any, rows: Any, x: Any, weights: Any, size: Any, out: Any, width: Any, outputs: Any,
+    factor: Any,
+) -> Any:  # fmt: skip
+    """The product of 1 to DOTS rows with outputs whose weights, in bfloat16, lie row by row.
+
+    Its arguments are the number of rows, the address of the rows and of the first output's weights,
+    the number of inputs, a multiple of PARTS, the address of the first output, the distance of two
+    rows of outputs, the number of outputs, and a factor.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds = [*[I64] * 7, F32]
+        builder.call(function(builder.module, "dots", ir.VoidType(), kinds, dots), arguments)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 7, types.float32), code

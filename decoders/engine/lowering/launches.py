@@ -291,7 +291,7 @@ class Launches(Tensors):
         values.index_copy_(0, packing.rows, v.view(-1, heads // groups, wide))
         out = attend_packed(
             q.view(-1, heads, size).transpose(0, 1), keys, values, packing.segments,
-            packing.table, packing.masks, packing.biases, scale, softcap, packing.window, sinks,
+            packing.table, packing.masks, scale, softcap, packing.window, sinks,
         )  # fmt: skip
         numbers[one.result] = out.view(-1, heads * wide)
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from decoders.engine import recorder
-from decoders.engine.attention.interface import attend_layer, attend_parts
+from decoders.engine.attention.interface import attend_layer
 from decoders.engine.kernels import Code
 from decoders.engine.recorder import CannotRecord, Constant, Operation, Size, Value, aten, matched
 from decoders.engine.weights import PassLinear
@@ -307,7 +307,7 @@ class Lowering:
 
     def _called(self, step: Operation) -> Operand:
         """A step that is a function of this engine: a product or attention."""
-        if step.function in (attend_layer, attend_parts):
+        if step.function is attend_layer:
             return self._attention(*step.arguments)
         layer = getattr(step.function, "__self__", None)
         if not isinstance(layer, PassLinear):

@@ -34,7 +34,7 @@ from decoders.engine.recorder import (
     Value,
     in_general,
 )
-from decoders.engine.weights import FORMATS, Halves
+from decoders.engine.weights import FORMATS
 from decoders.errors import first_line
 
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
@@ -120,9 +120,9 @@ class Program:
         """The whole and the real numbers of an instruction, as Code has them."""
         if one.code == Code.PRODUCT:
             (part,) = one.weights
-            copy = part.layer.copied() if part.layer.copies else None
-            if not isinstance(copy, Halves) or part.layer.weight.dtype != self.dtype:
-                raise CannotLower("float16 does not hold its weights")
+            copy = part.layer.for_kernels()
+            if copy is None or part.layer.weight.dtype != self.dtype:
+                raise CannotLower("kernels cannot read its weights: float16 does not hold them")
             if part.begin % copy.block:
                 raise CannotLower("a part of a product begins within a block")
             weights, bias, form = copy.places(part.begin)
@@ -297,7 +297,11 @@ class Programs:
         **given: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         inputs: tuple[Any, ...] = (input_ids, position_ids, wanted, packing, *given.values())
-        program: Any = self.serving(input_ids.shape[1], features)
+        tokens = input_ids.shape[1]
+        if self.carriers == (Program,):
+            segments = packings_of(packing)[0].segments
+            tokens = int((segments[:, 1] - segments[:, 0]).max())
+        program: Any = self.serving(tokens, features)
         if program is None:
             return self._as_it_is(features, *inputs)
         return program(*inputs)
@@ -305,8 +309,10 @@ class Programs:
     def serving(self, tokens: int, features: Layers = ()) -> Any:
         """The program that carries out a pass of so many tokens, if one does.
 
-        Several threads of a CPU share a long pass better than its kernels do: they take 192 tokens,
-        divided by the number of threads.
+        On a CPU these are the tokens of the longest request: by another way a token has other bits,
+        and what it has must not depend on how many others share its pass. Several threads share a
+        long pass better than the kernels do, which take 192 tokens of a request, divided by the
+        number of threads.
         """
         threads = torch.get_num_threads() if self.carriers == (Program,) else 1
         if tokens > self._most or tokens * threads > LONGEST:

@@ -19,8 +19,6 @@ from decoders.engine.attention.interface import (
     Layered,
     Packing,
     attend_layer,
-    attend_parts,
-    of_layer,
 )
 from decoders.engine.kernels import Code
 from decoders.engine.lowering.lower import CannotLower, Instruction, Lowering, Slice
@@ -284,7 +282,7 @@ def attend(
     v: torch.Tensor,
 ) -> Made:
     (sinks,), (layer, heads, groups, size, wide) = one.weights, one.integers
-    packing, n = inputs[3], len(q)
+    (scale, softcap), packing, n = one.reals, inputs[3], len(q)
     q, k, v = (
         x.reshape(1, n, count, each).transpose(1, 2)
         for x, count, each in (
@@ -293,8 +291,7 @@ def attend(
             (v, heads // groups, wide),
         )
     )
-    run: Any = attend_parts if of_layer(packing, layer)[0].divide else attend_layer
-    return (run(q, k, v, packing, layer, *one.reals, sinks).reshape(n, heads * wide),)
+    return (attend_layer(q, k, v, packing, layer, scale, softcap, sinks).reshape(n, heads * wide),)
 
 
 def gate(

@@ -296,7 +296,7 @@ class PackedModel(Loaded):
         self.spread = len({p.device for p in model.parameters()}) > 1
         self.layout = layout_of(model, self.positions)
         self._twin = twin(model, interface.NAME)
-        hasten(self._twin)
+        hasten(self._twin, COPIED_BYTES)
         self.bytes_read = BytesRead(self._twin, self.dtype, self.weight_bytes)
         self.by_request = not interface.takes_kernels(self.device, self.dtype)
         self._examples = 0
@@ -321,8 +321,8 @@ class PackedModel(Loaded):
             return Graphs(self._programs(trials, carriers), self._keys_in_use), ""
         if not device_of(self.device).on_host:
             return self.plain, "its attention has no kernel here"
-        if self.weight_bytes > COPIED_BYTES:
-            return self.plain, "it is too large for copies of its weights"
+        if self.weight_bytes > COPIED_BYTES and self.dtype != torch.bfloat16:
+            return self.plain, "it is too large for copies of its weights; bfloat16 needs none"
         return self._programs(trials, (Program,)), ""
 
     def _programs(self, trials: TrialLog | None, carriers: Carriers) -> Programs:

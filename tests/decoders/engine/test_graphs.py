@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_flatten
 
 from decoders import ModelPair, generate
 from decoders.distribution import Warping, held
-from decoders.engine import graphs, pack
+from decoders.engine import graphs
 from decoders.engine.attention import interface
 from decoders.engine.graphs import Graphs
 from decoders.engine.models.packed import PackedModel
@@ -70,10 +70,10 @@ def stand_in(run):
     return replay, answer
 
 
-def attend_by_table(
-    q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None
-):
-    """The kernel, as operators: it sees table and masks, and only the shape of `segments`."""
+def attend_by_table(q, packing, layer, scale, softcap, sinks):
+    """The kernel, as operators: it sees table and masks, and not the segments."""
+    keys, values, window = packing.keys[layer], packing.values[layer], packing.window
+    table, masks = packing.table, packing.masks
     starts, bases, totals, mask_starts, tolds = table.long()
     token, row = torch.arange(q.shape[1]), torch.arange(len(keys))
     # after the last request: nobody's
@@ -99,8 +99,6 @@ def attend_by_table(
 
 
 def with_kernels(patch):
-    for module in (interface, pack):
-        patch.setattr(module, "needs_biases", lambda device, dtype: False)
     patch.setattr(interface, "takes_kernels", lambda device, dtype: True)
     patch.setattr(interface, "choose_way", lambda *arguments: attend_by_table)
     patch.setattr(Graphs.__init__, "__defaults__", (stand_in,))

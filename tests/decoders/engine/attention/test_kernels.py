@@ -7,6 +7,7 @@ FlashAttention. Tests that need the device are skipped."""
 import multiprocessing
 import random
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -22,7 +23,6 @@ from decoders.engine.attention.interface import (
     attend_chains,
     attend_layer,
     attend_one_by_one,
-    attend_parts,
     attend_with_triton,
     choose_way,
 )
@@ -31,7 +31,7 @@ from decoders.engine.pack import Feed, Packing, pack
 from decoders.engine.passes import fill_up
 from decoders.tree import TokenTree
 from tests.models import build
-from tests.pairwise import EVERYWHERE, pairwise
+from tests.pairwise import EVERYWHERE
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 needs_triton = pytest.mark.skipif(
@@ -58,11 +58,8 @@ def draw_feeds(
     most=70,
     layout=(2, 16, 16),
     reach=None,
-    parts=False,
 ) -> tuple[Packing, list[Feed]]:
-    """The same, with up to `most` rows behind a request, and the parts that it was packed from.
-
-    `parts` are the arguments of attention that takes request by request."""
+    """The same, with up to `most` rows behind a request, and the parts that it was packed from."""
     rng, kind = random.Random(seed), partial(ReachRows, reach=reach) if reach else CacheRows
     arena, feeds = Arena([layout], torch.float64, torch.device("cpu"), kind=kind), []
     for _ in range(requests):
@@ -84,7 +81,7 @@ def draw_feeds(
     if padded:
         feeds = fill_up(feeds)
         assert len({len(feed.nodes) for feed in feeds}) == 1
-    packing = pack(feeds, arena, parts, reach.window if reach else 0).packing
+    packing = pack(feeds, arena, window=reach.window if reach else 0).packing
     generator = torch.Generator().manual_seed(seed)
     for tensor in (*arena.keys, *arena.values):
         tensor.normal_(generator=generator)
@@ -101,43 +98,31 @@ def worst_error(
     device: str = "cpu",
 ):
     """The distance of `way`, in this dtype on this device, from plain attention in float64."""
-    keys, values = (t[0].to(dtype) for t in (packing.keys, packing.values))
-    tokens, size = len(packing.rows), keys.shape[-1]
+    keys, values = ([t[0].to(dtype)] for t in (packing.keys, packing.values))
+    tokens, size = len(packing.rows), keys[0].shape[-1]
     # A model hands over its queries as a transposed view.
     q = (
         torch.randn(tokens, heads, size, generator=torch.Generator().manual_seed(1))
         .to(dtype)
         .transpose(0, 1)
     )
-    plan = packing.segments, packing.table, packing.masks, packing.biases
     sinks = (
         torch.randn(heads, generator=torch.Generator().manual_seed(2)).to(dtype) if sunk else None
     )
-    rest = size**-0.5, softcap, packing.window
+    rest = 0, size**-0.5, softcap
+    rounded = replace(packing, keys=[keys[0].double()], values=[values[0].double()])
     exact = attend_one_by_one(
-        q.double(),
-        keys.double(),
-        values.double(),
-        *plan,
-        *rest,
-        sinks if sinks is None else sinks.double(),
+        q.double(), rounded, *rest, sinks if sinks is None else sinks.double()
     )
-    q, keys, values, table, masks = (
-        t.to(device) for t in (q, keys, values, packing.table, packing.masks)
+    there = replace(
+        packing,
+        keys=[keys[0].to(device)],
+        values=[values[0].to(device)],
+        table=packing.table.to(device),
+        masks=packing.masks.to(device),
     )
-    biases = packing.biases.to(device, dtype)
-    ours = way(
-        q,
-        keys,
-        values,
-        packing.segments,
-        table,
-        masks,
-        biases,
-        *rest,
-        sinks if sinks is None else sinks.to(device),
-    )
-    assert ours.shape == (tokens, heads, values.shape[-1])
+    ours = way(q.to(device), there, *rest, sinks if sinks is None else sinks.to(device))
+    assert ours.shape == (tokens, heads, values[0].shape[-1])
     assert ours.is_contiguous()
     return (ours.cpu() - exact).abs().max().item()
 
@@ -233,8 +218,7 @@ def with_triton(drafts: int, chosen: slice) -> torch.Tensor:
         .flatten(0, 1)
         .transpose(0, 1)
     )
-    plan = packing.segments, packing.table, packing.masks, packing.biases
-    return attend_with_triton(q, packing.keys[0], packing.values[0], *plan, 0.25, 0.0)
+    return attend_with_triton(q, packing, 0, 0.25)
 
 
 @needs_triton
@@ -276,8 +260,7 @@ def of_one_token(dtype: torch.dtype, text: int, fed: int, wrong: int, more: int)
         tensor[[cache.base + cache.row[node] for node in path]] = numbers_of
     q = torch.randn(2, len(nodes), 16).to(dtype)
     q[:, last := len(nodes) - len(further) - 1] = asking
-    plan = packing.segments, packing.table, packing.masks, packing.biases
-    return attend_with_triton(q, packing.keys[0], packing.values[0], *plan, 0.25, 0.0)[last]
+    return attend_with_triton(q, packing, 0, 0.25)[last]
 
 
 @needs_triton
@@ -327,25 +310,19 @@ def query_of(packing: Packing, heads: int) -> torch.Tensor:
     )
 
 
+@pytest.mark.parametrize("shapes", ["chains", "prompts", "mixed"])
 @pytest.mark.parametrize(
-    ("shapes", "reach", "parts"),
-    pairwise(
-        ["chains", "prompts", "mixed"],
-        [Reach(1), Reach(7), Reach(200), Reach(7, chunked=True)],
-        [False, True],
-    ),
-    ids=repr,
+    "reach", [Reach(1), Reach(7), Reach(200), Reach(7, chunked=True)], ids=repr
 )
-def test_how_far_back_a_token_sees(shapes, reach, parts):
-    """Both forms of a packing attend to each token's ancestors, with windows, chunks and sinks."""
-    packing, feeds = draw_feeds(3, shapes, reach=reach, parts=parts)
+def test_how_far_back_a_token_sees(shapes, reach):
+    """A packing attends to each token's ancestors, with windows, chunks and sinks."""
+    packing, feeds = draw_feeds(3, shapes, reach=reach)
     sinks = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
     q = query_of(packing, 4)
     exact = by_definition(packing, feeds, reach, 4, sinks)
-    run = attend_parts if parts else attend_layer
     # what is there already
     k, v = (t[0][packing.rows].transpose(0, 1)[None] for t in (packing.keys, packing.values))
-    ours = run(q.transpose(0, 1)[None], k, v, packing, 0, q.shape[-1] ** -0.5, 0.0, sinks)
+    ours = attend_layer(q.transpose(0, 1)[None], k, v, packing, 0, q.shape[-1] ** -0.5, 0.0, sinks)
     torch.testing.assert_close(ours[0], exact)
 
 
@@ -431,19 +408,9 @@ def test_a_layout_that_sdpa_may_answer_with(monkeypatch):
 
     p = draw_pass(0, "mixed", 3, layout=(1, 8, 8))
     q = torch.randn(8, len(p.rows), 8, dtype=torch.float64)
-    plan = p.keys[0], p.values[0], p.segments, p.table, p.masks, p.biases, 0.3, 0.0
-    expected = attend_one_by_one(q, *plan)
+    expected = attend_one_by_one(q, p, 0, 0.3)
     monkeypatch.setattr(interface, "scaled_dot_product_attention", transposed)
-    torch.testing.assert_close(attend_one_by_one(q, *plan), expected)
-
-
-def test_biases_are_aligned():
-    """Memory-efficient SDPA refuses biases that do not begin at a multiple of 16 numbers."""
-    starts = [
-        start for seed in range(5) for start in draw_pass(seed, "trees").segments[:, 5].tolist()
-    ]
-    assert len({start for start in starts if start > 0}) > 5
-    assert all(start % 16 == 0 for start in starts if start >= 0)
+    torch.testing.assert_close(attend_one_by_one(q, p, 0, 0.3), expected)
 
 
 @needs_triton

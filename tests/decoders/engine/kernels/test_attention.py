@@ -5,6 +5,7 @@ import torch
 
 pytest.importorskip("numba")
 
+from decoders.engine.attention.interface import Packing
 from decoders.engine.cache import Reach
 from decoders.engine.kernels.program import attend
 from tests.decoders.engine.attention.test_kernels import draw_pass, worst_error
@@ -13,10 +14,10 @@ from tests.pairwise import pairwise
 DTYPES = torch.float32, torch.bfloat16
 
 
-def by_kernel(
-    q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None
-):
+def by_kernel(q, packing, layer, scale, softcap, sinks):
     """The kernel as one more way to attend."""
+    keys, values, segments = packing.keys[layer], packing.values[layer], packing.segments
+    masks, window = packing.masks, packing.window
     heads, tokens, size = q.shape
     rows = q.transpose(0, 1).float().contiguous()
     out = torch.full((tokens, heads, values.shape[-1]), torch.nan)
@@ -49,6 +50,13 @@ def test_attention(shapes, window, kind, layout, dtype):
     assert worst_error(by_kernel, packing, dtype, heads, softcap, sunk) < 1e-5
 
 
+def attended(q, keys, values, line, masks):
+    """What the kernel gives for a request whose segment is `line`."""
+    none = torch.empty(0, dtype=torch.long)
+    packing = Packing(none, torch.tensor([line]), none, masks, [keys], [values])
+    return by_kernel(q, packing, 0, 0.25, 0.0, None)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("size", "past"), [(5, 0), (16, 100), (40, 1), (64, 30)])
 def test_a_token_has_the_same_bits_alone_and_among_others(size, past, dtype):
@@ -56,15 +64,14 @@ def test_a_token_has_the_same_bits_alone_and_among_others(size, past, dtype):
     keys, values = (torch.randn(past + 9, 2, size, generator=generator).to(dtype) for _ in range(2))
     q, empty = torch.randn(6, 9, size, generator=generator), torch.zeros(2, dtype=torch.bool)
 
-    def attended(first, tokens):
-        line = torch.tensor([[0, tokens, 0, past + first, -1, -1, 0]])
-        asked = q[:, first : first + tokens]
-        return by_kernel(asked, keys, values, line, None, empty, None, 0.25, 0.0)
+    def part(first, tokens):
+        line = 0, tokens, 0, past + first, -1, 0
+        return attended(q[:, first : first + tokens], keys, values, line, empty)
 
-    together = attended(0, 9)
+    together = part(0, 9)
     for tokens in (1, 2, 5):
         for first in range(0, 9 - tokens, tokens):
-            assert torch.equal(attended(first, tokens), together[first : first + tokens])
+            assert torch.equal(part(first, tokens), together[first : first + tokens])
 
 
 def test_rows_that_are_not_seen_change_no_bit():
@@ -74,9 +81,7 @@ def test_rows_that_are_not_seen_change_no_bit():
     seen = torch.tensor([0, 1, 2, 3, 7, 8, 20, 21, 22, 30])
     whole = torch.zeros(31, dtype=torch.bool)
     whole[seen] = True
-    gaps = torch.tensor([[0, 1, 0, 30, 0, -1, 0]])
-    none = torch.tensor([[0, 1, 0, len(seen) - 1, -1, -1, 0]])
-    empty = torch.zeros(2, dtype=torch.bool)
-    one = by_kernel(q[:2, :1], keys, values, gaps, None, whole, None, 0.25, 0.0)
-    other = by_kernel(q[:2, :1], keys[seen], values[seen], none, None, empty, None, 0.25, 0.0)
+    empty, few = torch.zeros(2, dtype=torch.bool), (0, 1, 0, len(seen) - 1, -1, 0)
+    one = attended(q[:2, :1], keys, values, (0, 1, 0, 30, 0, 0), whole)
+    other = attended(q[:2, :1], keys[seen], values[seen], few, empty)
     assert torch.equal(one, other)

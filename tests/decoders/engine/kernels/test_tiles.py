@@ -6,14 +6,14 @@ import sys
 import pytest
 import torch
 
-from decoders.engine.weights import Halves, PassLinear, hasten
+from decoders.engine.weights import Halves, PassLinear, hasten, multiply
 from tests.pairwise import pairwise
 
 pytest.importorskip("numba")
 
 
 @torch.inference_mode(False)  # weights made there are not copied
-def a_layer(size, width, bias=True, large=1.0):
+def a_layer(size, width, bias=True, large=1.0, dtype=torch.float32):
     """A layer that float16 holds or, if one of its numbers is too large, bfloat16 alone."""
     torch.manual_seed(size + width)
     layer = torch.nn.Linear(size, width, bias=bias)
@@ -23,7 +23,7 @@ def a_layer(size, width, bias=True, large=1.0):
     model = torch.nn.Sequential(layer)
     hasten(model)
     assert type(layer) is PassLinear
-    return layer
+    return layer.to(dtype)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,39 @@ def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, shape, bias, larg
     torch.testing.assert_close(together.double(), exact, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "shape", "bias"),
+    pairwise(
+        [1, 2, 5, 6, 7, 13, 40],
+        [(16, 1), (32, 31), (64, 32), (96, 33), (16, 102)],
+        [False, True],
+    ),
+)
+@torch.inference_mode()
+def test_weights_in_bfloat16_are_read_where_they_are(tokens, shape, bias):
+    """Where a model is too large for copies; to the same bits for a row, again."""
+    size, width = shape
+    layer = a_layer(size, width, bias, dtype=torch.bfloat16)
+    layer.copies = False
+    weights = layer.for_kernels()
+    x = torch.randn(tokens, size, generator=torch.Generator().manual_seed(0))
+
+    def product(rows):
+        out = torch.full((len(rows), width), torch.nan)
+        multiply(weights, rows.data_ptr(), out.data_ptr(), len(rows), size, width)
+        return out
+
+    together = product(x)
+    assert weights.places()[0] == layer.weight.data_ptr()
+    assert torch.equal(together, torch.cat([product(x[i : i + 1]) for i in range(tokens)]))
+    exact = torch.nn.functional.linear(
+        x.double(), layer.weight.double(), layer.bias.double() if bias else None
+    )
+    torch.testing.assert_close(together.double(), exact, rtol=1e-5, atol=1e-5)
+    layer.in_features = size + 1  # no whole number of parts
+    assert layer.for_kernels() is None
+
+
 NARROW = """
 import sys
 import torch
@@ -62,12 +95,15 @@ from numba import njit
 from decoders.engine.kernels import program, tiles
 assert not tiles.WIDE
 x, weight = torch.load(sys.argv[1])
-out = torch.empty(len(x), len(weight))
-blocks = tiles.in_blocks(weight)
-njit(lambda *all: program.product(*all))(
-    x.data_ptr(), len(x), blocks.data_ptr(), x.shape[1], len(weight), out.data_ptr(), 0, 1, 1.0, 0
-)
-torch.save(out, sys.argv[1])
+outs = []
+for weights, form in ((tiles.in_blocks(weight), 1), (weight.bfloat16(), 3)):
+    out = torch.empty(len(x), len(weight))
+    njit(lambda *all: program.product(*all))(
+        x.data_ptr(), len(x), weights.data_ptr(), x.shape[1], len(weight), out.data_ptr(), 0, form,
+        1.0, 0,
+    )
+    outs.append(out)
+torch.save(outs, sys.argv[1])
 """
 
 
@@ -79,9 +115,14 @@ def test_vectors_of_any_length_give_the_same_bits(tmp_path):
 
     if not tiles.WIDE:
         pytest.skip("this processor has one length of vectors")
-    layer, file = a_layer(40, 150, bias=False), tmp_path / "x.pt"
-    x = torch.randn(1, 11, 40)
+    layer, file = a_layer(48, 150, bias=False), tmp_path / "x.pt"
+    x, rows = torch.randn(1, 11, 48), torch.empty(11, 150)
     wide = layer(x)[0]
     torch.save((x[0], layer.weight.half()), file)
     subprocess.run([sys.executable, "-c", NARROW, file], check=True, timeout=120)
-    assert torch.equal(torch.load(file), wide)
+    layer = a_layer(48, 150, bias=False, dtype=torch.bfloat16)
+    layer.copies = False
+    multiply(layer.for_kernels(), x.data_ptr(), rows.data_ptr(), 11, 48, 150)
+    blocks, lying = torch.load(file)
+    assert torch.equal(blocks, wide)
+    assert torch.equal(lying, rows)

@@ -8,6 +8,7 @@ import torch
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from decoders import ModelPair, generate
+from decoders.engine import models
 from decoders.engine.loading.admission import agree
 from decoders.engine.lowering.lower import Lowering
 from decoders.engine.lowering.program import Program
@@ -135,11 +136,27 @@ def test_chains_and_trees_agree_with_plain_passes(family, layers):
 MOST = {"olmo2": 11, "qwen3": 11, "mixed": 11, "gemma2": 11}
 
 
+@pytest.fixture(params=["copied", "large"])
+def in_bfloat16(request, monkeypatch):
+    """Makes a model of a family in bfloat16 whose weights are copied, or too large for that."""
+    if request.param == "large":
+        monkeypatch.setattr(models.packed, "COPIED_BYTES", 0)
+
+    def made(family):
+        packed = PackedModel(model_of(family, torch.bfloat16), "target").ready()
+        assert packed.engine_name == "packed passes, as a program of kernels"
+        assert (packed.copied_bytes > 0) == (request.param == "copied")
+        return packed
+
+    return made
+
+
 @pytest.mark.parametrize("family", KNOWN)
-def test_passes_in_bfloat16_round_where_the_model_rounds(family):
-    """They have the numbers of torch's operators, of which attention rounds elsewhere."""
-    packed = PackedModel(model_of(family, torch.bfloat16), "target")
-    packed.ready()
+def test_passes_in_bfloat16_round_where_the_model_rounds(family, in_bfloat16):
+    """They have the numbers of torch's operators, of which attention rounds elsewhere.
+
+    Models of more than 1 GiB, whose weights are not copied, ran module by module."""
+    packed = in_bfloat16(family)
     with torch.inference_mode():
         recording = packed.forward._recording(())
     by_torch = Tensors(Lowering(*recording, {}, torch.bfloat16, packed.device))
@@ -152,11 +169,13 @@ def test_passes_in_bfloat16_round_where_the_model_rounds(family):
 
 
 @pytest.mark.parametrize("family", KNOWN)
-def test_a_row_has_the_same_bits_in_any_pass_in_bfloat16(family):
-    """Among few and many tokens, beside other requests, and in a tree."""
-    packed = PackedModel(model_of(family, torch.bfloat16), "target")
+def test_a_row_has_the_same_bits_in_any_pass_in_bfloat16(family, in_bfloat16):
+    """Among few and many tokens, beside other requests, and in a tree.
+
+    In a pass of more than 192 tokens, of many requests, they had others than alone."""
+    packed = in_bfloat16(family)
     text, rows = [(7 * i + 3) % 60 for i in range(33)], []
-    for last, others in [(33, 0), (1, 0), (2, 0), (5, 0), (16, 0), (1, 4), (5, 4)]:
+    for last, others in [(33, 0), (1, 0), (2, 0), (5, 0), (16, 0), (1, 4), (5, 4), (5, 16)]:
         engine = PackedPasses(packed)
         trees = [TokenTree(text[: len(text) - last] or text)]
         trees += [TokenTree([i + 1] * (1 + 3 * i)) for i in range(others)]
