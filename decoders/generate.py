@@ -22,16 +22,17 @@ from decoders.engine.protocols import Passes
 from decoders.errors import InputError, allowed, first_line, flag, plain, quoted, refuse, whole
 from decoders.inputs import (
     as_ids,
+    as_prompts,
     as_seeds,
     as_stops,
     cancel_check,
     decoded,
+    encode_all,
     stop_finder,
 )  # fmt: skip
 from decoders.loop import Turn, drive
 from decoders.methods.catalog import as_method
 from decoders.penalties import TEXT_ALONE, applied, on_host, processors
-from decoders.prompts import as_prompts, encode_all
 from decoders.request import Request, SeededSource
 from decoders.result import Event, Result, measure
 from decoders.settings import Method

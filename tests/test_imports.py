@@ -19,7 +19,7 @@ PLAIN = {"errors", "shapes"}
 REQUEST = PLAIN | {
     "distribution", "reading", "request", "theory", "trace", "tree",
 }  # fmt: skip
-CALLED = REQUEST | {"engine", "inputs", "penalties", "prompts", "settings"}
+CALLED = REQUEST | {"engine", "inputs", "penalties", "settings"}
 DECODERS = {
     "errors": set(),
     "process": set(),
@@ -32,7 +32,6 @@ DECODERS = {
     "distribution": PLAIN | {"devices"},
     "theory": PLAIN | {"distribution"},
     "reading": PLAIN | {"devices", "distribution"},
-    "prompts": PLAIN | {"inputs"},
     "request": REQUEST,
     "result": REQUEST,
     "settings": REQUEST,
@@ -42,10 +41,10 @@ DECODERS = {
     "judge": REQUEST | {"inputs", "methods", "testing"},
     "smollm2": PLAIN | {"process"},
     "engine": PLAIN
-    | {"devices", "distribution", "inputs", "penalties", "process", "prompts", "smollm2", "tree"},
+    | {"devices", "distribution", "inputs", "penalties", "process", "smollm2", "tree"},
     "loop": REQUEST | {"devices", "engine", "penalties", "settings"},
     "generate": CALLED | {"loop", "methods", "result"},
-    "training": PLAIN | {"devices", "distribution", "engine", "generate", "prompts"},
+    "training": PLAIN | {"devices", "distribution", "engine", "generate", "inputs"},
     "divergence": CALLED | {"generate"},
     "integrations": CALLED | {"generate", "methods", "result"},
     "__init__": CALLED
@@ -86,7 +85,7 @@ WORKBENCH = {
 }
 OFFERED = {
     "__init__", "devices", "distribution", "divergence", "errors", "inputs", "judge", "process",
-    "prompts", "settings", "smollm2", "testing", "trace", "training", "theory",
+    "settings", "smollm2", "testing", "trace", "training", "theory",
 }  # fmt: skip
 ROOMS = {
     **{
