@@ -33,7 +33,6 @@ DECODERS = {
     "theory": PLAIN | {"distribution"},
     "reading": PLAIN | {"devices", "distribution"},
     "request": REQUEST,
-    "result": REQUEST,
     "settings": REQUEST,
     "beams": REQUEST,
     "methods": REQUEST | {"beams", "inputs", "settings"},
@@ -43,10 +42,10 @@ DECODERS = {
     "engine": PLAIN
     | {"devices", "distribution", "inputs", "penalties", "process", "smollm2", "tree"},
     "loop": REQUEST | {"devices", "engine", "penalties", "settings"},
-    "generate": CALLED | {"loop", "methods", "result"},
+    "generate": CALLED | {"loop", "methods"},
     "training": PLAIN | {"devices", "distribution", "engine", "generate", "inputs"},
     "divergence": CALLED | {"generate"},
-    "integrations": CALLED | {"generate", "methods", "result"},
+    "integrations": CALLED | {"generate", "methods"},
     "__init__": CALLED
     | {
         "devices",
@@ -56,7 +55,6 @@ DECODERS = {
         "judge",
         "methods",
         "process",
-        "result",
     },
     "__main__": {"__init__", "errors", "methods", "settings"},
     "selftest": REQUEST | {"__init__", "engine", "generate"},
@@ -266,7 +264,7 @@ def test_no_files_import_each_other_in_a_circle():
         ("workbench/misc/x.py", "import json"),
         ("decoders/methods/x.py", "from decoders import InputError"),
         ("decoders/engine/attention/x.py", "from decoders.engine.graphs import Graphs"),
-        ("decoders/result.py", "import pandas"),
+        ("decoders/trace.py", "import pandas"),
     ],
 )
 def test_an_arrow_that_is_not_in_the_table_is_found(file, source):
