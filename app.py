@@ -3,7 +3,7 @@
 import sys
 
 from decoders import InputError
-from workbench.page.opening import prepare, serve
+from workbench.page.layout import prepare, serve
 
 try:
     host, demo = prepare()

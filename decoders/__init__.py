@@ -32,9 +32,8 @@ from decoders.inputs import read_reference
 from decoders.integrations.custom_generate import hf
 from decoders.judge import Judgement, judge
 from decoders.methods.catalog import catalog
-from decoders.result import Event, Metrics, Result
 from decoders.settings import Method
-from decoders.trace import Fate, Round, Trial
+from decoders.trace import Event, Fate, Metrics, Result, Round, Trial
 
 __all__ = [
     "Divergence", "Event", "Fate", "Head", "InputError", "Judgement", "Method", "Metrics",

@@ -18,10 +18,9 @@ from decoders.engine.models.loaded import undisturbed
 from decoders.engine.protocols import Features, Layers, Model
 from decoders.errors import InputError, ModelError, allowed
 from decoders.generate import Prompt, Sampling, checked_pair, penalties_of
-from decoders.inputs import as_tokens, decoded
+from decoders.inputs import as_prompts, as_tokens, decoded, encode
 from decoders.inputs import text as encodable
 from decoders.penalties import applied
-from decoders.prompts import as_prompts, encode
 from decoders.shapes import Logits, NodeId, Penalties, Probs, TokenId
 from decoders.tree import TokenTree
 

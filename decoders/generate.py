@@ -23,21 +23,21 @@ from decoders.engine.protocols import Passes
 from decoders.errors import InputError, allowed, first_line, flag, plain, quoted, refuse, whole
 from decoders.inputs import (
     as_ids,
+    as_prompts,
     as_seeds,
     as_stops,
     cancel_check,
     decoded,
+    encode_all,
     stop_finder,
 )  # fmt: skip
 from decoders.loop import Turn, drive
 from decoders.methods.catalog import as_method
 from decoders.penalties import TEXT_ALONE, applied, on_host, processors
-from decoders.prompts import as_prompts, encode_all
 from decoders.request import Request, SeededSource
-from decoders.result import Event, Result, measure
 from decoders.settings import Method
 from decoders.shapes import Penalties, TokenId
-from decoders.trace import Ledger
+from decoders.trace import Event, Ledger, Result, measure
 
 LONGEST_BUDGET = 1_000_000
 # The most prompt tokens of a pass on a CPU if the caller names none: whoever stops a request waits
@@ -522,12 +522,13 @@ def _result(task: Task, turn: Turn) -> Result:
     text = decoded(tokenizer, shown) if tokenizer else ""
     for s in task.stops:
         text = text.split(s, 1)[0]
+    trials = [request.trials[n] for n in path]
     return Result(
         text,
         tokens,
-        [request.trials[n] for n in path],
+        trials,
         request.rounds,
-        measure(request, request.rounds, request.ledger.seconds),
+        measure(trials, request.rounds, request.ledger, request.ledger.seconds),
         request.tree.tokens[: request.tree.prompt_length],
         request.finished,
         turn.error,

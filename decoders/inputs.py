@@ -1,15 +1,17 @@
-"""Checks of callers' input: seeds, texts, token ids, references and cancellation.
+"""Checks of callers' input, and prompts as token ids: texts, lists of ids, and chats.
 
-Every InputError is one sentence that names the fix.
+Every InputError is one sentence that names the fix. A tokenizer's template renders chats.
 """
 
+import logging
 import stat
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
-from decoders.errors import InputError, is_whole, plain, quoted, refuse
+from decoders.errors import InputError, first_line, is_whole, plain, quoted, refuse
 from decoders.shapes import TokenId
 
 LONGEST_REFERENCE = 16 * 2**20
@@ -240,3 +242,276 @@ def read_reference(path: str | Path) -> str:
         (not words.strip(), f"{path} is empty; give a file with some text."),
     )
     return words
+
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+RULE = "A prompt is text, a list of token ids or a list of messages"
+NO_TOKENIZER = "This pair has no tokenizer; give the prompt as a list of token ids."
+NO_TEMPLATE = (
+    "This pair's tokenizer has no chat template, so it cannot read messages; give the prompt as "
+    "text, or load a chat model."
+)
+log = logging.getLogger("decoders")
+
+
+class Part(NamedTuple):
+    """A stretch of a prompt that a chat template rendered.
+
+    Attributes:
+        text: its text
+        tokens: how many tokens it has
+        template: whether the template wrote it; otherwise it is the content of messages
+    """
+
+    text: str
+    tokens: int
+    template: bool
+
+
+class Encoded(NamedTuple):
+    """A prompt as token ids.
+
+    Attributes:
+        ids: the token ids
+        parts: of messages, the stretches of the rendered text; () if the tokenizer does not tell
+            which characters a token stands for, or the template changes what messages say
+        notes: a sentence for each thing about the ids that a caller may not expect
+    """
+
+    ids: list[TokenId]
+    parts: tuple[Part, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def as_prompts(prompt: Any) -> tuple[list[Any], bool]:
+    """The prompts, and whether the caller gave a list of prompts rather than one.
+
+    A list of messages is one prompt, and a list of such lists is a batch, in which texts and ids
+    may stand beside them.
+    """
+    prompt = as_list(prompt)
+    batch = isinstance(prompt, list) and any(isinstance(as_list(p), (str, list)) for p in prompt)
+    return (prompt if batch else [prompt]), batch
+
+
+def encode_all(
+    prompts: Sequence[Any], tokenizer: Any, vocabulary: int, bos: TokenId | None = None
+) -> list[list[TokenId]]:
+    """The token ids of each prompt, see `encode`; each note is logged once."""
+    encoded = [encode(prompt, tokenizer, vocabulary, bos) for prompt in prompts]
+    for note in dict.fromkeys(note for each in encoded for note in each.notes):
+        log.warning(note)
+    return [each.ids for each in encoded]
+
+
+def encode(prompt: Any, tokenizer: Any, vocabulary: int, bos: TokenId | None = None) -> Encoded:
+    """The token ids of one prompt.
+
+    Args:
+        prompt: text, token ids below `vocabulary`, or messages
+        vocabulary: V
+        bos: the id that begins a text, to note that ids have it twice
+
+    Raises:
+        InputError: for anything else, for an empty prompt, for text or messages without a
+            tokenizer, and for messages that the tokenizer's template cannot render
+    """
+    if isinstance(prompt, str):
+        if prompt and tokenizer is None:
+            raise InputError(NO_TOKENIZER)
+        encoded = _text(text("The prompt", prompt), tokenizer) if prompt else Encoded([])
+    elif isinstance(prompt, Mapping):
+        raise InputError("A prompt of one message is a list that has it: [{'role': ...}].")
+    else:
+        listed = as_list(prompt)
+        if isinstance(listed, list) and any(isinstance(each, Mapping) for each in listed):
+            encoded = _chat(checked(listed), tokenizer)
+        else:
+            encoded = Encoded(as_tokens(RULE, listed, vocabulary))
+            if bos is not None and encoded.ids[:2] == [bos, bos]:
+                note = (
+                    f"A prompt's token ids begin with the start token ({bos}) twice, as a rendered "
+                    "chat template does that is tokenised with add_special_tokens=True."
+                )
+                encoded = encoded._replace(notes=(note,))
+    ids = as_tokens(RULE, encoded.ids, vocabulary)
+    if not ids:
+        raise InputError("The prompt is empty; give at least one character or token.")
+    return encoded._replace(ids=ids)
+
+
+def _text(words: str, tokenizer: Any) -> Encoded:
+    ids, notes = list(tokenizer(words).input_ids), []
+    bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
+    doubled, ended = bos is not None and ids[:2] == [bos] * 2, eos is not None and ids[-1:] == [eos]
+    if not (doubled or ended):
+        return Encoded(ids)
+    own = list(tokenizer(words, add_special_tokens=False).input_ids)
+    if doubled and own[:1] == [bos]:
+        ids = ids[1:]
+        notes.append(
+            f"The prompt begins with {tokenizer.bos_token}, which the tokenizer adds as well; it "
+            "is read once."
+        )
+    if ended and own[-1:] != [eos]:
+        notes.append(
+            f"The tokenizer adds its end token, {tokenizer.eos_token}, to the prompt; for a text "
+            "that goes on, give token ids without it."
+        )
+    return Encoded(ids, notes=tuple(notes))
+
+
+# ---- Messages
+
+
+def checked(messages: Sequence[Any]) -> list[dict[str, str]]:
+    """The messages of one prompt; raises InputError for the first that cannot be used."""
+    for number, message in enumerate(messages, 1):
+        name = f"Message {number}"
+        if not isinstance(message, Mapping):
+            raise InputError(
+                f"{name} must have a role and a content, as in {{'role': 'user', 'content': "
+                f"'Hello'}}, not be {quoted(message)}."
+            )
+        role, content = message.get("role"), cast(str, message.get("content"))
+        others = [key for key in message if key not in ("role", "content")]
+        refuse(
+            ("role" not in message, f"{name} has no role; give one of {', '.join(ROLES)}."),
+            (
+                not isinstance(role, str) or role not in ROLES,
+                f"{name} has the role {quoted(role)}; give one of {', '.join(ROLES)}, or render "
+                "the chat yourself and give it as text.",
+            ),
+            ("content" not in message, f"{name} has no content; give it a text."),
+            (
+                not isinstance(content, str),
+                f"The content of message {number} must be a text, not {type(content).__name__}: "
+                "decoders read text alone.",
+            ),
+            (others, f"{name} has {', '.join(map(quoted, others[:1]))}; give role and content."),
+        )
+        text(name, content)
+    return [{"role": m["role"], "content": m["content"]} for m in messages]
+
+
+Spans = list[tuple[int, int]]
+
+
+def render(messages: Sequence[Mapping[str, str]], tokenizer: Any) -> tuple[str, Spans | None]:
+    """A chat as text up to where the model answers, and where the content of each message stands.
+
+    The template opens the answer (`add_generation_prompt`). If the last message is the
+    assistant's, it is the beginning of the answer, and is left open. The places are None if they
+    are not certain.
+
+    Raises:
+        InputError: if there is no template, or it cannot render these messages
+    """
+    refuse(
+        (tokenizer is None, NO_TOKENIZER),
+        (not getattr(tokenizer, "chat_template", None), NO_TEMPLATE),
+    )
+    begun, apply = messages[-1]["role"] == "assistant", tokenizer.apply_chat_template
+    options = {"tokenize": False, "add_generation_prompt": not begun}
+    try:
+        whole = apply(list(messages), **options)
+    # A template is a program of the model's makers.
+    except Exception as error:
+        raise InputError(
+            f"The tokenizer's chat template refuses these messages ({first_line(error)}); change "
+            "them, or render the chat yourself and give it as text."
+        ) from None
+    # A rendering of marks in place of the contents says what the template writes around them.
+    marks = [f"\ue000{i}\ue001" for i in range(len(messages))]
+    probe = [{**m, "content": mark} for m, mark in zip(messages, marks, strict=True)]
+    try:
+        spans = _places([m["content"] for m in messages], whole, apply(probe, **options), marks)
+    except Exception:  # it may refuse the marks
+        spans = None
+    if begun:
+        refuse(
+            (
+                not messages[-1]["content"].strip(),
+                "The last message, with which the assistant begins its answer, is empty; leave it "
+                "out.",
+            ),
+            (
+                spans is None,
+                "The tokenizer's chat template does not show where an answer goes on; leave the "
+                "last message, the assistant's, out.",
+            ),
+        )
+        whole = whole[: cast(Spans, spans)[-1][1]]
+    return whole, spans
+
+
+def _places(said: Sequence[str], whole: str, probe: str, marks: Sequence[str]) -> Spans | None:
+    """Where contents stand in a rendered text, given the same text with marks in their place."""
+    around = list[str]()
+    for mark in marks:
+        before, _, probe = probe.partition(mark)
+        around.append(before)
+    spans, at = Spans(), len(around[0])
+    for content, after in zip(said, [*around[1:], probe], strict=True):
+        # Many templates take white space away.
+        forms = content, content.strip(), content.rstrip(), content.lstrip()
+        form = next((form for form in forms if whole.startswith(form + after, at)), None)
+        if form is None:
+            return None
+        spans.append((at, at + len(form)))
+        at += len(form) + len(after)
+    return spans if whole.startswith(around[0]) and at == len(whole) else None
+
+
+def _chat(messages: list[dict[str, str]], tokenizer: Any) -> Encoded:
+    whole, spans = render(messages, tokenizer)
+    known = spans is not None and getattr(tokenizer, "is_fast", False)
+    # The template writes the start token itself.
+    options = {"add_special_tokens": False} | ({"return_offsets_mapping": True} if known else {})
+    tokenised = tokenizer(whole, **options)
+    ids = list(tokenised.input_ids)
+    if spans is None or not known:
+        return Encoded(ids)
+    return Encoded(ids, tuple(_parts(whole, tokenised.offset_mapping, spans)))
+
+
+def _parts(
+    whole: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
+) -> list[Part]:
+    """The stretches of a rendered text; a token with a character of a content is content."""
+    written, left = list[bool](), deque(spans)
+    for begin, end in offsets:
+        while left and left[0][1] <= begin:
+            left.popleft()
+        written.append(not left or min(end, left[0][1]) <= max(begin, left[0][0]))
+    places = [list(group) for _, group in groupby(range(len(written)), written.__getitem__)]
+    begins = [0, *(offsets[place[0]][0] for place in places[1:]), len(whole)]
+    return [
+        Part(whole[begins[i] : begins[i + 1]], len(place), written[place[0]])
+        for i, place in enumerate(places)
+    ]
+
+
+def end_of_turn(tokenizer: Any) -> TokenId | None:
+    """The special token with which a chat template ends an answer; None if there is none."""
+    mark = "\ue000"
+    if not getattr(tokenizer, "chat_template", None):
+        return None
+    try:
+        whole = tokenizer.apply_chat_template(
+            [{"role": "user", "content": mark}, {"role": "assistant", "content": mark}],
+            tokenize=False,
+        )
+    except Exception:  # as in `render`
+        return tokenizer.eos_token_id
+    after = tokenizer(whole.rpartition(mark)[2], add_special_tokens=False).input_ids
+    special = special_tokens(tokenizer)
+    return next((token for token in after if token in special), None)
+
+
+def specials(words: str, tokenizer: Any) -> list[str]:
+    """The special tokens that a tokenizer reads in a text, each once, by name."""
+    special = special_tokens(tokenizer)
+    words = words.encode(errors="ignore").decode()  # half a character is no token
+    ids = tokenizer(words, add_special_tokens=False).input_ids if words else []
+    return [special[token] for token in dict.fromkeys(ids) if token in special]

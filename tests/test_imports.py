@@ -19,7 +19,7 @@ PLAIN = {"errors", "shapes"}
 REQUEST = PLAIN | {
     "distribution", "reading", "request", "theory", "trace", "tree",
 }  # fmt: skip
-CALLED = REQUEST | {"engine", "inputs", "penalties", "prompts", "settings"}
+CALLED = REQUEST | {"engine", "inputs", "penalties", "settings"}
 DECODERS = {
     "errors": set(),
     "process": set(),
@@ -32,9 +32,7 @@ DECODERS = {
     "distribution": PLAIN | {"devices"},
     "theory": PLAIN | {"distribution"},
     "reading": PLAIN | {"devices", "distribution"},
-    "prompts": PLAIN | {"inputs"},
     "request": REQUEST,
-    "result": REQUEST,
     "settings": REQUEST,
     "beams": REQUEST,
     "methods": REQUEST | {"beams", "inputs", "settings"},
@@ -42,12 +40,12 @@ DECODERS = {
     "judge": REQUEST | {"inputs", "methods", "testing"},
     "smollm2": PLAIN | {"process"},
     "engine": PLAIN
-    | {"devices", "distribution", "inputs", "penalties", "process", "prompts", "smollm2", "tree"},
+    | {"devices", "distribution", "inputs", "penalties", "process", "smollm2", "tree"},
     "loop": REQUEST | {"devices", "engine", "penalties", "settings"},
-    "generate": CALLED | {"devices", "loop", "methods", "result"},
-    "training": PLAIN | {"devices", "distribution", "engine", "generate", "prompts"},
+    "generate": CALLED | {"devices", "loop", "methods"},
+    "training": PLAIN | {"devices", "distribution", "engine", "generate", "inputs"},
     "divergence": CALLED | {"generate"},
-    "integrations": CALLED | {"generate", "methods", "result"},
+    "integrations": CALLED | {"generate", "methods"},
     "__init__": CALLED
     | {
         "devices",
@@ -57,7 +55,6 @@ DECODERS = {
         "judge",
         "methods",
         "process",
-        "result",
     },
     "__main__": {"__init__", "errors", "methods", "settings"},
     "selftest": REQUEST | {"__init__", "engine", "generate"},
@@ -86,7 +83,7 @@ WORKBENCH = {
 }
 OFFERED = {
     "__init__", "devices", "distribution", "divergence", "errors", "inputs", "judge", "process",
-    "prompts", "settings", "smollm2", "testing", "trace", "training", "theory",
+    "settings", "smollm2", "testing", "trace", "training", "theory",
 }  # fmt: skip
 ROOMS = {
     **{
@@ -267,7 +264,7 @@ def test_no_files_import_each_other_in_a_circle():
         ("workbench/misc/x.py", "import json"),
         ("decoders/methods/x.py", "from decoders import InputError"),
         ("decoders/engine/attention/x.py", "from decoders.engine.graphs import Graphs"),
-        ("decoders/result.py", "import pandas"),
+        ("decoders/trace.py", "import pandas"),
     ],
 )
 def test_an_arrow_that_is_not_in_the_table_is_found(file, source):

@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
 def page(args: argparse.Namespace) -> None:
     """Serve the page until it is interrupted."""
     # Imported late: the terminal starts without Gradio.
-    from workbench.page.opening import prepare, serve
+    from workbench.page.layout import prepare, serve
 
     serve(*prepare(), args.port)
 

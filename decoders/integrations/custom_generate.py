@@ -44,10 +44,9 @@ from decoders.methods.rules import LENIENCE, Parts, Tokenwise
 from decoders.methods.sources import Draft, Drafting, Kind, Source, certain
 from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.result import Event, Metrics, Result
 from decoders.settings import Method, nearest, setting
 from decoders.shapes import TokenId
-from decoders.trace import Round
+from decoders.trace import Event, Metrics, Result, Round
 
 
 def proposes_from_text(owner: str, generator: Any) -> CandidateGenerator:

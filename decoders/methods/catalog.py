@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from decoders.errors import InputError, first_line, quoted, refuse
-from decoders.methods import baselines, dsbd, mtad, named, speculative_beams
+from decoders.methods import baselines, dsbd, mtad, named
 from decoders.settings import Law, Method, nearest
 
 GROUP = "decoders.methods"
@@ -125,7 +125,7 @@ catalog = Catalog(
     named.MCSS, named.Typical, named.PromptLookup, named.NGramDrafts, named.BlockVerification,
     named.Match, named.TraversalVerification, named.MultiPathBlock, named.SpeculativeCascade,
     named.SpeculativeEnsemble, named.FLy, named.BestFirstTrees, named.SuffixDecoding,
-    named.TokenRecycling, speculative_beams.SpeculativeBeamSearch,
+    named.TokenRecycling, baselines.SpeculativeBeamSearch,
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from decoders.errors import InputError, quoted
 from decoders.inputs import as_references
-from decoders.methods import block, copies, lossy, mtad, rules, sources, trees
+from decoders.methods import block, copies, lossy, mtad, rules, sources
 from decoders.methods.block import Block, MultiPath, Traversal
 from decoders.methods.rules import (
     LENIENCE,
@@ -56,7 +56,7 @@ def by_name(base: type[Any], *modules: ModuleType) -> dict[str, type[Any]]:
 
 # A rule or a source that joins one of these files is known by its name.
 RULES: Mapping[str, type[Rule]] = by_name(Rule, rules, block, lossy, mtad)
-SOURCES: Mapping[str, type[Source]] = by_name(Source, sources, copies, trees)
+SOURCES: Mapping[str, type[Source]] = by_name(Source, sources, copies)
 
 
 def part(parts: Mapping[str, type[Any]], owner: str, text: object, **more: Any) -> Any:
@@ -372,13 +372,13 @@ class BestFirstTrees(Combination):
         "deep where it is sure."
     )
 
-    nodes: int = trees.NODES
-    depth: int = trees.DEPTH
-    by: str = trees.BY
+    nodes: int = copies.NODES
+    depth: int = copies.DEPTH
+    by: str = copies.BY
 
     @property
     def parts(self) -> Parts:
-        return trees.BestFirst(self.nodes, self.depth, self.by), MatchRule()
+        return copies.BestFirst(self.nodes, self.depth, self.by), MatchRule()
 
 
 REFERENCES = setting(
@@ -467,14 +467,14 @@ class TokenRecycling(Combination):
         "drafts a tree of it."
     )
 
-    nodes: int = trees.RECYCLED_NODES
-    depth: int = trees.RECYCLED_DEPTH
-    width: int = trees.WIDTH
+    nodes: int = copies.RECYCLED_NODES
+    depth: int = copies.RECYCLED_DEPTH
+    width: int = copies.WIDTH
     references: tuple[str, ...] = REFERENCES
 
     @property
     def parts(self) -> Parts:
-        return trees.Recycled(self.nodes, self.depth, self.width), MatchRule()
+        return copies.Recycled(self.nodes, self.depth, self.width), MatchRule()
 
 
 @dataclass(frozen=True)

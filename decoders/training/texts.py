@@ -14,7 +14,7 @@ import numpy as np
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError
 from decoders.generate import generate
-from decoders.prompts import encode
+from decoders.inputs import encode
 
 END = "<|endoftext|>"
 HELD_OUT = 100  # one document in this many is never trained on

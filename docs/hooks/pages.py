@@ -20,12 +20,11 @@ import decoders  # noqa: E402
 from decoders.methods.baselines import BeamSearch, Search  # noqa: E402
 from decoders.methods.block import Block, Traversal  # noqa: E402
 from decoders.methods.catalog import catalog  # noqa: E402
-from decoders.methods.copies import Runs, Suffix, Suffixes  # noqa: E402
+from decoders.methods.copies import BestFirst, Recycled, Recycler, Runs, Suffix, Suffixes  # noqa: E402
 from decoders.methods.lossy import Cascade, Ensemble  # noqa: E402
 from decoders.methods.named import Combination  # noqa: E402
 from decoders.methods.rules import Tokenwise, speculate  # noqa: E402
 from decoders.methods.sources import best_first  # noqa: E402
-from decoders.methods.trees import BestFirst, Recycled, Recycler  # noqa: E402
 from decoders.settings import Law, Method  # noqa: E402
 
 PROVEN = {

@@ -18,8 +18,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 from tests.workbench.conftest import byte_tokenizer, pair, run, unmetered  # noqa: F401 - fixtures
 from tests.workbench.page.conftest import a_host
 from workbench.page.host import Host
-from workbench.page.layout import build
-from workbench.page.opening import launch_options
+from workbench.page.layout import build, launch_options
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import decoders
 from decoders import InputError, ModelPair, generate, stream
-from decoders.prompts import encode, render
+from decoders.inputs import encode, render
 from tests.models import CHATML, INST, build, build_both, build_chat_tokenizer, build_pair
 
 TOKENIZER = build_chat_tokenizer()

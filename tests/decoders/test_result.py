@@ -5,9 +5,9 @@ import math
 import pytest
 
 from decoders.methods.named import Speculative
-from decoders.result import measure, perplexity, ratio
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Rows, Situation
+from decoders.trace import measure, perplexity, ratio
 from tests.decoders.test_trace import DRAFT, TARGET, Script
 
 
@@ -26,7 +26,8 @@ def test_a_perplexity_beyond_what_a_float_holds():
 def test_a_scripted_run_measured_by_hand():
     situation = Situation(Rows((TARGET,)), Rows((DRAFT,)), budget=5)
     r = decode(Speculative(3), situation, Script([1, 1, 0, 2, 1, 0, 0], [0.5, 0.7, 0.0, 0.0]))
-    m = measure(r, r.rounds, 2.0)
+    kept = [r.trials[n] for n in r.tree.lineage(r.answer, r.tree.prompt_length)]
+    m = measure(kept, r.rounds, r.ledger, 2.0)
     assert (m.new_tokens, m.target_calls, m.drafted, m.tested, m.accepted) == (5, 2, 5, 4, 3)
     assert (m.acceptance_rate, m.alpha, m.block_efficiency, m.tokens_per_second) == (
         3 / 5,

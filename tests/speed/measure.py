@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import decoders
-from decoders.result import perplexity as of_tokens
+from decoders.trace import perplexity as of_tokens
 
 ASSETS = Path(__file__).parents[2] / "assets"
 WARPINGS = {

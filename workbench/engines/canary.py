@@ -24,8 +24,7 @@ import decoders
 from decoders import Divergence, InputError, ModelPair, Warping
 from decoders.divergence import DTYPES
 from decoders.errors import allowed, quoted, refuse, whole
-from decoders.inputs import as_seed
-from decoders.prompts import encode
+from decoders.inputs import as_seed, encode
 from workbench.engines.client import Client
 from workbench.engines.record import Prompt, Query, Record, Speculation, plain
 

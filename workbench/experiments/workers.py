@@ -33,8 +33,7 @@ from workbench.measuring.device import Device, chosen
 from workbench.measuring.job import measure
 from workbench.measuring.meter import Meter, Watch, open_meter, watch
 from workbench.measuring.work import Measured, Work, encode_prompt
-from workbench.models.environment import environment
-from workbench.models.keeper import PairKeeper
+from workbench.models.keeper import PairKeeper, environment
 from workbench.models.presets import PairChoice
 from workbench.runs.record import Sample
 from workbench.studies.prompts import Words

@@ -26,8 +26,7 @@ from decoders.errors import quoted
 from workbench.engines.addresses import engines as named
 from workbench.measuring import session
 from workbench.measuring.served import Engines
-from workbench.models.environment import Threads
-from workbench.models.keeper import PairKeeper
+from workbench.models.keeper import PairKeeper, Threads
 from workbench.models.presets import PairChoice
 from workbench.runs.events import Ended, Event
 from workbench.runs.timing import unsteady

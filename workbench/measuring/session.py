@@ -30,7 +30,7 @@ from workbench.measuring.work import (
     parts_of,
     settled,
 )
-from workbench.models.environment import Threads, environment
+from workbench.models.keeper import Threads, environment
 from workbench.runs import timing
 from workbench.runs.draws import texts_of
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import decoders
 from decoders import InputError, ModelPair, catalog
 from decoders.errors import refuse
-from decoders.prompts import Encoded, Part, encode
+from decoders.inputs import Encoded, Part, encode
 from workbench.engines.addresses import Engine
 from workbench.measuring.meter import Meter, Watch
 from workbench.runs.record import Lap, PromptPart, Result, RoundRecord, TokenRecord

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decoders import InputError, ModelPair
-from decoders.prompts import Encoded, specials
+from decoders.inputs import Encoded, specials
 from workbench.measuring.device import Device
 from workbench.measuring.work import admit, encode_prompt
 from workbench.models import presets

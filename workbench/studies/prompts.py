@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import InputError, is_whole, quoted, refuse
+from decoders.inputs import checked as checked_messages
 from decoders.process import assets as assets_of_decoders
-from decoders.prompts import checked as checked_messages
 from decoders.settings import nearest
 from workbench import assets
 from workbench.studies.text import counted

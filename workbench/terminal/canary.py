@@ -16,7 +16,7 @@ from workbench.engines.addresses import LISTED, named
 from workbench.engines.canary import LEVEL, SOUGHT, CanaryPlan, CanaryReport, watch
 from workbench.engines.client import Client, connect, version
 from workbench.show.tables import Table
-from workbench.terminal import flags, show, study
+from workbench.terminal import flags, show
 
 DESCRIPTION = f"""Test a served model: does it draw from the distribution of the model, and
 is its greedy text the model's?
@@ -81,9 +81,9 @@ def run(args: argparse.Namespace) -> int:
     said = {name: value for name in ("model", "key", "kind") if (value := getattr(args, name))}
     client = connect(dataclasses.replace(named(args.engine), **said))
     console, progress = Console(highlight=False), Console(stderr=True)
-    with closing(client.wire), study.interruptible() as stop:
+    with closing(client.wire), show.interruptible() as stop:
         console.print(Text(show.printable(server(client))), soft_wrap=True)
-        device, choice = study.loaded(args)
+        device, choice = show.loaded(args)
         pair = device.pair(choice)
         with progress.status("") as status:
 

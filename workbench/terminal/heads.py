@@ -18,7 +18,7 @@ from workbench.models.presets import PairChoice
 from workbench.studies import prompts
 from workbench.studies.settings import Settings
 from workbench.terminal import flags, show
-from workbench.terminal.study import interruptible
+from workbench.terminal.show import interruptible
 
 USUAL = Recipe()
 ADVISED = 4  # prompts

@@ -60,7 +60,7 @@ def list_runs(args: argparse.Namespace) -> None:
 
 
 def show_run(args: argparse.Namespace) -> None:
-    Console(highlight=False).print(show.run(RunStore().get(args.id)))
+    Console(highlight=False).print(show.whole(RunStore().get(args.id)))
 
 
 def compare_runs(args: argparse.Namespace) -> None:

@@ -1,22 +1,34 @@
-"""The look of runs in a terminal: coloured text, figures, a progress bar."""
+"""A study for a command: its run, its files and the exit status; the look of runs in a terminal."""
 
+import argparse
+import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from itertools import chain
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table as Grid
 from rich.text import Text
+from transformers.utils import logging as transformers_logging
 
+from decoders import ModelPair
 from workbench.kinds.registry import part_of
+from workbench.measuring.device import Device
+from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
 from workbench.runs import events
+from workbench.runs.events import onto
 from workbench.runs.record import Result, Run, TokenRecord
-from workbench.runs.store import RunSummary
+from workbench.runs.store import RunStore, RunSummary
 from workbench.show.looks import FATES
 from workbench.show.tables import Table, figures, notes
-from workbench.studies.study import scheme_label
+from workbench.studies.study import Study, scheme_label
 from workbench.studies.text import shortened
+from workbench.terminal import flags
 
 TITLE_SHOWN = 40
 # A symbol for each control character but the line break and the tab.
@@ -57,7 +69,7 @@ def remarks(run: Run) -> list[Text]:
     ]
 
 
-def run(run: Run) -> Group:
+def whole(run: Run) -> Group:
     """A whole run: its title, the texts of its first repeat if it kept them, and its summary."""
     head = Text.assemble(
         (run.id, "bold"),
@@ -161,3 +173,70 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def loaded(args: argparse.Namespace) -> tuple[Device, PairChoice]:
+    """The device, with the pair that the flags name in memory, and the choice of that pair.
+
+    Raises:
+        InputError: if the pair cannot be used
+    """
+    choice, device = flags.pair(args), Device(PairKeeper(), flags.every_engine(args))
+    with Console(stderr=True).status("Loading the models"):
+        transformers_logging.disable_progress_bar()
+        device.pair(choice)
+    return device, choice
+
+
+def run(
+    make: Study | Callable[[ModelPair], Study], args: argparse.Namespace, earlier: Run | None = None
+) -> int:
+    """Run a study as the flags say; if it is stopped, the finished part is still kept and written.
+
+    Args:
+        make: the study, or a function that makes it for the loaded pair
+        earlier: a run of draws that the study adds to
+
+    Returns:
+        the exit status: 0, 1 if anything failed, 130 if it was stopped
+
+    Raises:
+        InputError: before any work, for input that cannot be used
+    """
+    console, files = Console(highlight=False), flags.files(args)
+    device, choice = loaded(args)
+    study = make(device.pair(choice)) if callable(make) else make
+    with interruptible() as stop, closing(onto(earlier, device.run(study, choice, stop))) as events:
+        run = follow(events, console, Console(stderr=True))
+    console.print(summary(run))
+    if run.results and not args.no_save:
+        keep(run, console)
+    for path, write in files.items():
+        flags.write(path, write(run))
+    return 130 if run.cancelled else int(any(result.errors for result in run.results))
+
+
+def keep(run: Run, console: Console) -> None:
+    """Add the run to past runs; if that fails, say so, and still show and write the results."""
+    try:
+        RunStore().save(run)
+    except Exception as error:
+        print(f"\nThe run was not kept: {error}", file=sys.stderr)
+    else:
+        console.print(f"\nkept as run {run.id}")
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """An event that the first interrupt sets, to keep what is finished; the second raises."""
+    stop = threading.Event()
+
+    def on_interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, usual)
+        stop.set()
+
+    usual = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, usual)

@@ -15,10 +15,9 @@ from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translation import Translated, Translation, Vocabulary
 from decoders.engine.protocols import Model, Mutable
 from decoders.errors import InputError, allowed, quoted
-from decoders.inputs import as_list, as_tokenizer
+from decoders.inputs import as_list, as_tokenizer, end_of_turn
 from decoders.penalties import MODELLED, said, settings_of
 from decoders.process import light_heap
-from decoders.prompts import end_of_turn
 
 log = logging.getLogger("decoders")
 

@@ -9,8 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders.methods.baselines import Search
-from decoders.methods.speculative_beams import SpeculativeBeamSearch
+from decoders.methods.baselines import Search, SpeculativeBeamSearch
 from decoders.request import SeededSource
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Drawn, HeadTable, Path, Situation

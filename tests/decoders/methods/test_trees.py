@@ -11,10 +11,10 @@ from decoders import catalog
 from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.methods.block import Traversal
+from decoders.methods.copies import BestFirst, Recycled, Recycler
 from decoders.methods.named import BestFirstTrees
 from decoders.methods.rules import MultiRound
 from decoders.methods.sources import Draft
-from decoders.methods.trees import BestFirst, Recycled, Recycler
 from decoders.reading import Readings
 from decoders.request import Draw, SeededSource
 from decoders.testing.oracle import assert_exact, decode

@@ -18,7 +18,7 @@ from workbench.show.view import View
 from workbench.studies.prompts import Prompt, checked
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job, Study
-from workbench.terminal import flags, study
+from workbench.terminal import flags, show
 
 START = {"decoders": ["greedy", "speculative"], "timings": 1}
 
@@ -77,7 +77,7 @@ def register(commands: Any) -> None:
 
 def run(args: Any) -> int:
     echo = Echo(flags.prompt(args), flags.settings(args, START), **flags.own(args, Echo))
-    return study.run(echo, args)
+    return show.run(echo, args)
 
 
 TAB, VIEW = EchoTab, View("Echoes")

@@ -11,7 +11,7 @@ from workbench.measuring import job as job_module
 from workbench.measuring import session
 from workbench.measuring.meter import BELOW_RESOLUTION, Meter, Sources, Watch
 from workbench.measuring.session import MOST_MORE, extension
-from workbench.models.environment import Threads
+from workbench.models.keeper import Threads
 from workbench.runs.events import Ended, Finished, Progress, Started
 from workbench.runs.record import Energy, Lap, Load, Result, Sample
 from workbench.studies.settings import Settings

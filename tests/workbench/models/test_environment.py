@@ -5,7 +5,7 @@ import torch
 from decoders import ModelPair, generate, load_pair
 from tests import zoo
 from tests.models import build, build_tokenizer, halved
-from workbench.models.environment import environment
+from workbench.models.keeper import environment
 
 
 def test_shipped_models_are_named_from_the_root_of_the_project():

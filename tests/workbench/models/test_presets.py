@@ -20,7 +20,7 @@ from transformers import (
 
 from decoders import InputError, catalog, generate, load_pair, smollm2
 from decoders.engine.weights import COPIED_BYTES
-from decoders.prompts import encode
+from decoders.inputs import encode
 from tests.models import build_chat_tokenizer
 from workbench.models import presets
 from workbench.models.presets import (

@@ -9,8 +9,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from decoders import InputError
-from workbench.page.layout import build
-from workbench.page.opening import export_route, serve
+from workbench.page.layout import build, export_route, serve
 from workbench.runs.store import RunStore
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import InputError
-from decoders.prompts import ROLES
+from decoders.inputs import ROLES
 from workbench.experiments import sets
 from workbench.studies import prompts
 from workbench.studies.prompts import (

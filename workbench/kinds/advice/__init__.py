@@ -40,7 +40,7 @@ from workbench.studies import prompts as prompt_links
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings, changed
 from workbench.studies.study import BASELINE, GONE, Job, Study, in_turn
-from workbench.terminal import flags, study
+from workbench.terminal import flags, show
 from workbench.terminal.show import grid, printable, remarks
 
 MOST_PROMPTS = 20
@@ -571,7 +571,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = prompts.find(args.prompts).first(flags.number("count", args.count))
     settings, own = flags.settings(args, Advice.usual), flags.own(args, Advice)
     advice = Advice(chosen, settings, args.measure_all, **own)
-    return study.run(advice, args)
+    return show.run(advice, args)
 
 
 def summary(run: Run) -> Group:

@@ -43,7 +43,7 @@ from workbench.studies.study import (
     schemes_at,
 )
 from workbench.studies.text import counted
-from workbench.terminal import flags, show, study
+from workbench.terminal import flags, show
 
 SIZES = (1, 2, 4, 8, 16, 24)  # of EMS-SD (arXiv 2405.07542), table 2
 
@@ -445,7 +445,7 @@ def run(args: argparse.Namespace) -> int:
         chosen = chosen.first(args.count)
     if chosen.repeated:
         print(chosen.described, file=sys.stderr)
-    return study.run(
+    return show.run(
         Batch(chosen, settings, tuple(args.sizes), tuple(args.schemes), not args.end, **own), args
     )
 

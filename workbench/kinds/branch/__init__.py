@@ -17,7 +17,7 @@ from decoders.settings import Law
 from workbench.kinds.comparison import Comparison
 from workbench.measuring.transcript import Pieces, Place
 from workbench.measuring.work import encode_prompt
-from workbench.models.environment import environment
+from workbench.models.keeper import environment
 from workbench.runs.figures import label
 from workbench.runs.record import Run, Sample
 from workbench.runs.store import RunStore
@@ -26,7 +26,7 @@ from workbench.show.tables import Table
 from workbench.studies.prompts import Chat, Words, checked
 from workbench.studies.settings import Settings
 from workbench.studies.study import BranchStep, Start
-from workbench.terminal import flags, show, study
+from workbench.terminal import flags, show
 
 LISTED = 20  # alternatives shown
 
@@ -305,8 +305,8 @@ def register(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     parent, where = RunStore().get(args.run), TextPlace(args.decoder, args.at, args.repeat)
     if args.token is not None:
-        return study.run(lambda pair: branch(pair, parent, where, args.token, args.decoders), args)
-    device, choice = study.loaded(args)
+        return show.run(lambda pair: branch(pair, parent, where, args.token, args.decoders), args)
+    device, choice = show.loaded(args)
     choices, _ = device.ask(choice, listed, parent, where)
     heads = ["token", "text", "p", f"p of {label(where.decoder)}"]
     lines = [

@@ -24,7 +24,7 @@ from workbench.show.view import Body, Line, View, figure_html
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
 from workbench.studies.settings import OPENING, SETTINGS, SHOWN, Served, Settings, known, method_of
 from workbench.studies.study import BASELINE, Job, Start, Study
-from workbench.terminal import flags, study
+from workbench.terminal import flags, show
 from workbench.terminal.show import coloured, grid, printable, remarks
 
 
@@ -188,7 +188,7 @@ def run(args: argparse.Namespace) -> int:
     settings = flags.settings(args, START)
     servers = tuple(map(Served, flags.engines(args)))
     settings = replace(settings, methods=(*settings.methods, *servers))
-    return study.run(Comparison(flags.prompt(args), settings), args)
+    return show.run(Comparison(flags.prompt(args), settings), args)
 
 
 def legend(results: Iterable[Result]) -> Text:

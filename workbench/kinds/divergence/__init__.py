@@ -7,7 +7,7 @@ from typing import Any
 
 from decoders import InputError, ModelPair, compare_greedy
 from workbench.studies import prompts
-from workbench.terminal import flags, study
+from workbench.terminal import flags, show
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
@@ -73,7 +73,7 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    device, choice = study.loaded(args)
+    device, choice = show.loaded(args)
     texts = flags.operand(args), args.first, args.second
     answer = device.ask(choice, compared, *texts, args.texts_in)
     print("\n".join(words for words in (answer["says"], answer["facts"]) if words))

@@ -24,7 +24,7 @@ from workbench.studies.prompts import Prompt, Words, checked, plain, title
 from workbench.studies.settings import Settings
 from workbench.studies.study import MEGABYTE, Job, Study
 from workbench.studies.text import counted
-from workbench.terminal import flags, study
+from workbench.terminal import flags, show
 from workbench.terminal.show import grid, printable, remarks
 
 # Requests in one pass, so that a pass, and with it Stop, takes a fraction of a second.
@@ -240,7 +240,7 @@ def run(args: argparse.Namespace) -> int:
         return _again(args, own)
     if args.prompt is None:
         raise InputError("Give the text to continue, or --again with the id of a past run.")
-    return study.run(Draw(flags.prompt(args), flags.settings(args, START), **own), args)
+    return show.run(Draw(flags.prompt(args), flags.settings(args, START), **own), args)
 
 
 def _again(args: argparse.Namespace, own: dict[str, Any]) -> int:
@@ -262,7 +262,7 @@ def _again(args: argparse.Namespace, own: dict[str, Any]) -> int:
         branch.of_pair(pair, earlier)
         return again(earlier, own.get("draws"))
 
-    return study.run(more, args, earlier)
+    return show.run(more, args, earlier)
 
 
 def summary(run: Run) -> Group:

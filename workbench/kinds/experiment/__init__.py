@@ -29,7 +29,7 @@ from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.show.tables import Table
 from workbench.studies.text import counted
-from workbench.terminal import flags, show, study
+from workbench.terminal import flags, show
 
 
 def described(plan: Plan) -> str:
@@ -50,7 +50,7 @@ def _part(part: Sweep) -> str:
 def watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> ExperimentProgress:
     """Run an experiment with a bar; returns how far it came, at its end or at an interrupt."""
     with (
-        study.interruptible() as stop,
+        show.interruptible() as stop,
         closing(driver.run(experiment, journal, crew, stop)) as happening,
         Bar(
             TextColumn("{task.description}"),

@@ -23,7 +23,7 @@ from workbench.show.looks import visible
 from workbench.show.tables import Table
 from workbench.studies.settings import Settings, shared
 from workbench.studies.text import parse
-from workbench.terminal import flags, show, study
+from workbench.terminal import flags, show
 
 SAMPLING = tuple(field.name for field in fields(Warping))
 CHOSEN = (
@@ -218,7 +218,7 @@ def run(args: argparse.Namespace) -> int:
         for field in shared()
         if (value := getattr(args, field.name, None)) is not None
     }
-    device, choice = study.loaded(args)
+    device, choice = show.loaded(args)
     answer = device.ask(choice, of_text, flags.operand(args), args.draft, args.rules, settings)
     console = Console(highlight=False)
     console.print("Draft:", " | ".join(map(visible, answer["tokens"])), markup=False)

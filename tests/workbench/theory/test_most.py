@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from decoders.testing.most import most_of_tree
 from decoders.testing.proof import Everywhere, Scatter, Table, most_accepted
+from workbench.theory.rules import most_of_tree
 
 TABLES = [Table(V, Scatter(V, parts, 0), Scatter(V, parts, 1)) for V in (2, 3) for parts in (3, 7)]
 
