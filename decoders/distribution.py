@@ -347,7 +347,8 @@ def edge(row: np.ndarray, masses: np.ndarray, goal: float) -> tuple[float, int]:
         if high == row[places[0]] and low == row[places[last]]:
             high = low = row[places[middle]]
         above, down = row > high, row >= low
-        more, most = masses @ above, masses @ down
+        # Not as products of vectors: after these threads of BLAS wait in loops on other cores.
+        more, most = masses[above].sum(), masses[down].sum()
         if before + more >= goal:
             side, rest = above, more
         elif before + most < goal:

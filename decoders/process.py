@@ -1,4 +1,4 @@
-"""This process: files that come with it, noise of loggers at imports, and Python's garbage."""
+"""This process: its files, noise of loggers at imports, torch's threads, and Python's garbage."""
 
 import gc
 import logging
@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# First, because torch sets the levels of its loggers when it is imported.
-import torch  # noqa: F401
+import torch
 
 
 def assets(package: str | Path = __file__) -> Path:
@@ -31,6 +30,21 @@ def quietly(*names: str) -> Iterator[None]:
     finally:
         for logger, level in levels.items():
             logger.setLevel(level)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute in the calling thread alone, for operations that are short anyway.
+
+    After a shared one OpenMP's threads wait in loops for a moment, on the cores of those that share
+    passes (`decoders.engine.kernels.loading`).
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager

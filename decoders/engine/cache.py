@@ -16,6 +16,7 @@ import torch
 
 from decoders.devices import device_of
 from decoders.engine.weights import empty
+from decoders.process import one_thread
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -420,13 +421,8 @@ class Arena:
 
     def move(self, old: Sequence[int], new: Sequence[int]) -> None:
         places = torch.tensor([old, new], device=self.keys[0].device)
-        threads = torch.get_num_threads()
-        # After it, OpenMP's threads would wait in loops on the cores of those that share passes.
-        torch.set_num_threads(1)
-        try:
+        with one_thread():
             self.shift(*places)
-        finally:
-            torch.set_num_threads(threads)
 
     def shift(self, old: torch.Tensor, new: torch.Tensor) -> None:
         """Copy rows, whose numbers are on the device."""

@@ -192,7 +192,7 @@ def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
         page = visit(link(found[0] + "/", "Once upon a time", max_new_tokens=8, **chosen))
         unfold_form(page)
         expect(page.locator("#decoders input[name=mine]")).to_be_checked()
-        page.get_by_role("button", name="Mine, all mine ·").click()
+        page.locator(".fold summary", has_text="Mine, all mine ·").click()
         own = page.locator(".fold").filter(has_text="Mine, all mine ·").get_by_label("strength")
         expect(own).to_have_value("0.75")
         run(page)

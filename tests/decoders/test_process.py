@@ -1,8 +1,10 @@
-"""Files beside the packages, and the garbage of a process."""
+"""Files beside the packages, the garbage of a process, and its threads."""
 
 import gc
 
-from decoders.process import assets, light_heap
+import torch
+
+from decoders.process import assets, light_heap, one_thread
 from tests.models import build_pair
 
 
@@ -29,3 +31,14 @@ def test_a_heap_that_the_caller_has_frozen_stays_so():
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+def test_torch_computes_alone_for_a_while():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -170,7 +170,7 @@ def _ratio(part: float, whole: float) -> float | None:
 
 # The least seconds between two updates: one update per token in five panels more than doubled the
 # wall time.
-UPDATE_SECONDS = 0.2
+UPDATE_SECONDS = 0.4
 # The most share of the waiting time that drawing takes; a slow screen gets fewer updates.
 DRAWING_SHARE = 0.2
 THOROUGH_SECONDS = 5.0

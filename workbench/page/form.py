@@ -4,6 +4,7 @@ Labels, ranges and help come from the fields of the settings dataclasses.
 """
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from workbench.models.keeper import offered
 from workbench.models.presets import PAIRS, PairChoice
 from workbench.page import words
 from workbench.page.host import Host
-from workbench.page.widgets import DEVICE, QUIET, Updates, Values
+from workbench.page.widgets import DEVICE, OwnSettings, Updates, Values
 from workbench.runs.figures import label
 from workbench.show import looks
 from workbench.show.looks import FAMILIES
@@ -97,18 +98,6 @@ class DecoderChoice:
             for name in names
             if is_engine(name) and name not in self.engines
         ]
-
-    def follow(self, folds: dict[str, Any]) -> None:
-        """Show the folds of the ticked decoders, and no others."""
-
-        def seen(*chosen: list[str]) -> Updates:
-            ticked = {name for names in chosen for name in names}
-            return {fold: gr.update(visible=name in ticked) for name, fold in folds.items()}
-
-        gr.on(
-            [group.change for group in self.groups], seen, self.groups, [*folds.values()],
-            trigger_mode="always_last", **QUIET,
-        )  # fmt: skip
 
 
 class PairPicker:
@@ -213,19 +202,29 @@ SHARED = "settings"  # the owner of what all decoders share
 DEFAULT_DECODERS = [method.name for method in settings.SHOWN]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Control:
     """One setting on the page.
 
     Attributes:
         owner: the decoder that has it, or SHARED
         field: the dataclass field of the setting
-        component: its input
+        start: the value that the form begins with
+        elem_id: of its input
+        most: the largest value that this place allows, if that is lower than the field's
+        component: its input, if that is there from the beginning
     """
 
     owner: str
     field: dataclasses.Field
-    component: gr.components.Component
+    start: Any
+    elem_id: str
+    most: float | None = None
+    component: Any = None
+
+    @property
+    def label(self) -> str:
+        return self.field.name.replace("_", " ")
 
     def typed(self, raw: Any) -> Any:
         """The setting's value for typed input, unchecked."""
@@ -236,60 +235,78 @@ class Control:
     def read(self, raw: Any) -> Any:
         """The setting's value for typed input; raises InputError if it cannot be used."""
         if raw is None and None not in self.field.metadata["choices"]:
-            raise InputError(f"{str(self.component.label).capitalize()} is empty.")
+            raise InputError(f"{self.label.capitalize()} is empty.")
         value = self.typed(raw)
         try:
             check(self.owner, self.field, value)
         except InputError as error:
             words, name = str(error).removeprefix(f"{self.owner}: "), self.field.name
-            raise InputError(words.replace(name, str(self.component.label), 1)) from None
+            raise InputError(words.replace(name, self.label, 1)) from None
         return value
 
+    def raw(self, value: Any) -> Any:
+        """The setting's value as its input has it."""
+        if is_switch(self.field):
+            return bool(value)
+        if is_list(self.field) or self.field.metadata["choices"]:
+            return written(self.field, value)
+        return value
 
-def control(
-    owner: str, field: dataclasses.Field, value: Any, prefix: str, most: float | None = None
-) -> Control:
-    """The control of a setting.
+    @property
+    def kind(self) -> str:
+        """The kind of its input.
 
-    Args:
-        owner: the decoder that has it, or SHARED
-        field: the dataclass field of the setting
-        value: the value to show at first
-        prefix: the beginning of its `elem_id`
-        most: the largest value that this place allows, if that is lower than the field's
-    """
-    label, help = field.name.replace("_", " "), field.metadata["help"]
-    text, id = written(field, value), f"{prefix}-{owner}-{field.name}"
-    if is_switch(field):
-        component: Any = gr.Checkbox(bool(value), label=label, info=help, elem_id=id)
-    elif is_text(field) or is_list(field):
-        component = gr.Textbox(text, label=label, info=help, min_width=180, elem_id=id)
-    elif field.metadata["choices"] and field.metadata["low"] is None:
-        component = gr.Dropdown(
-            [written(field, choice) for choice in field.metadata["choices"]],
-            value=text,
-            label=label,
-            info=help,
-            min_width=180,
-            elem_id=id,
-            allow_custom_value=field.metadata["read"] is not None,
-        )
-    elif field.metadata["choices"]:
-        component = gr.Textbox(
-            text,
-            label=label,
-            info=f"{help} ({allowed(field)})",
-            max_lines=1,
-            min_width=180,
-            elem_id=id,
-        )
-    else:
-        component = gr.Number(
-            value, label=label, info=f"{help} ({allowed(field, most)})", min_width=180, elem_id=id
-        )
-    if owner != SHARED and value != field.default:
-        component.info += f"; the library's default is {written(field, field.default) or 'empty'}"
-    return Control(owner, field, component)
+        It is "switch", "choice", "number", "text", which may offer choices, or "lines".
+        """
+        choices, low = self.field.metadata["choices"], self.field.metadata["low"]
+        if is_switch(self.field):
+            return "switch"
+        if is_list(self.field):
+            return "lines"
+        if choices and low is None:
+            return "text" if self.field.metadata["read"] is not None else "choice"
+        return "text" if choices or is_text(self.field) else "number"
+
+    @property
+    def choices(self) -> list[str]:
+        """What its input offers."""
+        fixed = self.field.metadata["low"] is None and self.kind in ("choice", "text")
+        return [written(self.field, each) for each in self.field.metadata["choices"] if fixed]
+
+    @property
+    def help(self) -> str:
+        help, field = self.field.metadata["help"], self.field
+        choices, low = field.metadata["choices"], field.metadata["low"]
+        if self.kind == "number" or (choices and low is not None):
+            help += f" ({allowed(field, self.most)})"
+        if self.owner != SHARED and self.start != field.default:
+            help += f"; the library's default is {written(field, field.default) or 'empty'}"
+        return help
+
+    def described(self) -> dict[str, Any]:
+        """It as plain data, see `OwnSettings`."""
+        return {
+            "name": self.field.name, "id": self.elem_id, "label": self.label, "help": self.help,
+            "kind": self.kind, "choices": self.choices, "start": self.raw(self.start),
+        }  # fmt: skip
+
+    def laid_out(self) -> "Control":
+        """The same with an input of its own."""
+        raw, kind = self.raw(self.start), self.kind
+        options: Any = {"label": self.label, "elem_id": self.elem_id, "info": self.help}
+        if kind == "switch":
+            component: Any = gr.Checkbox(raw, **options)
+        elif kind == "number":
+            component = gr.Number(raw, min_width=180, **options)
+        elif self.choices:
+            component = gr.Dropdown(
+                self.choices, value=raw, allow_custom_value=kind == "text", min_width=180, **options
+            )
+        else:
+            if self.field.metadata["choices"]:
+                options["max_lines"] = 1
+            component = gr.Textbox(raw, min_width=180, **options)
+        return dataclasses.replace(self, component=component)
 
 
 # Settings that are shown only for pairs that they mean something for.
@@ -299,6 +316,9 @@ PARTS = ("draft_beams", "rule", "draft")  # settings that may not fit each other
 
 class SettingsForm:
     """The choice of decoders, the shared settings in a row, and a fold for each decoder's own.
+
+    The browser draws the folds of the ticked decoders. What is typed there is one value, that of
+    `own`: a decoder and a setting that it does not name are as the form begins.
 
     Args:
         start: the settings to show at first, as in `Settings.to_json`; others have the library's
@@ -322,38 +342,60 @@ class SettingsForm:
         # A card that lays out neither decoders nor settings has none of these.
         self.controls: list[Control] = []
         self.offered: dict[str, gr.components.Component] = {}
-        self.folds: dict[str, gr.Accordion] = {}
+        self.own: Any = None
 
     def lay_out_decoders(self) -> None:
         self.decoders.lay_out()
 
-    def lay_out_settings(self) -> None:
+    def lay_out_settings(self, name: str) -> None:
+        """Lay out all settings of the `NotedForm` with this name."""
+        prefix = self.decoders.elem_id
         with gr.Row():
             self.controls = [
-                control(
-                    SHARED,
-                    field,
-                    self.start.get(field.name, field.default),
-                    self.decoders.elem_id,
-                    self.limits.get(field.name),
-                )
+                Control(
+                    SHARED, field, self.start.get(field.name, field.default),
+                    f"{prefix}-{SHARED}-{field.name}", self.limits.get(field.name),
+                ).laid_out()
                 for field in (*self.more, *settings.shared())
-            ]
+            ]  # fmt: skip
         self.offered = {c.field.name: c.component for c in self.controls if c.field.name in OFFERED}
-        for name, method in catalog.items():
-            if fields := dataclasses.fields(method):
-                with gr.Accordion(
-                    f"{label(name)} · {cited(method)}", open=False, elem_classes="fold",
-                    visible=name in self.decoders.usual,
-                ) as self.folds[name]:  # fmt: skip
-                    own = self.start.get(name, {})
-                    self.controls += [
-                        control(
-                            name, field, own.get(field.name, field.default), self.decoders.elem_id
-                        )
-                        for field in fields
-                    ]
-        self.decoders.follow(self.folds)
+        decoders = []
+        for owner, method in catalog.items():
+            own = self.start.get(owner, {})
+            controls = [
+                Control(
+                    owner, field, own.get(field.name, field.default),
+                    f"{prefix}-{owner}-{field.name}",
+                )
+                for field in dataclasses.fields(method)
+            ]  # fmt: skip
+            self.controls += controls
+            if controls:
+                fields = [each.described() for each in controls]
+                title = f"{label(owner)} · {cited(method)}"
+                decoders.append({"name": owner, "title": title, "fields": fields})
+        self.own = OwnSettings(
+            {"ticked": self.decoders.usual, "own": {}}, elem_id=f"{prefix}-own",
+            about=json.dumps({"form": name, "decoders": decoders}),
+        )  # fmt: skip
+        gr.on(
+            [group.change for group in self.decoders.groups], None, self.decoders.groups, None,
+            js=f"(...groups) => WorkbenchSettings.tick('{prefix}-own', groups.flat())",
+            api_visibility="private",
+        )  # fmt: skip
+
+    @staticmethod
+    def _raw(own: Any, control: Control) -> Any:
+        """What was typed for a decoder's own setting; `own` comes from a browser."""
+        typed = own.get("own") if isinstance(own, dict) else None
+        mine = typed.get(control.owner) if isinstance(typed, dict) else None
+        begins = control.raw(control.start)
+        return mine.get(control.field.name, begins) if isinstance(mine, dict) else begins
+
+    def _typed(self, values: Values, control: Control) -> Any:
+        if control.component is not None:
+            return values[control.component]
+        return self._raw(values[self.own], control)
 
     def offer(self, offers: Mapping[str, bool], ticked: Sequence[Any] = ()) -> dict[Any, Any]:
         """Updates that show, of the settings in OFFERED, those that are offered.
@@ -376,11 +418,12 @@ class SettingsForm:
 
     @property
     def outputs(self) -> list[Any]:
-        return [*self.components, *self.folds.values()]
+        return self.components
 
     @property
     def components(self) -> list[gr.components.Component]:
-        return [*self.decoders.groups, *(c.component for c in self.controls)]
+        shared = [c.component for c in self.controls if c.component is not None]
+        return [*self.decoders.groups, *shared, *([] if self.own is None else [self.own])]
 
     def typed(self, values: Values) -> dict[str, Any]:
         """The settings in the form, as a study has them in JSON, unchecked."""
@@ -388,30 +431,32 @@ class SettingsForm:
         data: dict[str, Any] = {"decoders": chosen}
         for each in self.controls:
             if each.owner == SHARED:
-                data[each.field.name] = each.typed(values[each.component])
+                data[each.field.name] = each.typed(self._typed(values, each))
             elif each.owner in chosen:
                 own = data.setdefault(each.owner, {})
-                own[each.field.name] = each.typed(values[each.component])
+                own[each.field.name] = each.typed(self._typed(values, each))
         return data
 
     def faults(self, values: Values) -> dict[Any, str]:
-        """A message for each input that cannot be used, without folds of decoders not chosen."""
+        """A message for each input that cannot be used, without those of decoders not chosen.
+
+        A decoder's own setting stands there as its Control.
+        """
         faults: dict[Any, str] = {}
         chosen = self.decoders.chosen(values)
         for each in self.controls:
             if each.owner == SHARED or each.owner in chosen:
                 try:
-                    each.read(values[each.component])
+                    each.read(self._typed(values, each))
                 except InputError as error:
-                    faults[each.component] = str(error)
+                    faults[each.component or each] = str(error)
         for name in chosen:
             own = [each for each in self.controls if each.owner == name]
-            if not any(each.component in faults for each in own):
+            if not any(each in faults for each in own):
                 try:
-                    method_of(name, {c.field.name: c.read(values[c.component]) for c in own})
+                    method_of(name, {c.field.name: c.read(self._typed(values, c)) for c in own})
                 except InputError as error:  # settings that do not fit each other
-                    box = next((c for c in own if c.field.name in PARTS), own[0])
-                    faults[box.component] = str(error)
+                    faults[next((c for c in own if c.field.name in PARTS), own[0])] = str(error)
         if not chosen:
             faults[self.decoders.first] = "No decoder is chosen; choose at least one."
         return faults
@@ -426,19 +471,17 @@ class SettingsForm:
         """
         chosen = list(data.get("decoders", self.decoders.usual))
         updates: Updates = self.decoders.filled(chosen)
+        own: dict[str, dict[str, Any]] = {}
         for each in self.controls:
-            others = {} if each.owner in chosen else self.start.get(each.owner, {})
-            own = data if each.owner == SHARED else data.get(each.owner, others)
-            value = own.get(each.field.name, each.field.default)
-            if is_list(each.field) or (
-                each.field.metadata["choices"] and not is_switch(each.field)
-            ):
-                value = written(each.field, value)
-            elif is_switch(each.field):
-                value = bool(value)
+            if each.owner != SHARED:
+                if each.owner in chosen:
+                    value = data.get(each.owner, {}).get(each.field.name, each.field.default)
+                    own.setdefault(each.owner, {})[each.field.name] = each.raw(value)
+                continue
+            value = each.raw(data.get(each.field.name, each.field.default))
             if value and each.field.name in OFFERED and each.field.name != "chat_template":
                 value = gr.update(value=value, visible=True)  # so that it can be switched off
             updates[each.component] = value
-        for name, fold in self.folds.items():
-            updates[fold] = gr.update(visible=name in chosen)
+        if self.own is not None:
+            updates[self.own] = gr.update(value={"ticked": chosen, "own": own})
         return updates

@@ -297,7 +297,7 @@ class StudyTab:
             self.lay_out_more()
             self.form.lay_out_decoders()
             with gr.Accordion("Settings", open=False, elem_id=f"{self.prefix}settings") as inner:
-                self.form.lay_out_settings()
+                self.form.lay_out_settings(self.study.kind)
         self.folds = [outer, inner]
         self.runner.lay_out_progress()
         self.runner.lay_out_again()
@@ -309,10 +309,8 @@ class StudyTab:
 
     def unfolded(self, faults: Mapping[Any, str]) -> Updates:
         """Updates that show the fields at which there are messages."""
-        owners = {each.owner for each in self.form.controls if each.component in faults}
-        folds = [fold for owner, fold in self.form.folds.items() if owner in owners]
-        doors = self.doors if faults.keys() & {*self.form.components} else {}
-        return {**doors, **{fold: gr.update(open=True) for fold in folds}}
+        inside = {*self.form.components, *self.form.controls}
+        return self.doors if faults.keys() & inside else {}
 
     @property
     def refreshing(self) -> list[Any]:

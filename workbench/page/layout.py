@@ -195,12 +195,18 @@ class _Visits:
             part: copy(update) if isinstance(update, dict) else update
             for part, update in self.drawn(recording.run.id).items()
         }
-        if not self.headed:
+        form = self.studies[recording.run.kind].form
+        if not self.headed and form.own in updates:
             # Run is pressed on another pair than the recorded one: what only a head can draft, its
             # draft model does.
-            for each in self.studies[recording.run.kind].form.controls:
-                if each.field.name in DRAFTERS and "head" in str(updates.get(each.component)):
-                    updates[each.component] = each.field.default
+            value = updates[form.own]["value"]
+            own = {name: dict(values) for name, values in value["own"].items()}
+            for each in form.controls:
+                if each.field.name in DRAFTERS and "head" in str(
+                    own.get(each.owner, {}).get(each.field.name)
+                ):
+                    own[each.owner][each.field.name] = each.field.default
+            updates[form.own]["value"] = {**value, "own": own}
         return updates
 
     @property

@@ -27,7 +27,7 @@ from workbench.studies.study import Study
 
 HERE = ("127.0.0.1", "::1")
 # While the clock stands still, a browser on these cores may draw an update, a finished panel.
-DRAWING_SECONDS, PANEL_SECONDS = 0.01, 0.02
+DRAWING_SECONDS, PANEL_SECONDS, FIGURES_SECONDS = 0.01, 0.02, 0.5
 log = logging.getLogger(__name__)
 Renew = Callable[[], tuple[Study, Run]]
 
@@ -107,7 +107,7 @@ class Runner:
             self.run.click(
                 self._ask,
                 [tab.noted.values, tab.pair, *tab.more],
-                [*self.starting, tab.noted.faults, *tab.doors, *tab.form.folds.values()],
+                [*self.starting, tab.noted.faults, *tab.doors],
                 js=tab.noted.asked,
                 **QUIET,
             )
@@ -211,6 +211,8 @@ class Runner:
                     self.progress: words.timing_on(event),
                     **self.idle(),
                 }
+                if shared:  # what is timed next would wait for that drawing, and it for the timing
+                    stopped.wait(FIGURES_SECONDS)
                 continue
             updates = follower.update(event)
             if isinstance(event, Finished) and not updates:

@@ -212,6 +212,27 @@ show();
 """
 
 
+class OwnSettings(Canvas):
+    """The settings of the ticked decoders, a fold for each.
+
+    Its value is {"ticked": [decoders], "own": {decoder: {setting: what was typed}}}. As components
+    of Gradio they were 400 of 1,047, which every visitor's browser walked through at each update.
+
+    Args:
+        about: in JSON, {form: the name of the `NotedForm` that it belongs to, decoders: for each
+            {name, title, fields}}, and for each field {name, id, label, help, kind, choices, start}
+    """
+
+    def __init__(self, value: Any = None, *, about: str = "{}", **options: Any):
+        self.script = f"""
+const root = element.firstElementChild, about = {about};
+const show = () => WorkbenchSettings.show(root, about, props, trigger);
+watch('value', show);
+show();
+"""
+        super().__init__(value, **options)
+
+
 class Address(Canvas):
     """The page's address.
 

@@ -149,4 +149,4 @@ def embedded() -> str:
 @cache
 def page_script() -> str:
     """More content of the <head> of the live page, after `head`."""
-    return f"<script>{joined(('address.js', 'page.js'))}</script>"
+    return f"<script>{joined(('address.js', 'settings.js', 'page.js'))}</script>"

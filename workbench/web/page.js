@@ -15,6 +15,12 @@ const WorkbenchPage = (() => {
     return new Promise((resolve) => setTimeout(() => resolve([latest[form]]), 30));
   };
 
+  /** A field that is noted together with others changed: its message goes. */
+  const mended = (form, id) => {
+    delete messages[form]?.[id];
+    say();
+  };
+
   /** Put each message at its field. A field in a sheet or a fold comes later than its message. */
   const tell = (form) => (faults) => {
     messages[form] = { ...faults };
@@ -26,7 +32,9 @@ const WorkbenchPage = (() => {
     for (const old of document.querySelectorAll(".wb-fault")) if (all[old.parentElement.id] !== old.textContent) old.remove();
     for (const [id, text] of Object.entries(all)) {
       const field = document.getElementById(id);
-      if (field && !field.querySelector(":scope > .wb-fault")) field.prepend(make("p.wb-fault", { role: "alert" }, text));
+      if (!field || field.querySelector(":scope > .wb-fault")) continue;
+      field.prepend(make("p.wb-fault", { role: "alert" }, text));
+      if (field.closest(".fold")) field.closest(".fold").open = true;
     }
   }
   addEventListener("DOMContentLoaded", () => new MutationObserver(say).observe(document.body, { childList: true, subtree: true }));
@@ -254,5 +262,5 @@ const WorkbenchPage = (() => {
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
 
-  return { go, sheet, search, left, note, asked, tell, began, address, confirmed, runs, reveal };
+  return { go, sheet, search, left, note, mended, asked, tell, began, address, confirmed, runs, reveal };
 })();

@@ -22,6 +22,7 @@ from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_anc
 from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants
 from decoders.engine.weights import COPIED_BYTES, BytesRead, PassLinear, forget_copies
 from decoders.errors import InputError
+from decoders.process import one_thread
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -401,8 +402,9 @@ class Head:
         """Logits (n, V), given those of the tokens that it proposes (n, R)."""
         if self.ids is None:
             return logits
-        every = logits.new_full((len(logits), self.vocabulary), -math.inf)
-        every[:, self.ids] = logits
+        with one_thread():
+            every = logits.new_full((len(logits), self.vocabulary), -math.inf)
+            every[:, self.ids] = logits
         return every
 
     def look_through(self, logits: torch.Tensor, sought: int) -> Tops | None:

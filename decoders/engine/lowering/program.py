@@ -36,6 +36,7 @@ from decoders.engine.recorder import (
 )
 from decoders.engine.weights import FORMATS
 from decoders.errors import first_line
+from decoders.process import one_thread
 
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
 # Tokens, and those of them that want logits, of the passes that a program is made from.
@@ -180,7 +181,8 @@ class Program:
             self._addresses(packing, packings),
             lines_of(packings),
         )
-        return tuple(answers[i].to(self.dtype) for i in self._order)
+        with one_thread():
+            return tuple(answers[i].to(self.dtype) for i in self._order)
 
     def passes(
         self,

@@ -16,7 +16,7 @@ import pytest
 from decoders import catalog
 from tests.workbench.page.visitor import Visitor
 from workbench.models.presets import PairChoice
-from workbench.page.form import SettingsForm
+from workbench.page.form import Control, SettingsForm
 from workbench.studies.settings import Settings, shared
 from workbench.studies.study import Limits
 
@@ -26,14 +26,26 @@ def form() -> SettingsForm:
     form = SettingsForm({}, {})
     with gr.Blocks():
         form.lay_out_decoders()
-        form.lay_out_settings()
+        form.lay_out_settings("a form")
     return form
 
 
 def filled(form: SettingsForm, data: dict) -> dict:
     """The values of the inputs once the form shows these settings."""
     values = form.filled(data)
+    values[form.own] = values[form.own]["value"]
     return {component: values[component] for component in form.components}
+
+
+def control(form: SettingsForm, owner: str, name: str) -> Control:
+    return next(c for c in form.controls if (c.owner, c.field.name) == (owner, name))
+
+
+def typed(form: SettingsForm, values: dict, owner: str, **own: Any) -> dict:
+    """The values once these settings of a decoder have been typed."""
+    before = values[form.own]["own"]
+    own = {**before, owner: {**before.get(owner, {}), **own}}
+    return values | {form.own: {**values[form.own], "own": own}}
 
 
 def settings(form: SettingsForm, values: dict) -> Settings:
@@ -57,35 +69,28 @@ def test_defaults_read_back(form, name):
 
 
 def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
-    """A message in a fold is repeated at the decoders: the fold may be shut."""
-    values = filled(form, {"decoders": ["greedy"]})
-    threshold = next(
-        c.component for c in form.controls if (c.owner, c.field.name) == ("mtad", "threshold")
-    )
-    values[threshold] = 2
+    values = typed(form, filled(form, {"decoders": ["greedy"]}), "mtad", threshold=2)
     assert form.faults(values) == {}
     values |= form.decoders.filled(["mtad"])
-    faults = form.faults(values)
-    assert set(faults) == {threshold}
-    assert all("threshold must be" in message for message in faults.values())
+    (each, message), *others = form.faults(values).items()
+    assert (each.owner, each.field.name, others) == ("mtad", "threshold", [])
+    assert "threshold must be" in message
 
 
 def test_a_rule_that_does_not_fit_its_drafts_is_told_beside_the_box(form):
     values = filled(form, {"decoders": ["speculative"]})
-    boxes = {c.field.name: c.component for c in form.controls if c.owner == "speculative"}
-    values |= {boxes["rule"]: "cascade(alpha=0.5)"}
+    values = typed(form, values, "speculative", rule="cascade(alpha=0.5)")
     assert form.faults(values) == {}
     assert settings(form, values).methods[0].rule == "cascade(alpha=0.5)"
-    values |= {boxes["rule"]: "block", boxes["draft"]: "tree"}
-    faults = form.faults(values)
-    assert set(faults) == {boxes["rule"]}
+    faults = form.faults(typed(form, values, "speculative", rule="block", draft="tree"))
+    assert set(faults) == {control(form, "speculative", "rule")}
     assert all("cannot judge the draft tree" in message for message in faults.values())
 
 
 def test_an_emptied_field_is_called_empty(form):
     """It once said: settings: max_new_tokens must be 1 to 100,000, not None."""
     values = filled(form, {"decoders": ["greedy"]})
-    budget = next(c.component for c in form.controls if c.field.name == "max_new_tokens")
+    budget = control(form, "settings", "max_new_tokens").component
     values[budget] = None
     assert form.faults(values)[budget] == "Max new tokens is empty."
 
@@ -96,17 +101,28 @@ def test_a_decoder_begins_with_the_settings_that_it_is_given(form):
     own = SettingsForm(start, {})
     with gr.Blocks():
         own.lay_out_decoders()
-        own.lay_out_settings()
-    inputs = {(c.owner, c.field.name): c.component for c in own.controls}
+        own.lay_out_settings("a form")
     begins = {c: c.value for c in own.components}
     assert settings(own, begins) == Settings.from_json(start)
-    assert inputs["mtad", "draft_length"].info.endswith("; the library's default is 4")
-    assert inputs["dsbd", "beams"].info.endswith("; the library's default is empty")
-    assert "default" not in inputs["mtad", "beams"].info
+    info = {
+        (owner, name): control(own, owner, name).help
+        for owner, name in (("mtad", "draft_length"), ("dsbd", "beams"), ("mtad", "beams"))
+    }
+    assert info["mtad", "draft_length"].endswith("; the library's default is 4")
+    assert info["dsbd", "beams"].endswith("; the library's default is empty")
+    assert "default" not in info["mtad", "beams"]
     values = filled(own, {"decoders": ["mtad"]})
-    assert values[inputs["mtad", "draft_length"]] == 4
+    assert values[own.own]["own"]["mtad"]["draft_length"] == 4
     values |= own.decoders.filled(["dsbd"])
     assert settings(own, values).methods == (catalog["dsbd"](beams=2),)
+
+
+def test_values_that_no_form_sends_are_none(form):
+    """The note of all decoders' settings comes from a browser."""
+    values = filled(form, {"decoders": ["mtad"]})
+    for note in (None, "mtad", {"own": [1]}, {"own": {"mtad": 3, "none": {}}}):
+        form.typed(values | {form.own: note})
+        form.faults(values | {form.own: note})
 
 
 def test_the_form_promises_no_more_than_this_place_allows():
@@ -114,7 +130,7 @@ def test_the_form_promises_no_more_than_this_place_allows():
     form = SettingsForm({}, Limits.from_environment({"SYSTEM": "spaces"}).of_settings)
     with gr.Blocks():
         form.lay_out_decoders()
-        form.lay_out_settings()
+        form.lay_out_settings("a form")
     help = {c.field.name: c.component.info for c in form.controls if c.owner == "settings"}
     assert help["max_new_tokens"].endswith("(1 to 256)")
     assert help["repeats"].endswith("(1 to 5)")

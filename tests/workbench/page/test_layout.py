@@ -143,8 +143,8 @@ def test_an_example_of_a_head_fills_the_form_with_what_another_pair_can_run(
         page = build(dataclasses.replace(a_host(pair, tmp_path), first=first))
         visitor = Visitor(page)
         assert visitor.value(visitor.find("prompt")) == recordings()[0].run.title
-        parts = [part for part in page.blocks.values() if getattr(part, "label", None) == "draft"]
-        return [visitor.value(part) for part in parts]
+        own = visitor.value(visitor.find("decoders-own"))["own"]
+        return [settings.get("draft") for settings in own.values()]
 
     assert pair.head is None
     assert "suffix, else head" not in drafts(PairChoice())

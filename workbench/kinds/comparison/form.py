@@ -100,7 +100,7 @@ class CompareTab(StudyTab):
             )  # fmt: skip
             self.form.lay_out_decoders()
             with gr.Column(elem_id="settings"):
-                self.form.lay_out_settings()
+                self.form.lay_out_settings(self.study.kind)
         for each, shown in ((button, True), (close, False)):
             each.click(lambda seen=shown: gr.update(visible=seen), None, self.sheet, **QUIET).then(
                 None, None, None, js=f"WorkbenchPage.sheet({str(shown).lower()})",

@@ -1,9 +1,11 @@
 """A head drafts for every decoder, and what it proposes is made of the right states, always."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, read
 from decoders.engine.heads.head import Head
@@ -229,3 +231,28 @@ def test_a_draft_is_read_as_it_was_drawn(pair):
     for i, row in enumerate(places.q):
         expected = slow(eagle3(), pair.target, tree, len(PROMPTS[0]) - 1 + i, set(range(3)))
         torch.testing.assert_close(row, expected.softmax(-1), rtol=0, atol=1e-9)
+
+
+class ThreadsSeen(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: set[int] = set()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.counts.add(torch.get_num_threads())
+        return operation(*args, **(kwargs or {}))
+
+
+def test_its_logits_are_spread_over_the_vocabulary_in_one_thread():
+    """OpenMP's threads waited in loops after each draft, so that those that share passes came late
+    and rested for hundreds of passes: two threads decoded no faster than one."""
+    before, some = torch.get_num_threads(), torch.arange(0, 49_152, 6)
+    head, logits = SimpleNamespace(ids=some, vocabulary=49_152), torch.zeros(1, len(some))
+    torch.set_num_threads(2)
+    try:
+        with ThreadsSeen() as threads:
+            every = Head.over_vocabulary(head, logits)
+    finally:
+        torch.set_num_threads(before)
+    assert threads.counts == {1}
+    assert every.isfinite().sum() == len(some)
