@@ -279,7 +279,7 @@ class Halves(NamedTuple):
         return self.blocks[begin // self.block].data_ptr(), bias, FORMATS[self.blocks.dtype]
 
 
-class Rows(NamedTuple):
+class PlainRows(NamedTuple):
     """A layer's weights in bfloat16 as they are, for kernels; a Halves without a copy.
 
     Attributes:
@@ -339,7 +339,7 @@ class PassLinear(torch.nn.Linear):
     def _by_onednn(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.ops.mkldnn._linear_pointwise.default(x, weight, self.bias, "none", (), "")
 
-    def for_kernels(self) -> Halves | Rows | None:
+    def for_kernels(self) -> Halves | PlainRows | None:
         """The weights as kernels read them: a copy, or those of bfloat16 as they are."""
         if self.copies:
             copy = self.copied()
@@ -353,7 +353,7 @@ class PassLinear(torch.nn.Linear):
             or self.in_features % kernels().parts
         ):
             return None
-        return Rows(weight, None if bias is None else bias.detach().float().contiguous())
+        return PlainRows(weight, None if bias is None else bias.detach().float().contiguous())
 
     def copied(self) -> Halves | torch.Tensor:
         """The copy of the weights: for kernels, or in oneDNN's blocks."""
@@ -381,7 +381,7 @@ def forget_copies(model: torch.nn.Module) -> None:
             module._copy, module.copied_bytes = None, 0
 
 
-def multiply(copy: Halves | Rows, x: int, out: int, tokens: int, size: int, width: int) -> None:
+def multiply(copy: Halves | PlainRows, x: int, out: int, tokens: int, size: int, width: int) -> None:
     """Multiply rows (tokens, size) at one address, writing (tokens, width) to another."""
     weights, bias, form = copy.places()
     kernels().multiply(x, tokens, weights, size, width, out, bias, form, copy.factor)
