@@ -381,7 +381,9 @@ def forget_copies(model: torch.nn.Module) -> None:
             module._copy, module.copied_bytes = None, 0
 
 
-def multiply(copy: Halves | PlainRows, x: int, out: int, tokens: int, size: int, width: int) -> None:
+def multiply(
+    copy: Halves | PlainRows, x: int, out: int, tokens: int, size: int, width: int
+) -> None:
     """Multiply rows (tokens, size) at one address, writing (tokens, width) to another."""
     weights, bias, form = copy.places()
     kernels().multiply(x, tokens, weights, size, width, out, bias, form, copy.factor)
