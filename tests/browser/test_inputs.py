@@ -59,9 +59,9 @@ def test_a_message_stays_until_its_field_changes(visit, address):
 
     A message was gone before it was read."""
     page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
+    run(page)
     unfold_form(page)
     expect(page.locator("#decoders input:checked")).to_have_count(2)
-    run(page)
     decoders, prompt = page.locator("#decoders"), page.locator("#prompt")
     held: list[Route] = []
     holding = True
