@@ -1,4 +1,4 @@
-"""`python -m decoders.selftest`: whether everything runs right on this machine, and how fast.
+"""`python -m decoders.selftest`: whether everything runs right on this machine.
 
 Each section runs in its own process, because an illegal address on a GPU spoils the process in
 which it happens. Sections that need a GPU say so and are left out without one. Exit code 0 means
@@ -8,10 +8,8 @@ that all is well. `python -m decoders.selftest NAME` runs one section in this pr
 import itertools
 import os
 import platform
-import statistics
 import subprocess
 import sys
-import timeit
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -53,7 +51,7 @@ def llama(dtype: torch.dtype = torch.float64, **sizes: float) -> Any:
         "initializer_range": 0.3,
     } | sizes
     config = LlamaConfig(**given, bos_token_id=None, eos_token_id=None)
-    with default_device():  # seven billion random numbers take a CPU minutes
+    with default_device():
         model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
     with torch.no_grad():  # as published ones are, which kernels need
         for p in model.parameters():
@@ -153,20 +151,6 @@ def error_of(
 
 # Of a whole model's logits, relative to their length.
 WHOLE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-SIZES = {
-    "28M": {
-        "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8,
-        "num_attention_heads": 8, "num_key_value_heads": 4,
-    },
-    "1B": {
-        "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
-        "num_attention_heads": 32, "num_key_value_heads": 8,
-    },
-    "7B": {
-        "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8,
-    },
-}  # fmt: skip
 
 
 def passes() -> Iterator[str]:
@@ -263,64 +247,9 @@ def draws() -> Iterator[str]:
             raise Wrong(f"draws differ between {default_device()} and the CPU")
 
 
-def speed() -> Iterator[str]:
-    """Milliseconds of a pass of one token and of eight, and the least time to read the weights.
-
-    The models are random, with grouped heads.
-    """
-    on_gpu = default_device().type == "cuda"
-    dtype, vocabulary = (torch.bfloat16, 32000) if on_gpu else (torch.float32, 4096)
-    rate = bandwidth()
-    yield f"memory is read at {rate / 1e9:.0f} GB/s"
-    for name in ("1B", "7B") if on_gpu else ("28M",):
-        model = llama(dtype, **SIZES[name], vocab_size=vocabulary, initializer_range=0.02)
-        for kind in PASSES:
-            packed = PackedModel(model, "target", passes=kind)
-            times = [seconds_of_pass(packed, tokens) for tokens in (1, 8)]
-            floor = packed.bytes_read(1) / rate
-            yield (
-                f"{name}, {kind}: one token {1e3 * times[0]:.2f} ms ({floor / times[0]:.0%} of the "
-                f"floor of {1e3 * floor:.2f} ms), "
-                f"eight {1e3 * times[1]:.2f} ms"
-            )
-
-
-def bandwidth() -> float:
-    """Bytes per second that a sum over 256 MiB reads."""
-    data = torch.ones(2**26, device=default_device())
-    return data.nbytes / median_seconds(data.sum)
-
-
-def seconds_of_pass(packed: PackedModel, tokens: int) -> float:
-    """Seconds of a pass of one request with 64 rows behind it, packing included."""
-    engine, tree = PackedPasses(packed), TokenTree([1 + i % 60 for i in range(64)])
-    engine.admit(tree, 256)
-    engine.run([(tree, tree.trunk[-1:])])
-
-    def one() -> None:
-        tree.keep([tree.trunk[63]])
-        nodes = [tree.trunk[63]]
-        for token in range(tokens):
-            nodes.append(tree.add(nodes[-1], token))
-        engine.run([(tree, nodes[1:])])
-
-    return median_seconds(one)
-
-
-def median_seconds(action: Callable[[], object], repeats: int = 20) -> float:
-    """The median of `repeats` runs, after three that warm up."""
-    wait = torch.cuda.synchronize if default_device().type == "cuda" else lambda: None
-
-    def timed() -> None:
-        action()
-        wait()
-
-    return statistics.median(timeit.repeat(timed, setup=wait, number=1, repeat=repeats + 3)[3:])
-
-
 LIMIT = 600  # seconds that one section may take
 
-SECTIONS = {section.__name__: section for section in (machine, ways, draws, passes, whole, speed)}
+SECTIONS = {section.__name__: section for section in (machine, ways, draws, passes, whole)}
 
 
 def run(section: str) -> bool:

@@ -242,17 +242,3 @@ def expected_padding(p: float, batch: int, cap: int) -> Padding:
         longest - partial[cap],
         1 - sum((joint[k] - joint[k - 1]) / k for k in range(1, cap + 1)),
     )
-
-
-def simulated_padding(
-    p: float, batch: int, cap: int, rounds: int, draw: np.random.Generator
-) -> Padding:
-    """The same by simulation: means over `rounds` drawn batches, as in figure 6; 0 < p < 1.
-
-    It uses numpy, because torch would start a second pool of OpenMP workers, which slows down the
-    thread that decodes.
-    """
-    accepted = draw.geometric(1 - p, (rounds, batch)).clip(max=cap)
-    longest = accepted.max(-1)
-    pads = longest - accepted.mean(-1)
-    return Padding(float(longest.mean()), float(pads.mean()), float((pads / longest).mean()))

@@ -1,6 +1,5 @@
-"""A stand-in of the hub's HTTP API on this machine: datasets that take commits, and models."""
+"""A stand-in of the hub's HTTP API on this machine, with models."""
 
-import base64
 import json
 import threading
 from collections.abc import Iterator
@@ -25,21 +24,15 @@ class Hub:
     Attributes:
         address: where it answers
         accounts: the account of each token
-        files: by path in the repository, of each dataset that was made
         models: by path in the repository, the files of each model
         gated: which accounts may read a model, if not everybody may
-        private: whether each was made private
-        commits: the number of commits
         down: while it is, every request is refused
     """
 
     address: str = ""
     accounts: dict[str, str] = field(default_factory=lambda: {TOKEN: "me"})
-    files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     models: dict[str, dict[str, bytes]] = field(default_factory=dict)
     gated: dict[str, set[str]] = field(default_factory=dict)
-    private: dict[str, bool] = field(default_factory=dict)
-    commits: int = 0
     down: bool = False
 
 
@@ -104,48 +97,9 @@ def standing_in() -> Iterator[Hub]:
         def do_GET(self) -> None:
             if self.model() or self.refused():
                 return
-            name, _, path = self.path.removeprefix("/datasets/").partition("/resolve/main/")
-            if name not in hub.files:
-                return self.answer(404, {}, X_Error_Code="RepoNotFound")
-            self.file(hub.files[name].get(path))
+            self.answer(404, {}, X_Error_Code="RepoNotFound")
 
         do_HEAD = do_GET
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if self.refused():
-                return
-            if self.path == "/api/repos/create":
-                asked = json.loads(body)
-                name = "/".join(filter(None, (asked.get("organization"), asked["name"])))
-                name = name if "/" in name else f"{self.account}/{name}"
-                hub.files.setdefault(name, {})
-                hub.private.setdefault(
-                    name, asked.get("visibility") == "private" or bool(asked.get("private"))
-                )
-                return self.answer(200, {"url": f"{hub.address}/datasets/{name}"})
-            name, _, action = self.path.removeprefix("/api/datasets/").partition("/")
-            owner, name = name, action.split("/", 1)[0]
-            name, action = f"{owner}/{name}", action.split("/", 1)[1]
-            if action.startswith("preupload"):
-                files = [
-                    {"path": f["path"], "uploadMode": "regular", "shouldIgnore": False}
-                    for f in json.loads(body)["files"]
-                ]
-                return self.answer(200, {"files": files})
-            for line in map(json.loads, body.splitlines()):
-                value = line["value"]
-                if line["key"] == "file":
-                    hub.files[name][value["path"]] = base64.b64decode(value["content"])
-                elif line["key"] == "deletedFile":
-                    if value["path"] not in hub.files[name]:
-                        return self.answer(404, {}, X_Error_Code="EntryNotFound")
-                    del hub.files[name][value["path"]]
-            hub.commits += 1
-            self.answer(
-                200, {"commitUrl": f"{hub.address}/datasets/{name}/commit/{COMMIT}",
-                      "commitOid": COMMIT, "hookOutput": ""},
-            )  # fmt: skip
 
         def log_message(self, *_: Any) -> None:
             """Nothing: a test's output stays its own."""

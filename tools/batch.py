@@ -4,19 +4,15 @@ Greedy, vanilla, unpadded cache, unpadded inputs, both, and dynamic batches.
 
     python -m tools.batch [--pair NAME] [--sizes 1 2 4 8 16 24] [--prompts 24] [--tokens 64]
                           [--repeats 1] [--timings 1] [--only TABLE ...] [--json FOLDER]
-                          [--file assets/batch/measured.json]
 
 `lookup` drafts by copying (match 2, copy 7) on prompts that repeat themselves, `speculative` by the
 draft model (as tuned for the pair) on story openings, both at temperature 0 with texts of one
 length; SmolLM2 (`--pair smollm2`) is asked the questions of the set `chats` instead. Runs that are
-compared stand close together, batch size by batch size. Prints Markdown, and writes the figures
-that the Batch tab shows. `python -m tests.speed.claims --only batches` sets every decoder's batch
-beside a single request.
+compared stand close together, batch size by batch size. Prints Markdown. `python -m
+tests.speed.claims --only batches` sets every decoder's batch beside a single request.
 """
 
 import argparse
-import os
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +27,6 @@ from workbench.models.presets import PairChoice, tuned
 from workbench.runs.events import Event, Finished
 from workbench.runs.figures import BatchFigures, speed
 from workbench.runs.record import Run
-from workbench.runs.recorded import SHIPPED, BatchRecording
 from workbench.show.tables import markdown
 from workbench.studies.prompts import PromptSet, built_in
 from workbench.studies.settings import Settings
@@ -173,13 +168,9 @@ def options(description: str | None, tables: Sequence[str]) -> argparse.Argument
 
 
 def main() -> None:
-    parser = options(__doc__, tuple(METHODS))
-    parser.add_argument("--file", type=Path, default=SHIPPED, help=f"(default: {SHIPPED})")
-    args = parser.parse_args()
-    load = os.getloadavg()
-    runs = Bench.of(args).tables(name for name in METHODS if name in args.only)
-    command = shlex.join(["python", "-m", "tools.batch", *sys.argv[1:]])
-    args.file.write_text(BatchRecording(command, load, tuple(runs)).to_json(), encoding="utf-8")
+    args = options(__doc__, tuple(METHODS)).parse_args()
+    for _ in Bench.of(args).tables(name for name in METHODS if name in args.only):
+        pass
 
 
 if __name__ == "__main__":

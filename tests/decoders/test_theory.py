@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders import theory
 from decoders.distribution import Whole
-from decoders.theory import expected_padding, longest_acceptance, simulated_padding
+from decoders.theory import expected_padding, longest_acceptance
 from tests.pieces import FORMS
 
 # ---- Speculative decoding
@@ -166,11 +165,3 @@ def test_theorem_3_2_is_the_expectation_for_constant_beta():
         assert theory.dsbd_steps(beta, gamma, t) == pytest.approx(
             sum(step**k for k in range(gamma + 1))
         )
-
-
-def test_simulation_agrees_with_the_expectation():
-    drawn = simulated_padding(0.7, 4, 8, 20_000, np.random.default_rng(0))
-    exact = expected_padding(0.7, 4, 8)
-    assert drawn.longest == pytest.approx(exact.longest, rel=0.02)
-    assert drawn.pads == pytest.approx(exact.pads, rel=0.02)
-    assert drawn.ratio == pytest.approx(exact.ratio, rel=0.02)

@@ -1,10 +1,9 @@
-"""What is stored: runs and experiments of versions 0 to 2, and what opening each of them gives.
+"""What is stored: runs of every version, experiments of version 1, and what opening them gives.
 
 Databases lie here as the SQL that writes them, FOLDER in place of the folder that they were in.
 """
 
 import csv
-import gzip
 import io
 import json
 import lzma
@@ -25,7 +24,6 @@ FILES = (
     RUNS / "version1" / "batch.json", RUNS / "version2" / "draw.json",
 )  # fmt: skip
 OLD_RUNS = RUNS / "version1" / "runs.sqlite"
-OLD_EXPERIMENTS = ROOT / "tests" / "workbench" / "experiments" / "b2b7125.sql.gz"
 # Those that the page showed at 00d05b0, by the name of their file; others have taken their place.
 RECORDED = DATA / "recorded.json.xz"
 WRITTEN = {name: DATA / f"{name}.sql.xz" for name in ("runs", "experiments")}
@@ -79,12 +77,13 @@ def opened(folder: Path) -> dict[str, Any]:
             # What comes from outside has an id of its own.
             found[f"recorded {name}"] = {**_run(folder, said.split()[-1]), "id": run["id"]}
     shutil.copy(OLD_RUNS, _made(folder / "old") / "runs.sqlite")
-    _database(folder / "old", "experiments", gzip.decompress(OLD_EXPERIMENTS.read_bytes()))
     for name, path in WRITTEN.items():
         _database(folder / "new", name, lzma.decompress(path.read_bytes()))
     for name in ("old", "new"):
         with _home(folder / name):
             found[f"{name} runs"] = {id: _run(folder, id) for id in _ids("runs", "list")}
+            if name == "old":  # those of version 0 are opened no more
+                continue
             found[f"{name} experiments"] = {
                 line.split()[0]: _experiment(folder / name, line)
                 for line in _lines("experiment", "--list")

@@ -24,13 +24,26 @@ from decoders import ModelPair, catalog, generate, load_pair
 from decoders.devices import device_of
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
-from decoders.selftest import SIZES
 from decoders.tree import TokenTree
 from tests.models import build, build_both
 from tests.speed.measure import table
 from workbench.measuring.meter import open_meter
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SIZES = {
+    "28M": {
+        "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8,
+        "num_attention_heads": 8, "num_key_value_heads": 4,
+    },
+    "1B": {
+        "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+        "num_attention_heads": 32, "num_key_value_heads": 8,
+    },
+    "7B": {
+        "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8,
+    },
+}  # fmt: skip
 WIDE = {
     "8B": {
         "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,

@@ -12,7 +12,6 @@ from transformers import PreTrainedTokenizerFast
 
 import decoders as library
 from tests.models import build_pair
-from workbench.experiments import workers
 from workbench.kinds.batch import Batch
 from workbench.kinds.branch import TextPlace, branch
 from workbench.kinds.comparison import Comparison
@@ -24,7 +23,6 @@ from workbench.runs.record import Energy, Run
 from workbench.studies.settings import Settings
 from workbench.studies.study import Study
 
-workers.IDLE_SECONDS = 0.01  # how long a machine's idle power is measured
 DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
 
 

@@ -23,7 +23,7 @@ import torch
 import decoders
 from decoders import Divergence, InputError, ModelPair, Warping
 from decoders.divergence import DTYPES
-from decoders.errors import allowed, quoted, refuse, whole
+from decoders.errors import allowed, refuse, whole
 from decoders.inputs import as_seed, encode
 from workbench.engines.client import Client
 from workbench.engines.record import Prompt, Query, Record, Speculation, plain
@@ -253,48 +253,18 @@ def _sampled(chances: np.ndarray, times: int, source: np.random.Generator) -> It
         yield (uniform[..., None] >= upper[:, :-1]).sum(axis=-1)
 
 
-@dataclass(frozen=True, eq=False)
-class Spelling:
-    """Tokens that are known by their texts alone: the first with a text, (V,), counts for all."""
-
-    tokens: Mapping[str, int]
-    first: torch.Tensor
-
-    @staticmethod
-    def of(pair: ModelPair) -> "Spelling":
-        ids = [[token] for token in range(pair.vocabulary)]
-        texts = pair.tokenizer.batch_decode(ids, skip_special_tokens=True)
-        tokens: dict[str, int] = {}
-        first = [tokens.setdefault(_shown(text), token) for token, text in enumerate(texts)]
-        return Spelling(tokens, torch.tensor(first, device=pair.target.device))
-
-    def merged(self, law: torch.Tensor) -> torch.Tensor:
-        """A law of tokens as one of their texts, (…, V)."""
-        return torch.zeros_like(law).index_add_(-1, self.first, law)
-
-
-def _shown(text: str) -> str:
-    """Part of a character is sent as nothing, or as a sign for it."""
-    return "" if "\ufffd" in text else text
-
-
-def tokens_of(record: Record, pair: ModelPair, spelling: Spelling | None) -> Ids:
-    """The tokens of an answer, with the one that ended it; by a spelling, one token by its text.
+def tokens_of(record: Record, pair: ModelPair) -> Ids:
+    """The tokens of an answer, with the one that ended it.
 
     Raises:
         InputError: if they are not told, or are not of this model
     """
     who = f"Engine {record.engine}"
-    if spelling is not None:
-        token = spelling.tokens.get(_shown(record.text))
-        if token is None:
-            raise InputError(
-                f"{who} wrote {quoted(record.text)}, which is no token of the model here; load the "
-                "model that it serves."
-            )
-        return (token,)
     if record.tokens is None:
-        raise InputError(f"{who} told the ids of some answers only.")
+        raise InputError(
+            f"{who} does not tell token ids, without which its draws cannot be tested; vLLM, "
+            "SGLang and llama.cpp tell them."
+        )
     last, ends = max(record.tokens), sorted(pair.end_tokens)
     ended = record.finished == "stop" and record.tokens[-1] not in ends
     refuse(
@@ -315,7 +285,6 @@ def tokens_of(record: Record, pair: ModelPair, spelling: Spelling | None) -> Ids
 def read(
     pair: ModelPair,
     draws: Sequence[tuple[Ids, Ids]],
-    spelling: Spelling | None = None,
     doing: Callable[[int], None] = lambda texts: None,
 ) -> Draws:
     """The draws, with the chances that the target gives them at temperature 1.
@@ -323,7 +292,7 @@ def read(
     If the pair has a draft, this makes the cells finer. `draws` has prefixes and the texts that
     followed them; `doing` hears how many of these have been read.
     """
-    pieces, done, merged = list[Draws](), 0, spelling.merged if spelling else lambda law: law
+    pieces, done = list[Draws](), 0
     for prefix in dict.fromkeys(prefix for prefix, _ in draws):
         times = Counter(text for start, text in draws if start == prefix)
         texts = sorted(times)  # those in order share their beginnings, which are read once
@@ -331,8 +300,7 @@ def read(
             some = texts[begin : begin + TEXTS_AT_ONCE]
             places = decoders.read(pair, list(prefix), [list(text[:-1]) for text in some])
             drafts = [each.q for each in places if each.q is not None]
-            p, q = merged(torch.cat([each.p for each in places])), None
-            q = merged(torch.cat(drafts)) if drafts else None
+            p, q = torch.cat([each.p for each in places]), torch.cat(drafts) if drafts else None
             piece = _draws(p, q, some, [times[text] for text in some])
             if not begin:
                 first = np.bincount([t[0] for t in times], [*times.values()], len(p[0]))
@@ -411,8 +379,7 @@ class GreedyText:
 class CanaryReport:
     """What a canary found of an engine, its dialect and the model that it serves.
 
-    Of the `wanted` draws some may be missing: `note` says why. `by_text`: the server tells no token
-    ids, so only first tokens were tested, by their texts.
+    Of the `wanted` draws some may be missing: `note` says why.
     """
 
     engine: str
@@ -424,7 +391,6 @@ class CanaryReport:
     controls: tuple[WrongRule, ...]
     greedy: tuple[GreedyText, ...]
     dtype: str
-    by_text: bool
     speculation: Speculation | None
     note: str
 
@@ -457,36 +423,28 @@ def watch(
     Raises:
         InputError: if the server cannot be tested
     """
-    greedy, prompts, spelling = list[GreedyText](), list[tuple[Ids, Prompt]](), None
+    greedy, prompts = list[GreedyText](), list[tuple[Ids, Prompt]]()
     for done, words in enumerate(what.prefixes):
         doing("greedy texts", done, len(what.prefixes))
         ids = tuple(encode(words, pair.tokenizer, pair.vocabulary).ids)
         prompts.append((ids, ids if client.dialect.takes_ids else words))
         record = client.ask(Query(prompts[-1][1], GREEDY, Warping(0.0), what.seed, stream=False))
-        greedy.append(GreedyText(words, _parts(pair, words, ids, record, what.dtype)))
-        if record.tokens is None and spelling is None:
-            spelling, what = Spelling.of(pair), replace(what, tokens=1)
-    texts, counts, note = _drawn(client, pair, prompts, what, spelling, doing, stopped)
-    draws = read(pair, texts, spelling, lambda n: doing("law of the model", n, len(texts)))
+        theirs = list(tokens_of(record, pair))
+        ours = decoders.generate(pair, list(ids), "greedy", max_new_tokens=GREEDY).tokens
+        parts = decoders.compare_greedy(pair, list(ids), ours, theirs, dtype=what.dtype)
+        greedy.append(GreedyText(words, parts))
+    texts, counts, note = _drawn(client, pair, prompts, what, doing, stopped)
+    draws = read(pair, texts, lambda n: doing("law of the model", n, len(texts)))
     return CanaryReport(
         client.wire.engine.name, client.dialect.kind, client.shown_model, len(texts), what.draws,
         tuple(checks(draws)), tuple(controls(draws, what.seed)), tuple(greedy), what.dtype,
-        spelling is not None, together(counts) if counts else None, note,
+        together(counts) if counts else None, note,
     )  # fmt: skip
-
-
-def _parts(pair: ModelPair, words: str, ids: Ids, record: Record, dtype: str) -> Divergence:
-    """Where the server's greedy text and ours part."""
-    ours = decoders.generate(pair, list(ids), "greedy", max_new_tokens=GREEDY)
-    if record.tokens is None:
-        return decoders.compare_greedy(pair, words, ours.text, record.text, dtype=dtype)
-    theirs = list(tokens_of(record, pair, None))
-    return decoders.compare_greedy(pair, list(ids), ours.tokens, theirs, dtype=dtype)
 
 
 def _drawn(
     client: Client, pair: ModelPair, prompts: Sequence[tuple[Ids, Prompt]], what: CanaryPlan,
-    spelling: Spelling | None, doing: Doing, stopped: Callable[[], bool],
+    doing: Doing, stopped: Callable[[], bool],
 ) -> tuple[list[tuple[Ids, Ids]], list[Speculation], str]:  # fmt: skip
     """The draws, what they tell of draft tokens, and why some are missing."""
     texts, counts, note = list[tuple[Ids, Ids]](), list[Speculation](), ""
@@ -500,7 +458,7 @@ def _drawn(
     pool = ThreadPoolExecutor(what.at_once)
     try:
         for ids, record in pool.map(draw, range(what.draws)):
-            texts.append((ids, tokens_of(record, pair, spelling)))
+            texts.append((ids, tokens_of(record, pair)))
             counts += [record.speculation] if record.speculation else []
             doing("draws", len(texts), what.draws)
             refuse((stopped(), "Stopped."))

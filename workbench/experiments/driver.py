@@ -71,9 +71,8 @@ def prepare(request: ExperimentRequest, crew: Crew) -> Experiment:
     plan, sets = request.read()
     facts: dict[Any, Any] = {}
     environment: dict[str, Any] = {"workers": crew.pool.says, "pairs": []}
-    timed = any(part.timed for part in plan.parts)
     for choice in dict.fromkeys(choice for part in plan.parts for choice in part.pairs):
-        known = answer(crew.worker(0).submit("facts", choice, timed))
+        known = answer(crew.worker(0).submit("facts", choice))
         facts[choice] = known["identity"]
         environment["pairs"].append(known["environment"])
     code = workers.code()

@@ -1,15 +1,13 @@
-"""Reports as files: Markdown, HTML, CSV of all rows, Spec-Bench's answers; and those that ship."""
+"""Reports as files: Markdown, HTML, CSV of all rows; and those that ship."""
 
 import html
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
 from decoders.process import assets
-from workbench.experiments import figures
 from workbench.experiments.journal import NEXT_TIMING, CellRows, ItemRow
 from workbench.experiments.report import (
     OrderingHere,
@@ -83,40 +81,10 @@ def _line(cell: CellRows, item: int, row: ItemRow) -> dict[str, Any]:
     }
 
 
-def spec_bench(report: Report) -> Files:
-    """An answer file for each cell of single prompts, as Spec-Bench's own `speed.py` reads it."""
-    files: Files = {}
-    for cell in report.cells:
-        lines = [line for row in figures.good(cell).values() if (line := _answer(cell, row))]
-        if lines:
-            name = f"{report.name}-{cell.part}-{cell.label}-{cell.cell[:6]}"
-            file = f"{re.sub(r'[^A-Za-z0-9.=-]+', '_', name)}.jsonl"
-            files[file] = "".join(f"{json.dumps(line)}\n" for line in lines)
-    return files
-
-
-def _answer(cell: CellRows, row: ItemRow) -> dict | None:
-    if len(row.outputs) != 1 or not row.metrics.get("seconds"):
-        return None
-    output = row.outputs[0]
-    return {
-        "question_id": int(output.id) if output.id.isdecimal() else output.prompt,
-        "category": output.category or "all",
-        "answer_id": f"{cell.cell}-{row.item}",
-        "model_id": cell.label,
-        "choices": [{
-            "index": 0, "turns": [output.text], "decoding_steps": [len(output.gained)],
-            "new_tokens": [len(output.ids)], "wall_time": [row.metrics["seconds"]],
-            "accept_lengths": output.gained,
-        }],
-    }  # fmt: skip
-
-
 WRITERS: dict[str, Callable[[Report], Files]] = {
     "html": lambda report: {f"{report.name}.html": to_html(report)},
     "md": lambda report: {f"{report.name}.md": markdown(report)},
     "csv": lambda report: {f"{report.name}.csv": to_csv(report)},
-    "spec-bench": spec_bench,
 }
 
 

@@ -20,8 +20,8 @@ from decoders import InputError, catalog
 from decoders.errors import quoted
 from workbench.experiments.cells import CellBlock, merged
 from workbench.experiments.plan import ExperimentRequest
-from workbench.runs.record import Result, Sample, date
-from workbench.runs.store import NEXT_TIMING, SHOWN, Database
+from workbench.runs.record import Energy, Result, Sample, date
+from workbench.runs.store import NEXT_TIMING, SHOWN, TOO_OLD, Database
 from workbench.studies.settings import changed
 
 
@@ -62,18 +62,16 @@ class ItemRow:
         return json.dumps({"host": self.host, "result": result}, separators=(",", ":"))
 
     @staticmethod
-    def loads(cell: str, item: int, text: str, spec: Mapping[str, Any]) -> "ItemRow":
-        """The row from the journal's text, of this version or of one that kept outputs.
+    def loads(cell: str, item: int, text: str) -> "ItemRow":
+        """The row from the journal's text.
 
         Args:
             cell: the cell's id
             item: the item's number
             text: the row as `dumps` returns it
-            spec: the cell's settings, as `Cell.to_json` has them
         """
         data = json.loads(text)
-        result = _RESULT.validate_python(data.get("result") or _of_outputs(data, spec, item))
-        return ItemRow(cell, item, result, data.get("host", ""))
+        return ItemRow(cell, item, _RESULT.validate_python(data["result"]), data.get("host", ""))
 
 
 def failed(
@@ -92,30 +90,12 @@ def failed(
         spec: the cell's settings, as `Cell.to_json` has them
         prompts: numbers of the item's prompts
     """
-    outputs = [{"prompt": prompt, "prompt_length": 0} for prompt in prompts]
-    result = _of_outputs({"error": error, "outputs": outputs}, spec, item)
-    return ItemRow(cell, item, _RESULT.validate_python(result), host)
-
-
-def _of_outputs(data: Mapping[str, Any], spec: Mapping[str, Any], item: int) -> dict[str, Any]:
-    """The result of a row that an older version kept as outputs with metrics."""
-    named = {"tokens": "ids", "prompt_tokens": "prompt_length"}
-    samples = [
-        {named.get(name, name): value for name, value in output.items()}
-        for output in data.get("outputs", [])
-    ]
-    metrics = data.get("metrics", {})
-    energy = {"joules": metrics.get("joules") or None, "source": data.get("energy") or UNMETERED}
-    laps = []
-    if metrics.get("seconds") is not None:
-        laps = [{"seconds": metrics["seconds"], "rounds": [], "energy": energy,
-                 "load": data.get("load") or {}}]  # fmt: skip
-    first = item % NEXT_TIMING * spec["batch_size"]
-    return {
-        "decoder": spec["decoder"], "repeat": 0, "seed": spec["seed"] + first, "metrics": metrics,
-        "energy": energy, "samples": samples, "laps": laps, "batch_size": spec["batch_size"],
-        "scheme": spec["scheme"], "error": data.get("error"),
-    }  # fmt: skip
+    size, samples = spec["batch_size"], [Sample(prompt, 0) for prompt in prompts]
+    result = Result(
+        spec["decoder"], 0, spec["seed"] + item % NEXT_TIMING * size, {}, Energy(None, UNMETERED),
+        samples, batch_size=size, scheme=spec["scheme"], error=error,
+    )  # fmt: skip
+    return ItemRow(cell, item, result, host)
 
 
 UNMETERED = "not measured"
@@ -239,7 +219,6 @@ class ExperimentProgress:
         stopping: whether it has been asked to stop
         eta: seconds left, None if not known
         doing: one line about the item that is decoded now
-        miscounted: whether an earlier version took rows of other prompts for some of its items
     """
 
     id: str
@@ -252,7 +231,6 @@ class ExperimentProgress:
     stopping: bool
     eta: float | None
     doing: str
-    miscounted: bool = False
 
 
 class Journal(Database):
@@ -429,9 +407,7 @@ class Journal(Database):
         Raises:
             InputError: if there is no such experiment
         """
-        title, created, total, stop, miscounted = self._read(
-            id, "title", "created", "total", "stop", "miscounted"
-        )
+        title, created, total, stop = self._read(id, "title", "created", "total", "stop")
         with self._open() as db:
             items = f"SELECT DISTINCT r.block, r.item {DONE}"
             errors = f'SELECT DISTINCT r.cell, r.item {DONE} AND json LIKE \'%"error":"%\''
@@ -446,7 +422,7 @@ class Journal(Database):
         return ExperimentProgress(
             id, title[:SHOWN], created, done, total, failed, bool(at_work),
             bool(stop), min((eta for eta, _ in at_work if eta is not None), default=None),
-            at_work[0][1] if at_work else "", bool(miscounted),
+            at_work[0][1] if at_work else "",
         )  # fmt: skip
 
     def ask_to_stop(self, id: str) -> None:
@@ -471,8 +447,7 @@ class Journal(Database):
             of = {(one.part, one.cell): one for one in cells}
             query = f"SELECT c.part, r.cell, r.item, r.json {ASKED} ORDER BY r.item"
             for part, cell, item, text in db.execute(query, (id,)):
-                one = of[part, cell]
-                one.rows[item] = ItemRow.loads(cell, item, text, one.spec)
+                of[part, cell].rows[item] = ItemRow.loads(cell, item, text)
         return cells
 
     def _unusable(self, error: Exception) -> InputError:
@@ -481,7 +456,7 @@ class Journal(Database):
             fix = "another program holds it; close that program, then resume"
         elif "full" in text or getattr(error, "errno", None) == 28:
             fix = "the disk is full; free some space, then resume"
-        elif "damaged" in text or "malformed" in text or "not a database" in text:
+        elif any(w in text for w in ("damaged", "malformed", "not a database", TOO_OLD)):
             fix = "move it away, and run the plans again"
         else:
             fix = "set WORKBENCH_DATA to another folder"

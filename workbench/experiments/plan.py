@@ -103,7 +103,7 @@ Flag = Annotated[bool, fits("true or false", lambda value: isinstance(value, boo
 Wholes = Annotated[tuple[int, ...], grid("a whole number", int)]
 Numbers = Annotated[tuple[int | float, ...], grid("a number", int, float)]
 Named = Annotated[str, one_of("figure", FIGURES)]
-CHARTS = ("curve", "front", "heat")
+CHARTS = ("curve", "front")
 PaperFigure = Annotated[int | float | None, BeforeValidator(lambda v: None if v == "" else v)]
 ROWS = 'a table of labels with their figures, "" where the paper prints none'
 
@@ -207,8 +207,7 @@ class Drawing:
     """A chart of the report.
 
     Attributes:
-        kind: "curve" (y over a setting x), "front" (y against x, a point for each cell) or "heat"
-            (the speed-up by category, or by batch size)
+        kind: "curve" (y over a setting x) or "front" (y against x, a point for each cell)
         part: name of the part
         x: the setting of a curve, or the figure of a front
         y: figures, each of which makes a chart
@@ -224,9 +223,8 @@ class Drawing:
     title: Text = ""
 
     def __post_init__(self) -> None:
-        if (self.kind != "heat") != bool(self.x and self.y):
-            wants = "has neither `x` nor `y`" if self.kind == "heat" else "needs `x` and `y`"
-            raise InputError(f"a {self.kind} {wants}.")
+        if not (self.x and self.y):
+            raise InputError(f"a {self.kind} needs `x` and `y`.")
         if self.kind == "front" and self.x not in FIGURES:
             raise InputError(f"there is no figure {quoted(self.x)}: {nearest(self.x, FIGURES)}")
 
@@ -346,6 +344,8 @@ def _listed(key: str) -> BeforeValidator:
             raise InputError(f"write `{key}` as [[{key}]].")
         if key == "part":  # those without a name have their number
             return [{"name": f"part {i}", **each} for i, each in enumerate(value, 1)]
+        if key == "draw":  # of earlier versions; tables by category have the figures of heat maps
+            return [each for each in value if each.get("kind") != "heat"]
         return value
 
     return BeforeValidator(listed)

@@ -251,8 +251,6 @@ def facts(report: Report) -> list[tuple[str, str]]:
             f"torch {pair.get('torch')}",
         ]
         rows.append(("pair", "; ".join(str(word) for word in words if word)))
-        if pair.get("idle_power"):
-            rows.append(("idle power", pair["idle_power"]))
     return rows
 
 
@@ -326,9 +324,7 @@ RANGES = "Whiskers: 95% intervals over prompts or batches."
 
 
 def draw(report: Report, drawing: Drawing) -> list[str]:
-    """One figure for a heat map, one for each y of a curve or a front."""
-    if drawing.kind == "heat":
-        return [_heat(report, drawing)]
+    """A figure for each y of a curve or a front."""
     one = _curve if drawing.kind == "curve" else _front
     return [one(report, drawing, y) for y in drawing.y]
 
@@ -396,34 +392,6 @@ def _point(report: Report, cell: CellRows, name: str, x: str, y: str) -> Point |
     )
 
 
-def _heat(report: Report, drawing: Drawing) -> str:
-    """The speed-up of each cell by category, or by batch size if there are no categories."""
-    title = drawing.title or "times greedy"
-    cells = [
-        c for c in report.begun(drawing.part) if figures.greedy_of(c, report.cells) not in (None, c)
-    ]
-    names = sorted({category for cell in cells for category in figures.categories(cell)})
-    rows: dict[str, list[float | None]] = {}
-    called = report.names(drawing.part)
-    if names:
-        for cell in cells:
-            each = figures.by_category(figures.TIMES_GREEDY, cell, report.cells, names)
-            rows[called[cell.cell]] = [v.value if v else None for v in each]
-    else:
-        names = sorted({c.spec["batch_size"] for c in cells})
-        for cell in cells:
-            size, value = cell.spec["batch_size"], report.figure(figures.TIMES_GREEDY, cell)
-            row = rows.setdefault(
-                called[cell.cell].replace(f", batch {size}", ""), [None] * len(names)
-            )
-            row[names.index(size)] = value.value if value else None
-    if not any(v is not None for row in rows.values() for v in row):
-        return nothing(title, "", NOTHING)
-    return plots.heat(
-        title, "Blue is faster than greedy decoding, orange slower.", [str(n) for n in names], rows
-    )
-
-
 INTERVALS = "Brackets: 95% intervals by a paired bootstrap over prompts (or batches)."
 VERDICTS = {
     "reproduced": "Reproduced",
@@ -444,20 +412,6 @@ ACCURACY = (
 )
 
 
-def notices(report: Report) -> list[str]:
-    """Sentences that a reader must know before reading the figures."""
-    now, said = report.progress, []
-    if now.miscounted:
-        left = now.total - now.done
-        then = f"{left} of {now.total} items still have to be run: resume the experiment"
-        said.append(
-            "An earlier version of the workbench took results of other prompts for items of this "
-            "experiment, or left items out; each result now stands under its own prompt, and "
-            f"{then if left else 'nothing is missing: replace reports made by that version'}."
-        )
-    return said
-
-
 def errors(report: Report) -> list[str]:
     """One sentence for each kind of failure, with how often it happened."""
     counts: Counter[str] = Counter()
@@ -474,15 +428,13 @@ def errors(report: Report) -> list[str]:
 
 
 def sections(report: Report) -> Iterator[Section]:
-    """The sections of a report: notices, the papers' orderings, then each part and the rest.
+    """The sections of a report: the papers' orderings, then each part and the rest.
 
     Parts without any measurement are left out.
 
     Yields:
         the sections in order
     """
-    if said := notices(report):
-        yield Section("Please note", [said])
     parts = [part for part in report.plan.parts if report.begun(part.name)]
     if parts:
         yield from _measured(report, parts)

@@ -1,4 +1,4 @@
-"""Workers: this process, one process for each GPU, or actors of Ray for each GPU or core.
+"""Workers: this process, or actors of Ray for each GPU or core.
 
 Each has a bench, which keeps a pair loaded and decodes units of work with `measure`. It also tells
 all that can change an answer besides the plan: the code and the models.
@@ -10,13 +10,10 @@ import logging
 import os
 import platform
 import socket
-import time
 from collections.abc import Callable, Collection, Generator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +36,6 @@ from workbench.runs.record import Sample
 from workbench.studies.prompts import Words
 from workbench.studies.study import in_turn
 
-IDLE_SECONDS = 2.0
 # The first prompts of a set whose whole trace is kept, so that they can be opened as a run.
 TRACED = 3
 
@@ -122,24 +118,10 @@ class Bench:
         self._tools: tuple[ModelPair, Meter, Watch] | None = None
         self._warm: set[tuple[Any, ...]] = set()
 
-    def facts(self, choice: PairChoice, idle: bool = False) -> dict[str, Any]:
-        """The pair's "identity", which cells' ids contain, and its "environment", for reports.
-
-        Args:
-            idle: also measure idle power
-        """
+    def facts(self, choice: PairChoice) -> dict[str, Any]:
+        """The pair's "identity", which cells' ids contain, and its "environment", for reports."""
         pair = self._ready(choice)
-        meter, _ = self._with(pair)
         where = environment(pair) | {"host": platform.node()}
-        if idle:
-            with meter.window() as window:
-                time.sleep(IDLE_SECONDS)
-            joules = window.energy.joules
-            where["idle_power"] = (
-                window.energy.source
-                if joules is None
-                else f"{joules / IDLE_SECONDS:.1f} W ({window.energy.source})"
-            )
         return {"identity": identity(pair, choice.quantization), "environment": where}
 
     def run(self, unit: Unit) -> list[ItemRow]:
@@ -304,70 +286,6 @@ class InProcess:
         self._thread.shutdown(wait=True)
 
 
-class Processes:
-    """One process per device, each with its own models. If one dies, it is replaced.
-
-    Args:
-        devices: such as "cuda:0" and "cuda:1"
-    """
-
-    deaths: tuple[type[BaseException], ...] = (BrokenProcessPool,)
-
-    def __init__(self, devices: Sequence[str]):
-        self._devices, self.count = list(devices), len(devices)
-        self.says = f"{self.count} processes: {', '.join(devices)}"
-
-    def start(self, number: int) -> "OneProcess":
-        return OneProcess(self._devices[number])
-
-    def close(self) -> None: ...
-
-
-class OneProcess:
-    def __init__(self, device: str):
-        self._device = device
-        self._executor = ProcessPoolExecutor(1, get_context("spawn"))
-
-    def submit(self, name: str, *arguments: Any) -> Future:
-        return self._executor.submit(on_bench, name, *(placed(a, self._device) for a in arguments))
-
-    def close(self) -> None:
-        self._executor.shutdown(wait=True, cancel_futures=True)
-
-
-_bench = cache(Bench)  # of a worker's process
-
-
-def on_bench(name: str, *arguments: Any) -> Any:
-    return getattr(_bench(), name)(*arguments)
-
-
-def placed(value: Any, device: str) -> Any:
-    """A choice of a pair, or a unit's, moved to a device if it does not name one."""
-    if isinstance(value, PairChoice) and value.device == "auto":
-        return replace(value, device=device)
-    return replace(value, choice=placed(value.choice, device)) if isinstance(value, Unit) else value
-
-
-def gpus(wanted: str) -> Processes:
-    """The processes for `--gpus all` or `--gpus 2`.
-
-    Args:
-        wanted: "all" or a number
-
-    Raises:
-        InputError: if this machine has fewer GPUs
-    """
-    there = torch.cuda.device_count()
-    count = there if wanted == "all" else int(wanted) if wanted.isdecimal() else 0
-    if not 1 <= count <= there:
-        raise InputError(
-            "--gpus takes `all` or a number of GPUs up to those of this machine, which has "
-            f"{there or 'none'}; omit it to use one device."
-        )
-    return Processes([f"cuda:{i}" for i in range(count)])
-
-
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 PATIENCE = 5.0  # seconds to wait for a cluster to answer
 THREADS = {"WORKBENCH_THREADS": "1", "OMP_NUM_THREADS": "1"}  # of an actor that has one core
@@ -459,6 +377,6 @@ class Remote:
 
 
 # They start workers: `count` at most at once, `says` in words.
-Pool = InProcess | Processes | Cluster
+Pool = InProcess | Cluster
 # They call a bench: `submit("run", unit)`, say.
-Worker = InProcess | OneProcess | Remote
+Worker = InProcess | Remote

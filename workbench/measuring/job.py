@@ -173,7 +173,6 @@ def _ratio(part: float, whole: float) -> float | None:
 UPDATE_SECONDS = 0.4
 # The most share of the waiting time that drawing takes; a slow screen gets fewer updates.
 DRAWING_SHARE = 0.2
-THOROUGH_SECONDS = 5.0
 OUT_OF_MEMORY = (
     "The device ran out of memory; take fewer beams, fewer tokens, a shorter prompt or a smaller "
     "pair."
@@ -210,40 +209,6 @@ def measure(
         log.exception("%s failed", job.method.name)
         error = sentence(failure)
     return lap.measured(window, error)
-
-
-def thorough_energy(work: Work, job: Job) -> Energy | None:
-    """Joules of one lap, from a window that a slow meter can resolve.
-
-    The job is repeated without drawing until THOROUGH_SECONDS have passed.
-
-    Returns:
-        None if it was stopped: half a repetition counts for nothing
-
-    Source:
-        Yang et al. 2023, Part-time power measurements: nvidia-smi's lack of attention (arXiv
-            2312.02741).
-    """
-    quiet, count, began = replace(job, keep="lengths"), 0, time.monotonic()
-    try:
-        with work.meter.window() as window:
-            while count == 0 or time.monotonic() - began < THOROUGH_SECONDS:
-                for _ in _Running(work, quiet, shows=False).run():
-                    pass
-                if work.cancelled():
-                    return None
-                count += 1
-    except Exception as failure:
-        log.exception("%s failed while its energy was measured", job.method.name)
-        return Energy(None, f"not measured: its repetition failed ({sentence(failure)})")
-    spent = window.energy
-    if spent.joules is None:
-        return spent
-    return Energy(
-        spent.joules / count,
-        spent.source,
-        f"mean of {count} repetitions in one window; {spent.detail}",
-    )
 
 
 def sentence(failure: Exception) -> str:

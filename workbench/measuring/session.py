@@ -15,8 +15,8 @@ from decoders import Method, ModelPair, catalog
 from decoders.process import light_heap
 from workbench.engines.addresses import engines as named
 from workbench.measuring import served
-from workbench.measuring.job import measure, thorough_energy
-from workbench.measuring.meter import BELOW_RESOLUTION, Meter, Watch, open_meter
+from workbench.measuring.job import measure
+from workbench.measuring.meter import Meter, Watch, open_meter
 from workbench.measuring.meter import watch as watching
 from workbench.measuring.served import Engines, chosen, texts
 from workbench.measuring.transcript import exact, impossible
@@ -323,8 +323,6 @@ class _Session:
                 yield from self._timed(self._at(number, lap), self.jobs[number])
                 if self.run.results and self.run.results[-1].cancelled:
                     break
-            if self.study.settings.energy == "thorough":
-                yield from self._metered_again()
             stopped = len(self.first) < len(self.jobs)
             stopped = stopped or any(r.cancelled for r in self.run.results)
             yield Ended(replace(self.run, cancelled=stopped))
@@ -361,20 +359,6 @@ class _Session:
             self.patience -= more * sum(r.laps[-1].seconds for r in results)
             self.laps[numbers[0]] = usual + more
         return lap < self.laps[numbers[0]]
-
-    def _metered_again(self) -> Iterator[Event]:
-        """Repeat the jobs that were too short for the meter."""
-        for place, number in enumerate(list(self.first)):
-            result, job = self.run.results[place], self.jobs[number]
-            if result.energy.source != BELOW_RESOLUTION or result.errors or self.work.cancelled():
-                continue
-            at = self._at(number, self.study.settings.timings - 1)
-            yield Started(at)
-            if (spent := thorough_energy(self.work, job)) is None:
-                return
-            metrics = {**result.metrics, "joules": spent.joules, "energy_source": spent.source}
-            result = self._replaced(place, replace(result, energy=spent, metrics=metrics))
-            yield Finished(at, result, self.run)
 
     def _at(self, number: int, lap: int) -> At:
         job, timings = self.jobs[number], max(lap + 1, self.study.settings.timings)

@@ -3,7 +3,7 @@
 It is opened and served from app.py, which a Space runs, or from `decoding-workbench`.
 """
 
-import html
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from decoders import InputError, catalog, smollm2
-from decoders.errors import quoted
+from decoders.errors import quoted, refuse
 from workbench.kinds import registry
 from workbench.models.presets import HEADED
 from workbench.page import widgets, words
@@ -32,7 +32,7 @@ from workbench.page.widgets import QUIET, Address, Rooms, Updates, room
 from workbench.runs.figures import label
 from workbench.runs.record import LARGEST_FILE
 from workbench.runs.recorded import Recording, recorded, recordings
-from workbench.runs.store import Dataset, RunStore
+from workbench.runs.store import RunStore
 from workbench.show import laws, quantities, view, web
 from workbench.studies.text import cited
 
@@ -92,9 +92,11 @@ BUILT = "Built with Llama"
 DRAFTERS = "draft", "by"  # settings that name what drafts
 
 HERE = "nothing you type leaves this machine"
+NO_DATASET = (
+    "WORKBENCH_RUNS is gone: give the Space persistent storage, and set WORKBENCH_DATA to a folder "
+    "on it."
+)
 UNTIL_RESTART = "runs are kept until this Space restarts; download what you want to keep"
-IN_A_DATASET = "runs, with what you type, are kept in the dataset {}, where links find them again"
-
 # The period of the search for files that nobody read, and their age when they are deleted.
 UNREAD_SECONDS = (300, 3600)
 
@@ -122,7 +124,8 @@ def build(host: Host) -> gr.Blocks:
             visits = _Visits(host, studies, runs, rooms, notice, address)
             AboutTab()
         gr.HTML(
-            f'<a href="?tab=about" data-tab="about">About</a> · {BUILT} · {_kept(host)}',
+            f'<a href="?tab=about" data-tab="about">About</a> · {BUILT} · '
+            f"{UNTIL_RESTART if host.limits.public else HERE}",
             elem_id="footer",
             elem_classes="wb-note",
         )
@@ -164,13 +167,6 @@ def _there(part: Any, update: Any) -> bool:
     return all(
         name == "__type__" or getattr(part, name, ...) == value for name, value in told.items()
     )
-
-
-def _kept(host: Host) -> str:
-    """Where runs are, and for how long, as HTML."""
-    if host.store.dataset:
-        return IN_A_DATASET.format(html.escape(host.store.dataset.name))
-    return UNTIL_RESTART if host.limits.public else HERE
 
 
 @dataclass
@@ -320,8 +316,8 @@ def prepare() -> tuple[Host, gr.Blocks]:
     Raises:
         InputError: if the folder of past runs or a variable of the environment cannot be used
     """
+    refuse((os.environ.get("WORKBENCH_RUNS"), NO_DATASET))
     host = Host()
-    host.store.dataset = Dataset.from_environment(host.store.path.with_name("uploads"))
     # In the thread that computes, see measuring/device.py.
     return host, host.device.call(build, host)
 

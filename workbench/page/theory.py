@@ -77,9 +77,6 @@ class TheoryTab:
                                 f"$${card.formula}$$\n\n{card.says}",
                                 latex_delimiters=[{"left": "$$", "right": "$$", "display": True}],
                             )
-        if page.tables:
-            with gr.Accordion("The paper’s tables next to its formulas", open=False):
-                outputs.append(gr.Markdown(first[-1]))
         if page.source:
             gr.Markdown(page.source, elem_classes="wb-note")
         return fields, outputs
@@ -164,15 +161,11 @@ def fault(page: Page, values: Sequence[Any]) -> str | None:
 
 
 def draw(page: Page, found: Measurements, values: Sequence[Any]) -> list[Any]:
-    """The parts that follow the values and the run: words, figures and, if any, tables."""
+    """The parts that follow the values and the run: words and figures."""
     v = SimpleNamespace(
         **{each.name: type(each.value)(x) for each, x in zip(page.fields, values, strict=True)}
     )
     words = page.now(v)
     if found != Measurements():
         words += f"\n\n**Measured:** {page.of_run(found)}"
-    return [
-        words,
-        *(card.figure(v, found) for card in page.cards),
-        *([page.tables(found)] if page.tables else []),
-    ]
+    return [words, *(card.figure(v, found) for card in page.cards)]

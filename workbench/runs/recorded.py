@@ -1,6 +1,6 @@
-"""Runs measured beforehand: those that the page shows before anybody presses Run, and batches.
+"""Runs measured beforehand, which the page shows before anybody presses Run.
 
-`python -m tools.record` and `python -m tools.batch` write them.
+`python -m tools.record` writes them.
 """
 
 import hashlib
@@ -17,7 +17,6 @@ from workbench import assets
 from workbench.runs.record import Run
 
 FOLDER = assets() / "recorded"
-SHIPPED = assets() / "batch" / "measured.json"
 ENERGY = assets() / "batch" / "energy.json"
 
 
@@ -83,30 +82,6 @@ def checksum(run: Run) -> str:
 
 
 @dataclass(frozen=True)
-class BatchRecording:
-    """Runs of the Batch tab with the conditions under which they were measured.
-
-    Attributes:
-        command: the command that measured them
-        load: the machine's load averages before it, over 1, 5 and 15 minutes
-        runs: the experiments, each with its date and its environment
-    """
-
-    command: str
-    load: tuple[float, ...]
-    runs: tuple[Run, ...]
-
-    def to_json(self) -> str:
-        return _line({**vars(self), "runs": [run.to_json() for run in self.runs]})
-
-    @staticmethod
-    def from_json(text: str) -> "BatchRecording":
-        data = json.loads(text)
-        runs = tuple(Run.from_json(json.dumps(run)) for run in data["runs"])
-        return BatchRecording(data["command"], tuple(data["load"]), runs)
-
-
-@dataclass(frozen=True)
 class EnergyRecording:
     """Joules a token that a card took, by NVML's counter; notes/cuda.md says how.
 
@@ -130,8 +105,3 @@ def energy_on_gpu(file: Path = ENERGY) -> EnergyRecording:
 
 def _line(data: dict[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def shipped(file: Path = SHIPPED) -> BatchRecording | None:
-    """The measurements of this project; None if there are none."""
-    return BatchRecording.from_json(file.read_text(encoding="utf-8")) if file.exists() else None

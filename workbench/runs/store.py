@@ -1,196 +1,43 @@
-"""Past runs: the SQLite files that keep runs and experiments, and a dataset of the hub.
+"""Past runs: the SQLite files that keep runs and experiments.
 
-Runs and experiments lie in two files of one schema; notes/experiments.md says why. A Space forgets
-its disk when it restarts. Where WORKBENCH_RUNS names a dataset, every run is also written into a
-folder that `huggingface_hub.CommitScheduler` uploads, and a run that is not on the disk is looked
-up there, so links go on working. What could not be uploaded stays in the folder, and the next
-attempt takes it along, after a restart of the process too.
+Runs and experiments lie in two files of one schema; notes/experiments.md says why.
 """
 
 import json
 import os
-import re
 import secrets
 import sqlite3
-import tomllib
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import platformdirs
-from huggingface_hub import CommitScheduler, HfApi, hf_hub_url
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    HfHubHTTPError,
-    HTTPError,
-    RepositoryNotFoundError,
-)
-from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from decoders import InputError
-from decoders.errors import first_line, quoted
+from decoders.errors import quoted
 from workbench.runs.figures import Fastest, fastest
-from workbench.runs.record import LARGEST_FILE, Run
+from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
 from workbench.studies.prompts import is_text
 from workbench.studies.settings import with_seed
 
-VARIABLE = "WORKBENCH_RUNS"
-MINUTES = 5.0  # between two uploads
-SECONDS = 15.0  # that a visitor waits for the hub
-FOLDER = "runs"  # in the dataset
-RUN_ID = re.compile(r"[0-9a-f]{1,64}")
-
-
-class Dataset:
-    """A dataset repository that keeps runs.
-
-    It is made, private, if it is not there yet.
-
-    Args:
-        name: USER/NAME
-        token: a token of the hub that may write to it
-        endpoint: the hub's address, by default that of HF_ENDPOINT
-
-    Raises:
-        InputError: in one sentence, if it cannot be used
-    """
-
-    def __init__(
-        self,
-        name: str,
-        folder: Path,
-        token: str | None,
-        minutes: float = MINUTES,
-        endpoint: str | None = None,
-    ):
-        self.name, self.folder = name, folder
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-            raise InputError(f"{VARIABLE} must name a dataset as USER/NAME, not {quoted(name)}.")
-        if not token:
-            raise InputError(
-                f"{VARIABLE} names the dataset {name}, which needs the secret HF_TOKEN: a token "
-                "that may write to it."
-            )
-        self.hub = HfApi(token=token, endpoint=endpoint)
-        try:
-            self.uploads = CommitScheduler(
-                repo_id=name,
-                repo_type="dataset",
-                folder_path=folder,
-                path_in_repo=FOLDER,
-                every=minutes,
-                private=True,
-                hf_api=self.hub,
-                allow_patterns="*.json",
-            )
-        except (HfHubHTTPError, HTTPError, OSError) as error:
-            raise InputError(
-                f"The dataset {name} of {VARIABLE} cannot be used ({first_line(error)}); check its "
-                "name, and that HF_TOKEN may write to it."
-            ) from None
-
-    @classmethod
-    def from_environment(
-        cls, folder: Path, environ: Mapping[str, str] = os.environ
-    ) -> "Dataset | None":
-        """The dataset that WORKBENCH_RUNS names, None if it names none."""
-        name = environ.get(VARIABLE, "").strip()
-        return cls(name, folder, environ.get("HF_TOKEN")) if name else None
-
-    def keep(self, run: Run) -> None:
-        """Let a run be uploaded; it replaces one with the same id.
-
-        Raises:
-            InputError: if it cannot be written to the folder
-        """
-        file = self.folder / f"{run.id}.json"
-        try:
-            with self.uploads.lock:  # no upload lists a file that is half written
-                file.write_text(run.dumps(), "utf-8")
-        except OSError as error:
-            raise InputError(
-                f"The run {run.id} cannot wait in {self.folder} for its upload "
-                f"({first_line(error)}); make room on the disk."
-            ) from None
-
-    def find(self, id: str) -> Run | None:
-        """A run of the dataset, None if there is none.
-
-        Raises:
-            InputError: if the hub does not answer, or if the run is damaged
-        """
-        content = fetched(self.hub, self.name, id)
-        return None if content is None else Run.from_json(content)
-
-    def forget(self, id: str) -> None:
-        """Take a run out of the dataset.
-
-        Raises:
-            InputError: if the hub does not answer
-        """
-        with self.uploads.lock:
-            (self.folder / f"{id}.json").unlink(missing_ok=True)
-        try:
-            self.hub.delete_file(f"{FOLDER}/{id}.json", self.name, repo_type="dataset")
-        except EntryNotFoundError:
-            pass  # it was not uploaded yet
-        except (HfHubHTTPError, HTTPError, OSError) as error:
-            raise InputError(
-                f"The run {id} stays in the dataset {self.name}, which does not answer "
-                f"({first_line(error)}); delete the file {FOLDER}/{id}.json there."
-            ) from None
-
-
-def fetched(hub: HfApi, name: str, id: str) -> bytes | None:
-    """The file of a run in a dataset, None if there is none.
-
-    Raises:
-        InputError: if the hub does not answer, or if the file is too large
-    """
-    if not RUN_ID.fullmatch(id):
-        return None
-    try:  # one request: hf_hub_download would try for half a minute while a visitor waits
-        with get_session().stream(
-            "GET",
-            hf_hub_url(name, f"{FOLDER}/{id}.json", repo_type="dataset", endpoint=hub.endpoint),
-            headers=build_hf_headers(token=hub.token),
-            follow_redirects=True,
-            timeout=SECONDS,
-        ) as answer:
-            hf_raise_for_status(answer)
-            content = b""
-            for part in answer.iter_bytes():
-                content += part
-                if len(content) > LARGEST_FILE:
-                    raise InputError(f"The run {id} in the dataset {name} is too large to open.")
-    except (EntryNotFoundError, RepositoryNotFoundError):
-        return None
-    except (HfHubHTTPError, HTTPError, OSError) as error:
-        raise InputError(
-            f"The run {id} is not on this machine, and the dataset {name} does not answer "
-            f"({first_line(error)}); try again later."
-        ) from None
-    return content
-
-
 VERSION = 1  # of the numbers of `rows`
+TOO_OLD = "its experiments are of version 0, which only earlier versions read"
 # Each further timing adds this to an item's number: under any limit, the third timing of prompt 5
 # is number 2000000005.
 NEXT_TIMING = 10**9
 # The title of a run is in `prompt`, as in version 1. `items` counts those of the cell, all timings
-# together; `miscounted` says whether an earlier version took some rows for those of other prompts.
+# together.
 CREATE = """
 CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, created TEXT NOT NULL, prompt TEXT NOT NULL,
   decoders TEXT NOT NULL, models TEXT NOT NULL, json TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS experiments (id TEXT PRIMARY KEY, created TEXT NOT NULL,
   title TEXT NOT NULL, request TEXT NOT NULL, environment TEXT NOT NULL, total INTEGER NOT NULL,
-  stop INTEGER NOT NULL DEFAULT 0, miscounted INTEGER NOT NULL DEFAULT 0);
+  stop INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS cells (experiment TEXT NOT NULL, part TEXT NOT NULL, cell TEXT NOT NULL,
   place INTEGER NOT NULL, label TEXT NOT NULL, block TEXT NOT NULL, items INTEGER NOT NULL,
   asked TEXT NOT NULL, timings INTEGER NOT NULL DEFAULT 1, PRIMARY KEY (experiment, part, cell));
@@ -283,14 +130,14 @@ def missing(db: sqlite3.Connection) -> set[str]:
 
 
 def bring_up_to_date(db: sqlite3.Connection, lacks: set[str]) -> None:
-    """Make or update the tables.
+    """Make or update the tables; raises sqlite3.DatabaseError for experiments of version 0.
 
     Args:
         lacks: what `missing` found
     """
     old_rows = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone()
     if "numbers" in lacks and old_rows:
-        _number_by_prompt(db)
+        raise sqlite3.DatabaseError(TOO_OLD)
     for statement in CREATE.split(";"):
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {VERSION}")
@@ -302,86 +149,6 @@ def bring_up_to_date(db: sqlite3.Connection, lacks: set[str]) -> None:
             with suppress(InputError):  # a row that is no run is listed without it
                 value = DERIVED[name](Run.from_json(text))
                 db.execute(f"UPDATE runs SET {name} = ? WHERE id = ?", (value, id))
-
-
-def _number_by_prompt(db: sqlite3.Connection) -> None:
-    """Number the rows of version 0 by the prompt that each row names.
-
-    Version 0 numbered second timings after the last prompt of that run, so a number meant another
-    prompt under another limit.
-    """
-    db.execute("ALTER TABLE cells ADD COLUMN timings INTEGER NOT NULL DEFAULT 1")
-    db.execute("ALTER TABLE experiments ADD COLUMN miscounted INTEGER NOT NULL DEFAULT 0")
-    _add_timings(db)
-    places = _places(db)
-    _recount(db, places)
-    times: defaultdict[tuple[str, int], int] = defaultdict(int)
-    for (block, item), place in sorted(places.items()):
-        number = NEXT_TIMING * times[block, place] + place
-        times[block, place] += 1
-        if number != item:
-            # Negative until all are moved, because another row may still have this number.
-            db.execute(
-                "UPDATE rows SET item = ? WHERE block = ? AND item = ?", (-1 - number, block, item)
-            )
-    db.execute("UPDATE rows SET item = -1 - item WHERE item < 0")
-    db.execute("DELETE FROM claims")  # by the old numbers
-
-
-def _add_timings(db: sqlite3.Connection) -> None:
-    plans = db.execute(f"SELECT id, {_within('request', '$.plan')} FROM experiments")
-    for id, plan in plans.fetchall():
-        # A damaged plan can be neither run nor reported.
-        with suppress(
-            ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError
-        ):
-            for number, part in enumerate(tomllib.loads(plan)["part"], 1):
-                name, timings = part.get("name", f"part {number}"), int(part.get("timings", 1))
-                db.execute(
-                    "UPDATE cells SET timings = ? WHERE experiment = ? AND part = ? "
-                    "AND items % ? = 0",
-                    (timings, id, str(name), timings),
-                )
-
-
-def _recount(db: sqlite3.Connection, places: dict[tuple[str, int], int]) -> None:
-    """Correct the totals: where parts shared work, version 0 counted only the last part's items."""
-    counted: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
-    wrong = set()
-    for id, block, items, timings in db.execute(
-        "SELECT DISTINCT experiment, block, items, timings FROM cells"
-    ):
-        for item in range(items):
-            again, place = divmod(item, items // timings)
-            counted[id].add((block, NEXT_TIMING * again + place))
-            if places.get((block, item), place) != place:
-                wrong.add(id)
-    for id, total in db.execute("SELECT id, total FROM experiments").fetchall():
-        count = len(counted[id])
-        db.execute(
-            "UPDATE experiments SET total = ?, miscounted = ? WHERE id = ?",
-            (count, id in wrong or count != total, id),
-        )
-
-
-def _places(db: sqlite3.Connection) -> dict[tuple[str, int], int]:
-    """By block and old number, the place of the item's prompts in their set, as its rows say."""
-    sizes = dict(db.execute(f"SELECT block, {_within('asked', '$.batch_size')} FROM cells"))
-    prompts = db.execute(
-        f"SELECT block, item, max({_within('json', '$.outputs[0].prompt')}) FROM rows "
-        "GROUP BY block, item"
-    )
-    known = range(NEXT_TIMING)
-    return {
-        # Whether text lies in a range is looked up number by number, in half a minute.
-        (b, i): p // (sizes.get(b) or 1) if isinstance(p, int) and p in known else i
-        for b, i, p in prompts
-    }
-
-
-def _within(column: str, path: str) -> str:
-    """SQL for a value in a column of JSON; NULL if the JSON is damaged."""
-    return f"CASE WHEN json_valid({column}) THEN json_extract({column}, '{path}') END"
 
 
 Order = Literal["newest", "oldest", "title"]
@@ -447,20 +214,13 @@ def new_id() -> str:
 
 
 class RunStore(Database):
-    """Past runs in one file; its arguments are those of `Database`.
-
-    Attributes:
-        dataset: where runs are kept too, if anywhere; those that the file lacks are found there
-    """
+    """Past runs in one file; its arguments are those of `Database`."""
 
     FILE = "runs.sqlite"
-    dataset: Dataset | None = None
 
     def save(self, run: Run) -> None:
         """Keep a run of this workbench; it replaces one with the same id."""
         self._rows(f"INSERT OR REPLACE {INTO_RUNS}", *_row(run))
-        if self.dataset:
-            self.dataset.keep(run)
 
     def add(self, run: Run) -> Run:
         """Keep a run that comes from outside.
@@ -474,8 +234,6 @@ class RunStore(Database):
             if db.execute(f"INSERT OR IGNORE {INTO_RUNS}", _row(run)).rowcount == 0:
                 run = replace(run, id=new_id())
                 db.execute(f"INSERT {INTO_RUNS}", _row(run))
-        if self.dataset:
-            self.dataset.keep(run)
         return run
 
     def list(
@@ -512,8 +270,6 @@ class RunStore(Database):
             return recording.run
         rows = self._rows(f"SELECT {JSON} FROM runs WHERE {ID} = ? LIMIT 1", id)
         if not rows:
-            if self.dataset and (run := self.dataset.find(id)):
-                return run
             raise InputError(f"There is no run {quoted(id)}; it may have been deleted.")
         try:
             return Run.from_json(rows[0][0])
@@ -535,8 +291,6 @@ class RunStore(Database):
         with self._open() as db:
             if db.execute(f"DELETE FROM runs WHERE {ID} = ?", (id,)).rowcount == 0:
                 raise InputError(f"There is no run {quoted(id)}; it may have been deleted.")
-        if self.dataset:
-            self.dataset.forget(id)
 
     def _unusable(self, error: Exception) -> InputError:
         return InputError(

@@ -12,7 +12,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.show.looks import COLOURS, Look, mark, shape
+from workbench.show.looks import Look, mark, shape
 
 GREY = "#808691"  # readable on either ground
 
@@ -335,33 +335,3 @@ def curves(
     ]
     listed += [(name, style, f"{value:.3g}") for name, style, value in levels]
     return framed(title, says, picture("".join(parts), width, height), legend(listed))
-
-
-def heat(
-    title: str, says: str, columns: Sequence[str], rows: Mapping[str, Sequence[float | None]]
-) -> str:
-    """Ratios as a table of coloured cells.
-
-    Ratios above 1 are blue and below 1 orange, the stronger the further from 1.
-    """
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in ("", *columns))
-    body = "".join(
-        f"<tr><td>{html.escape(name)}</td>{''.join(map(_warmth, values))}</tr>"
-        for name, values in rows.items()
-    )
-    table = (
-        f'<div class="wb-table" tabindex="0" role="region" aria-label="{html.escape(title)}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-    return framed(title, says, "", table)
-
-
-def _warmth(ratio: float | None) -> str:
-    if not ratio:
-        return "<td>–</td>"
-    share = 60 * min(1.0, abs(math.log2(ratio)))
-    colour = COLOURS[0] if ratio > 1 else COLOURS[1]
-    return (
-        f'<td style="background:color-mix(in srgb, {colour} {share:.0f}%, transparent)">'
-        f"{ratio:.2f}</td>"
-    )

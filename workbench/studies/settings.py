@@ -143,11 +143,6 @@ class Settings:
         low=1,
         high=100,
     )
-    energy: str = setting(
-        "quick",
-        "thorough repeats runs that are too short for the energy meter until they last 5 s",
-        choices=("quick", "thorough"),
-    )
     chat_template: bool | str = setting(
         False,
         "put a text to the model in its chat template; off: continue the text as it stands",
@@ -215,6 +210,8 @@ class Settings:
             raise InputError(f"`decoders` must be a list of names, not {quoted(names)}.")
         known = [f.name for f in shared()]
         for name, value in data.items():
+            if name == "energy":  # of earlier versions, which could measure it again and longer
+                continue
             if name not in (*known, "decoders", *catalog):
                 raise InputError(
                     f"There is no setting {quoted(name)}: "

@@ -131,6 +131,7 @@ GONE = {
     "loads": ALONE_NOW,
     "gpu_bandwidth": ALONE_NOW,
     "gpu_tflops": ALONE_NOW,
+    "energy": "Energy is that of the timings; a longer text is long enough for a coarse meter.",
 }
 MOST_TOKENS = 1_000_000
 MOST_STEPS = 100  # branches of branches

@@ -21,9 +21,8 @@ from workbench.terminal import flags, show
 DESCRIPTION = f"""Test a served model: does it draw from the distribution of the model, and
 is its greedy text the model's?
 
-ENGINE is a URL, or a name from {LISTED}. The model is loaded here, too. If the
-server tells no token ids, only first tokens are tested; vLLM, SGLang and llama.cpp tell
-them.
+ENGINE is a URL, or a name from {LISTED}. The model is loaded here, too. The server must
+tell token ids, as vLLM, SGLang and llama.cpp do.
 
 The exit status is 0 if it does, 1 if it does not, 2 if nothing can be said."""
 EXAMPLES = """examples:
@@ -142,10 +141,6 @@ def sentences(report: CanaryReport) -> list[str]:
     if (spoken := report.speculation) is not None:
         length = f", {spoken.length:.2f} tokens a step" if spoken.length else ""
         words.append(f"Draft tokens: {spoken.accepted:,} of {spoken.drafted:,} accepted{length}.")
-    if report.by_text:
-        words.append(
-            "The server tells no token ids: only first tokens were tested, by their texts."
-        )
     if report.note:
         words.append(f"{report.draws:,} of {report.wanted:,} draws: {report.note}")
     if report.verdict == "fault" and report.dtype == "auto":

@@ -4,15 +4,12 @@ Source:
     Ni et al. 2024 (EMS-SD, arXiv 2405.07542), appendix B.
 """
 
-from functools import cache
 from itertools import cycle
 
-import numpy as np
 import plotly.graph_objects as go
 
 from decoders import theory
 from workbench.show.plots import canvas
-from workbench.show.tables import Table, markdown
 from workbench.theory.estimates import NOTHING, MeasuredBatch, Measurements
 from workbench.theory.page import (
     HERE,
@@ -27,8 +24,6 @@ from workbench.theory.page import (
     family,
 )  # fmt: skip
 
-ROUNDS = 4000  # simulated batches per point
-ACCURACIES = [i / 10 for i in range(1, 10)]  # the points
 PADDING = {
     "longest": "longest acceptance τ<sub>max</sub>",
     "pads": "pads per request δ̄",
@@ -39,21 +34,13 @@ PADDING = {
 def padding_figure(
     part: str, p: float, batch: int, cap: int, m: Measurements = NOTHING
 ) -> go.Figure:
-    """Figure 6: one part of `theory.Padding` against p.
-
-    Lines are exact, crosses the paper's simulation for this batch size.
-    """
+    """Figure 6: one part of `theory.Padding` against p."""
 
     def exact(batch: float, p: float) -> float:
         return getattr(theory.expected_padding(p, int(batch), cap), part)
 
     figure = canvas("next-token accuracy p", PADDING[part])
     family(figure, UNIT, "b", (2, 4, 8, 16, 32), batch, exact)
-    figure.add_scatter(
-        x=ACCURACIES, y=[getattr(padding, part) for padding in _simulated(batch, cap)],
-        name="simulated", mode="markers", marker={"symbol": "x-thin-open", "size": 8, "color": NOW},
-        hovertemplate=f"%{{x:.2f}}: %{{y:.3f}}<extra>{ROUNDS} simulated rounds</extra>",
-    )  # fmt: skip
     disc(figure, p, exact(batch, p), "{:.2f}")
     for each in m.batches:
         if (measured := each.padding(batch)) is not None:
@@ -61,12 +48,6 @@ def padding_figure(
     if run := m.speculative:
         diamond(figure, run.alpha, exact(batch, run.alpha), "{:.2f} for the run’s α")
     return figure
-
-
-@cache
-def _simulated(batch: int, cap: int) -> list[theory.Padding]:
-    draw = np.random.default_rng(0)
-    return [theory.simulated_padding(p, batch, cap, ROUNDS, draw) for p in ACCURACIES]
 
 
 def longest_figure(p: float, batch: int, cap: int, m: Measurements = NOTHING) -> go.Figure:
@@ -113,37 +94,13 @@ def of_run(m: Measurements) -> str:
 
 
 def _of_batch(run: MeasuredBatch) -> str:
-    """The differences between samples, and for each batch size the formula next to measurements."""
-    words = (
+    """The differences between samples."""
+    return (
         f"{run.decoder} gained {run.mean:.2f} tokens per round, mean of {len(run.means)} samples"
         f" whose means differ by {run.deviation:.2f} (standard deviation); all acceptance lengths"
         f" together give p = {run.p:.2f}, and the longest was {run.cap}. The formula takes all"
         " requests to be alike: it leaves out that some stay slow and others stay fast."
     )
-    rows = [_row(run, size) for size in run.gained if size > 1]
-    heads = [
-        "batch size", "τ_max, formula", "measured", "pads, formula", "measured", "ratio, formula",
-        "measured", "vanilla scheme",
-    ]  # fmt: skip
-    return f"{words}\n\n{markdown(Table(heads, rows))}" if rows else words
-
-
-def _row(run: MeasuredBatch, size: int) -> list[str]:
-    formula, measured, vanilla = (
-        theory.expected_padding(run.p, size, run.cap),
-        run.padding(size),
-        run.ratios.get(size),
-    )
-    assert measured is not None  # this size was run
-    return [
-        str(size),
-        *(
-            f"{value:.2f}"
-            for value in (formula.longest, measured.longest, formula.pads, measured.pads)
-        ),
-        *(f"{value:.0%}" for value in (formula.ratio, measured.ratio)),
-        "not measured" if vanilla is None else f"{vanilla:.0%}",
-    ]
 
 
 EMS_SD = Page(
@@ -158,8 +115,7 @@ EMS_SD = Page(
         FigureCard(
             "Longest acceptance",
             r"\tau_{max} = \max(\tau_0,\dots,\tau_{b-1})",
-            "The request that gains most sets the length to which all others are padded. Figure 6; "
-            "crosses are simulated as in the paper.",
+            "The request that gains most sets the length to which all others are padded. Figure 6.",
             lambda v, m: padding_figure("longest", v.p, v.batch, v.cap, m),
         ),
         FigureCard(

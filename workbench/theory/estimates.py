@@ -12,7 +12,7 @@ from decoders.theory import Padding, walltime_factor
 from decoders.trace import DRAFTED, KEPT, Fate
 from workbench.runs.figures import BatchFigures, Row, label, rows, times_greedy, unsteady
 from workbench.runs.record import Result, Run, TokenRecord
-from workbench.show.quantities import greedy_disturbed, padding_ratio
+from workbench.show.quantities import greedy_disturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,12 @@ class MeasuredBatch:
         lengths: every tau
         means: the mean of each sample
         gained: by batch size, for each round of a batch the tau of its requests
-        ratios: by batch size, the padding ratio of the vanilla scheme (equation 10)
     """
 
     decoder: str
     lengths: Sequence[int]
     means: Sequence[float]
     gained: Mapping[int, Sequence[Sequence[int]]]
-    ratios: Mapping[int, float]
 
     @property
     def mean(self) -> float:
@@ -88,11 +86,6 @@ def batches(run: Run) -> tuple[MeasuredBatch, ...]:
             [tau for rounds in figures.acceptances[decoder] for tau in rounds if tau > 0],
             means,
             {size: figures.rounds(decoder, size) for size in figures.sizes},
-            {
-                size: ratio
-                for size in figures.sizes
-                if (ratio := padding_ratio(figures, decoder, size)) is not None
-            },
         )
         for decoder in figures.decoders
         if len(means := figures.mean_acceptances(decoder)) > 1

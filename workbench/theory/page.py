@@ -96,7 +96,6 @@ class Page:
         cards: the figures
         now: the results of the formulas for slider values
         of_run: the measurements of a run
-        tables: the paper's own tables, if any
         choices: lists to pick from, before the sliders
     """
 
@@ -106,7 +105,6 @@ class Page:
     cards: tuple[FigureCard, ...]
     now: Callable[[Values], str]
     of_run: Callable[[Measurements], str]
-    tables: Callable[[Measurements], str] | None = None
     choices: tuple[Choice, ...] = ()
 
     @property

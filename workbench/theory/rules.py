@@ -10,15 +10,13 @@ Source:
     Sun et al. 2024 (arXiv 2403.10444): the most that a lossless rule accepts of a chain.
 """
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 
 from decoders import Fate, Method, Round, catalog
@@ -40,13 +38,11 @@ class SmallTree:
         title: its name and what its tree is
         make: makes it for the children of every layer
         last: children of each node of a second layer
-        distinct: whether the children of a node differ
     """
 
     title: str
     make: Callable[[tuple[int, ...]], Method]
     last: int = 2
-    distinct: bool = False
 
     def shape(self, layers: int) -> tuple[int, ...]:
         return (2, self.last)[:layers]
@@ -61,9 +57,7 @@ TREES = {
     "specinfer": SmallTree(
         f"SpecInfer: {INDEPENDENT}", lambda shape: catalog["specinfer"](expansion=shape)
     ),
-    "mcss": SmallTree(
-        f"MCSS: {DIFFERENT}", lambda shape: catalog["mcss"](expansion=shape), distinct=True
-    ),
+    "mcss": SmallTree(f"MCSS: {DIFFERENT}", lambda shape: catalog["mcss"](expansion=shape)),
     "traversal_tree": SmallTree(
         f"Traversal verification: {INDEPENDENT}",
         lambda shape: catalog["traversal"](expansion=shape),
@@ -71,7 +65,6 @@ TREES = {
     "traversal_distinct": SmallTree(
         f"Traversal verification: {DIFFERENT}",
         lambda shape: catalog["traversal"](expansion=shape, draft="distinct"),
-        distinct=True,
     ),
     "match_tree": SmallTree(
         f"Match: {INDEPENDENT}",
@@ -80,7 +73,6 @@ TREES = {
     "match_distinct": SmallTree(
         f"Match: {DIFFERENT}",
         lambda shape: catalog["match"](draft=f"distinct(expansion={_spelled(shape)})"),
-        distinct=True,
     ),
     "kseq_tree": SmallTree(
         f"K-SEQ, SpecTr’s rule: {INDEPENDENT}",
@@ -127,15 +119,13 @@ class Outcome:
         law: the law of the texts that come out
         target: the target's
         chances: for each place of the first draft the chance that a token there is kept
-        most: the largest such chance of a lossless rule
-        together: the largest mean number of tokens kept by one lossless rule
+        most: the largest such chance of a lossless rule, for chains
     """
 
     law: dict[str, float]
     target: dict[str, float]
     chances: list[float]
     most: list[float]
-    together: float
 
     @property
     def distance(self) -> float:
@@ -181,10 +171,8 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
         {_text(path): mass for path, mass in likely(table, gamma + 1, each).items()}
         for each in (known, start)
     )
-    if tree:
-        return Outcome(law, alone, chances, *most_of_tree(table, tree.shape(gamma), tree.distinct))
-    most = [float(chance) for chance in most_accepted(table, gamma)]
-    return Outcome(law, alone, chances, most, sum(most))
+    most = [] if tree else [float(chance) for chance in most_accepted(table, gamma)]
+    return Outcome(law, alone, chances, most)
 
 
 def _text(path: Path) -> str:
@@ -215,7 +203,7 @@ def kept_figure(outcome: Outcome) -> go.Figure:
     for name, chances, colour in (
         ("most of a lossless rule", outcome.most, COLOURS[0]),
         ("this rule", outcome.chances, NOW),
-    ):
+    )[not outcome.most :]:
         figure.add_bar(
             x=places, y=chances, name=name, marker_color=colour,
             hovertemplate=f"place %{{x}}: %{{y:.4f}}<extra>{name}</extra>",
@@ -240,8 +228,9 @@ def now(v: Values) -> str:
         )
     words = (
         f"{rules()[v.rule]}: {verdict} · keeps **{sum(outcome.chances):.3f}** of {what} on average"
-        f" · a lossless rule at most **{outcome.together:.3f}**"
     )
+    if outcome.most:
+        words += f" · a lossless rule at most **{sum(outcome.most):.3f}**"
     if layers(v) < v.gamma:
         words += " · trees here have two layers of two tokens, or one layer of three"
     return words
@@ -260,8 +249,8 @@ def of_run(m: Measurements) -> str:
 RULES = Page(
     "Rules",
     "p and q are the same after every text; parts that are all 0 are equal. Enumerated with our"
-    " own decoders, as `decoders.testing.prove` does for yours. The most that is possible: of a"
-    " chain, Sun et al. 2024, Block verification; of a tree, a linear program over all rules",
+    " own decoders, as `decoders.testing.prove` does for yours. The most that is possible"
+    " for a chain: Sun et al. 2024, Block verification",
     (
         Slider("V", "vocabulary", "tokens A, B and perhaps C", 2, 3, 2, 1),
         Slider("gamma", "draft length γ", "tokens of a draft, or layers of its tree", 1, 3, 2, 1),
@@ -288,9 +277,8 @@ RULES = Page(
             r"w_i = \min\Bigl(1,\, w_{i-1}\frac{p(x_i)}{q(x_i)}\Bigr),\quad"
             r" \Pr(\text{keep } i) \le \mathrm{E}_q\, w_i",
             "How often the first draft is kept up to a place, beside the most of any rule that "
-            "keeps the target’s distribution. A rule that keeps more has another one. The formula "
-            "is for chains; in a tree each place has a lossless rule of its own that keeps this "
-            "much.",
+            "keeps the target’s distribution. A rule that keeps more has another one. The most "
+            "and the formula are for chains.",
             lambda v, m: kept_figure(enumerated(v)),
         ),
     ),
@@ -298,99 +286,3 @@ RULES = Page(
     of_run,
     choices=(Choice("rule", "rule", "of the catalog, with its usual settings", rules, "block"),),
 )
-
-
-Support = frozenset[Path]  # the texts to the nodes of a tree
-EPSILON = 1e-12
-
-
-def most_of_tree(
-    table: Table, shape: Sequence[int], distinct: bool = False
-) -> tuple[list[float], float]:
-    """The most that a lossless rule can accept of trees drawn from q.
-
-    Args:
-        shape: children of every draw, layer by layer
-        distinct: whether the children of a node are drawn without replacement
-
-    Returns:
-        For each layer the largest chance that a token of it is accepted, each by a rule of its own,
-        and the largest mean number of accepted tokens of one rule.
-    """
-    trees = supports(table, tuple(shape), distinct)
-    flows = [(tree, node) for tree in trees for node in sorted(tree)]
-    place = {flow: i for i, flow in enumerate(flows)}
-    rows: list[dict[int, float]] = []
-    bounds: list[float] = []
-    for tree, chance in trees.items():
-        for node in [(), *sorted(tree)]:
-            row = {place[tree, below]: 1.0 for below in tree if below[:-1] == node and below}
-            rows.append(row | ({place[tree, node]: -1.0} if node else {}))
-            bounds.append(0.0 if node else chance)
-    for node in {node for tree in trees for node in tree}:
-        p = float(table.p(node[:-1])[node[-1]])
-        row = {place[tree, node]: 1.0 for tree in trees if node in tree}
-        if above := node[:-1]:
-            row |= {place[tree, above]: -p for tree in trees if above in tree}
-        rows.append(row)
-        bounds.append(0.0 if above else p)
-    matrix = np.zeros((len(rows), len(flows)))
-    for i, row in enumerate(rows):
-        matrix[i, list(row)] = list(row.values())
-    depths = np.array([len(node) for _, node in flows])
-    layers = range(1, len(shape) + 1)
-    each = [largest((depths == layer).astype(float), matrix, np.array(bounds)) for layer in layers]
-    return each, largest(np.ones(len(flows)), matrix, np.array(bounds))
-
-
-def supports(
-    table: Table, shape: tuple[int, ...], distinct: bool, path: Path = ()
-) -> dict[Support, float]:
-    """From each tree that can be drawn below a text to its chance; equal draws are one node."""
-    if not shape:
-        return {frozenset(): 1.0}
-    below = {
-        token: supports(table, shape[1:], distinct, (*path, token))
-        for token, q in enumerate(table.q(path))
-        if q
-    }
-    # The children drawn so far, and what they and all below them make.
-    states: dict[tuple[frozenset[int], Support], float] = {(frozenset(), frozenset()): 1.0}
-    for _ in range(shape[0]):
-        following: dict[tuple[frozenset[int], Support], float] = defaultdict(float)
-        for (children, tree), chance in states.items():
-            left = {x: float(table.q(path)[x]) for x in below if not (distinct and x in children)}
-            if not left:
-                following[children, tree] += chance
-            for token, q in left.items():
-                for more, share in below[token].items():
-                    key = children | {token}, tree | more | {(*path, token)}
-                    following[key] += chance * share * q / math.fsum(left.values())
-        states = following
-    trees: dict[Support, float] = defaultdict(float)
-    for (_, tree), chance in states.items():
-        trees[tree] += chance
-    return dict(trees)
-
-
-def largest(gain: np.ndarray, matrix: np.ndarray, bounds: np.ndarray) -> float:
-    """The largest gain x with matrix x <= bounds and x >= 0, for bounds of at least 0.
-
-    The simplex method with Bland's rule, which never goes in circles.
-    """
-    m, n = matrix.shape
-    table = np.zeros((m + 1, n + m + 1))
-    table[:m, :n], table[:m, n : n + m], table[:m, -1] = matrix, np.eye(m), bounds
-    table[m, :n] = -gain
-    basis = list(range(n, n + m))
-    while (entering := np.flatnonzero(table[m, :-1] < -EPSILON)).size:
-        column = int(entering[0])
-        able = np.flatnonzero(table[:m, column] > EPSILON)
-        ratios = table[able, -1] / table[able, column]
-        tied = able[ratios <= ratios.min() + EPSILON]
-        row = min(tied, key=lambda i: basis[i])
-        table[row] /= table[row, column]
-        others = np.arange(m + 1) != row
-        table[others] -= np.outer(table[others, column], table[row])
-        basis[row] = column
-    return float(table[m, -1])

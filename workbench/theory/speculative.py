@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 from decoders import theory
 from workbench.show.plots import GREY, canvas, level
 from workbench.show.quantities import enough, gives, marked, percent, times, two_decimals
-from workbench.show.tables import Table, markdown
 from workbench.studies.text import counted
 from workbench.theory.estimates import MeasuredSpeculative, Measurements
 from workbench.theory.page import (
@@ -26,23 +25,6 @@ from workbench.theory.page import (
     diamond,
     family,
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Table1Row:
-    """A row of table 1, for c = c_hat = 0.
-
-    Attributes:
-        alpha: acceptance
-        gamma: draft length
-        operations: operations / those of plain decoding
-        speed: speed / that of plain decoding
-    """
-
-    alpha: float
-    gamma: int
-    operations: float
-    speed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +51,6 @@ class Table4Row:
     expected: float
     empirical: float
 
-
-TABLE_1 = (
-    Table1Row(0.6, 2, 1.53, 1.96),
-    Table1Row(0.7, 3, 1.58, 2.53),
-    Table1Row(0.8, 2, 1.23, 2.44),
-    Table1Row(0.8, 5, 1.63, 3.69),
-    Table1Row(0.9, 2, 1.11, 2.71),
-    Table1Row(0.9, 10, 1.60, 6.86),
-)
 
 TABLE_4 = (
     Table4Row("EnDe", "T5-small", 0, 7, 0.75, 0.02, 3.2, 3.4),
@@ -274,40 +247,6 @@ def _formulas(alpha: float, gamma: float, *costs: float) -> list[float]:
     return [tokens, theory.walltime_factor(alpha, gamma, c), tokens / (gamma * c + verify)]
 
 
-def tables(m: Measurements) -> str:
-    first = [
-        [f"{r.alpha}", f"{r.gamma}", f"{r.operations:.2f}×",
-         f"{theory.operations_factor(r.alpha, r.gamma, 0):.2f}×",
-         f"{r.speed:.2f}×", f"{theory.walltime_factor(r.alpha, r.gamma, 0):.2f}×"]
-        for r in TABLE_1
-    ]  # fmt: skip
-    fourth = [
-        [f"{r.task}, {r.draft}, T = {r.temperature}", f"{r.gamma}", f"{r.alpha:.2f}",
-         f"{r.c:.2f}", f"{r.expected:.1f}×",
-         f"{theory.walltime_factor(r.alpha, r.gamma, r.c):.2f}×", f"{r.empirical:.1f}×"]
-        for r in TABLE_4
-    ]  # fmt: skip
-    if m.speculative:
-        fourth.append(_measured_row(m.speculative))
-    return (
-        "**Table 1** · operations and speed for c = ĉ = 0\n\n"
-        + markdown(
-            Table(["α", "γ", "operations, paper", "formula", "speed, paper", "formula"], first)
-        )
-        + "\n\n**Table 4** · expected and measured speed-up\n\n"
-        + markdown(Table(["run", "γ", "α", "c", "expected, paper", "formula", "measured"], fourth))
-    )
-
-
-def _measured_row(run: MeasuredSpeculative) -> list[str]:
-    (alpha, gamma, *costs), (_, *speedups) = _shown(run)
-    c, expected = (costs[0], speedups[0]) if costs else ("not measured", "not measured")
-    measured = (
-        "not measured" if run.speedup is None else marked(two_decimals(run.speedup), run.sure)
-    )
-    return [f"**{cell}**" for cell in ("the run here", gamma, alpha, c, "–", expected, measured)]
-
-
 # What the tab opens with, for a reader of none of the papers.
 FIRST = Page(
     "How much faster?",
@@ -367,5 +306,4 @@ SPECULATIVE = Page(
     ),
     now,
     of_run,
-    tables,
 )

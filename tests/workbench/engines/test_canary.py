@@ -128,41 +128,8 @@ def changed(right, **fields):
     return answers
 
 
-def spoken(answers, pair):
-    """The server, with the texts of its tokens and without their ids."""
-
-    def spoken_answers(call: Call):
-        reply = answers(call)
-        if call.body is None:
-            return reply
-        answer = json.loads(reply.body)
-        (choice,) = answer["choices"]
-        ids = choice.pop("token_ids")[: call.body["max_tokens"]]
-        choice["text"] = pair.tokenizer.decode(ids, skip_special_tokens=True)
-        answer.pop("usage")
-        return a_json(answer)
-
-    return spoken_answers
-
-
-def test_without_ids_the_first_tokens_are_tested_by_their_texts(pair, right):
-    report = watched(pair, spoken(right, pair), replace(WHAT, draws=200))
-    assert report.by_text
-    assert min(check.p for check in report.checks) > 0.01
-    # A right server; but 200 tokens are too few for the control.
-    assert report.verdict == "cannot tell"
-    assert [check.name for check in report.checks] == ["first token, after each prefix", "token 1"]
-    assert {text.divergence.verdict for text in report.greedy} <= {"same", "cannot tell"}
-
-
-def test_without_ids_another_law_is_found_too(pair):
-    answers = serving(pair, drawing(pair.target, 2.0), WHAT.prefixes, 300, 1)
-    report = watched(pair, spoken(answers, pair), replace(WHAT, draws=300))
-    assert (report.by_text, report.verdict) == (True, "unlike")
-
-
-def test_a_text_that_is_no_token_cannot_be_tested(pair, right):
-    with pytest.raises(InputError, match="wrote 'abc', which is no token of the model here"):
+def test_a_server_that_tells_no_ids_cannot_be_tested(pair, right):
+    with pytest.raises(InputError, match="does not tell token ids, without which its draws cannot"):
         watched(pair, changed(right, token_ids=None, text="abc"))
 
 

@@ -12,7 +12,7 @@ class Sleepy:
 
     seconds = 1.0
 
-    def facts(self, choice, idle=False):
+    def facts(self, choice):
         return {
             "identity": {"target": "pretend", "dtype": "float32", "device": "cpu"},
             "environment": {},
@@ -51,8 +51,8 @@ class Either:
     def _for(self, choice):
         return self._sleepy if choice == EMBEDDED.choice() else self._bench
 
-    def facts(self, choice, idle=False):
-        return self._for(choice).facts(choice, False)  # idle power takes two seconds
+    def facts(self, choice):
+        return self._for(choice).facts(choice)
 
     def run(self, unit):
         return self._for(unit.choice).run(unit)

@@ -98,7 +98,7 @@ def test_pairs_are_presets_or_lists_of_models():
             f"draft_length = {list(range(1, 101))}}}]", "10,000 combinations"),
         ('[part]\ndecoders = ["greedy"]', "write `part` as [[part]]"),
         ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "pie"',
-            "draw 1: `kind` must be curve or front or heat"),
+            "draw 1: `kind` must be curve or front"),
         ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "curve"\nx = "beams"\ny = ["speed"]',
             "there is no figure 'speed'"),
         ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"\n'

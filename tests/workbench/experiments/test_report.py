@@ -50,9 +50,6 @@ kind = "curve"
 part = "decoders"
 x = "threshold"
 y = ["tokens/call", "score"]
-[[draw]]
-kind = "heat"
-part = "batches"
 [[ordering]]
 says = "MTAD drafts more at threshold 0"
 source = "a paper"
@@ -152,20 +149,6 @@ def test_csv_has_a_line_for_each_row_and_no_formula(found):
     assert json.loads(lines[-1]["settings"])["draft_length"] == 4
 
 
-def test_spec_bench_reads_the_answers_as_its_speed_script_does(found):
-    """`speed.py` sums new_tokens and wall_time of choices[0] and concatenates accept_lengths."""
-    files = WRITERS["spec-bench"](found)
-    assert len(files) == 5 + 2  # the batches of one too
-    text = next(t for name, t in files.items() if "decoders-speculative" in name)
-    datas = [json.loads(line) for line in text.splitlines()]
-    tokens = [sum(d["choices"][0]["new_tokens"]) for d in datas]
-    speeds = [t / sum(d["choices"][0]["wall_time"]) for t, d in zip(tokens, datas, strict=True)]
-    lengths = [n for d in datas for n in d["choices"][0]["accept_lengths"]]
-    assert tokens == [12] * 4
-    assert min(speeds) > 0
-    assert sum(lengths) == 48
-
-
 def test_a_report_of_half_an_experiment_and_of_none(prepared, journal, crew):
     experiment = prepared(PLAN)
     happening = driver.run(experiment, journal, crew)
@@ -215,9 +198,6 @@ kind = "front"
 part = "two"
 x = "tokens/s"
 y = ["perplexity"]
-[[draw]]
-kind = "heat"
-part = "two"
 [[ordering]]
 says = "Speculation needs fewer passes"
 source = "a paper"
@@ -244,9 +224,7 @@ def two_sets(prepared, journal, crew, tmp_path):
 
 
 def test_what_is_of_one_of_several_sets_names_it(two_sets):
-    """Tables by category and by place of the draft had a nameless row "speculative" for each set.
-
-    In heat maps the last set took the place of the others."""
+    """Tables by category and by place had a nameless row "speculative" for each set."""
     for shown in (
         by_category(two_sets, "two"),
         by_category(two_sets, "two", "tokens/call"),
@@ -256,12 +234,9 @@ def test_what_is_of_one_of_several_sets_names_it(two_sets):
         names = [row[0] for row in shown.rows]
         assert len(names) == len(set(names))
         assert {name.rsplit(", ", 1)[1] for name in names} == {"short.jsonl", "long.jsonl"}
-    front, heat = (
-        figure for drawing in two_sets.plan.drawings for figure in draw(two_sets, drawing)
-    )
-    for figure in (front, heat):
-        assert "speculative, batch 1, short.jsonl" in figure
-        assert "speculative, batch 1, long.jsonl" in figure
+    [front] = (figure for drawing in two_sets.plan.drawings for figure in draw(two_sets, drawing))
+    assert "speculative, batch 1, short.jsonl" in front
+    assert "speculative, batch 1, long.jsonl" in front
     assert judged(two_sets)[0].words.startswith("on short.jsonl: tokens/call is 1 with ")
 
 

@@ -7,7 +7,6 @@ import pytest
 from gradio.utils import get_upload_folder
 
 from tests.workbench.conftest import finished
-from tests.workbench.experiments.test_journal import RAISED, written
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.experiments import driver
@@ -111,17 +110,6 @@ def test_it_waits_its_turn_says_so_and_is_stopped_and_resumed(visitor, plan, hos
     assert visitor.visible(visitor.find("experiment-resume"))
     visitor.press("experiment-resume")
     ticked(visitor, "3 of 3 items done")
-
-
-def test_what_an_earlier_version_did_is_said_when_an_experiment_is_opened(pair, tmp_path):
-    """Results of other prompts stood in tables without a word."""
-    written(tmp_path)
-    visitor = Visitor(served(a_host(pair, tmp_path)))
-    visitor.open("Experiments")
-    said = visitor.find("experiment-report")
-    visitor.put("experiment-past", RAISED)
-    assert "1 of 6 items still have to be run: resume the experiment." in visitor.value(said)
-    assert visitor.visible(visitor.find("experiment-resume"))
 
 
 def test_a_fault_is_told_only_where_it_happened(visitor, plan, host, monkeypatch):
@@ -334,9 +322,7 @@ def test_a_row_that_failed_gives_status_1(call, tmp_path):
         ),
         ("stories --limit x", "--limit takes a whole number"),
         ("stories --data /no/such", "There is no folder /no/such"),
-        ("stories --to pdf", "--to takes html, md, csv, spec-bench"),
-        ("stories --gpus 3", "--gpus takes `all` or a number"),
-        ("stories --gpus all --ray local", "either --gpus or --ray"),
+        ("stories --to pdf", "--to takes html, md, csv"),
         ("report nothing", "There is no experiment 'nothing'"),
     ],
 )

@@ -7,12 +7,11 @@ import pytest
 
 import decoders
 from workbench.kinds.comparison import Comparison
-from workbench.measuring import job as job_module
 from workbench.measuring import session
 from workbench.measuring.meter import BELOW_RESOLUTION, Meter, Sources, Watch
 from workbench.measuring.session import MOST_MORE, extension
 from workbench.models.keeper import Threads
-from workbench.runs.events import Ended, Finished, Progress, Started
+from workbench.runs.events import Ended, Finished, Progress
 from workbench.runs.record import Energy, Lap, Load, Result, Sample
 from workbench.studies.settings import Settings
 
@@ -179,35 +178,16 @@ def test_the_run_says_its_threads_and_the_counters_that_are_missing(pair, unmete
 
 
 class TooCoarse:
-    """A gauge that resolves nothing below five seconds of a made-up clock, and then says 7 J."""
-
-    def __init__(self):
-        self.windows = 0
+    """A gauge that resolves nothing."""
 
     def start(self):
-        self.windows += 1
+        return None
 
     def stop(self, begun, seconds):
-        return Energy(7.0, "a gauge") if self.windows > 2 else Energy(None, BELOW_RESOLUTION)
+        return Energy(None, BELOW_RESOLUTION)
 
 
-@pytest.fixture
-def brief(monkeypatch) -> None:
-    monkeypatch.setattr(job_module, "THOROUGH_SECONDS", 0.05)
-
-
-def test_thorough_energy_repeats_what_is_too_short_for_the_meter(pair, brief):
-    asked = study(decoders=["greedy"], timings=2, energy="thorough")
-    *_, ended = run(pair, Meter(TooCoarse()), asked)
-    (result,) = ended.run.results
-    assert result.energy.source == "a gauge"
-    assert "repetitions" in result.energy.detail
-    assert 0 < result.metrics["joules"] <= 7
-    assert len(result.laps) == 2  # the repetitions are no timings
-    assert not ended.run.cancelled
-
-
-def test_quick_energy_says_that_the_window_was_too_short(pair):
+def test_energy_says_that_the_window_was_too_short(pair):
     *_, ended = run(pair, Meter(TooCoarse()), study(decoders=["greedy"], timings=2))
     assert ended.run.results[0].energy == Energy(None, BELOW_RESOLUTION)
 
@@ -220,28 +200,3 @@ def test_the_collector_looks_at_little_while_a_study_runs_and_at_all_afterwards(
     assert gc.get_freeze_count() > 0
     events.close()
     assert gc.get_freeze_count() == 0
-
-
-def test_a_repetition_that_fails_costs_its_energy_alone(pair, brief, fails):
-    """An error in a second energy measurement once ended the whole study, and its run was lost."""
-    fails(lambda _, number: number > 2)  # both timings are over
-    asked = study(decoders=["greedy"], timings=2, energy="thorough")
-    *_, ended = run(pair, Meter(TooCoarse()), asked)
-    (result,) = ended.run.results
-    assert (len(result.laps), result.error) == (2, None)
-    assert "boom" in result.energy.source
-
-
-def test_half_a_repetition_counts_for_nothing(pair):
-    """One that was stopped was once counted as whole, so that its joules were too few."""
-    seen = []
-    asked = study(decoders=["greedy"], timings=1, energy="thorough")
-
-    def metering() -> bool:
-        return sum(isinstance(e, Started) for e in seen) > 1
-
-    for event in session.run(
-        pair, asked, meter=Meter(TooCoarse()), watch=Watch(Sources()), cancel=metering
-    ):
-        seen.append(event)
-    assert seen[-1].run.results[0].energy.source == BELOW_RESOLUTION

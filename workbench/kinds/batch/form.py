@@ -4,7 +4,6 @@ Its results are findings in sentences, charts, two tables and links to the run; 
 card with runs that were measured beforehand.
 """
 
-import html
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from decoders import InputError
-from workbench.kinds.batch import START, Batch, acceptance, findings, paper_table, verdict
+from workbench.kinds.batch import START, Batch, findings, paper_table
 from workbench.models.presets import PairChoice
 from workbench.page import words
 from workbench.page.frame import Figures, StudyTab, plot
@@ -21,7 +20,6 @@ from workbench.page.widgets import QUIET, READ_ONCE, Faults, Updates, Values, gi
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.figures import BatchFigures, label
 from workbench.runs.record import Run
-from workbench.runs.recorded import BatchRecording, shipped
 from workbench.show import batch, tables
 from workbench.studies import prompts
 from workbench.studies.study import SCHEMES
@@ -29,7 +27,6 @@ from workbench.studies.study import SCHEMES
 # Between two drawings of a study that grows: one takes a browser a quarter of a second, on cores
 # that decode.
 DRAWN_SECONDS = 2.0
-SAYS = "Tokens/s without the reading of prompts (times greedy in the same kind of batch)."
 COLUMNS = (
     "*decoding*: tokens/s without each batch's first round, which reads the prompts · *at once*: "
     "the most requests in flight, fewer than the batch size if a memory budget makes some wait · "
@@ -129,47 +126,6 @@ class LiveBatch:
         return self._results.growing(event.run, *self._looked_at)
 
 
-def lay_out_card(recording: BatchRecording) -> None:
-    with gr.Accordion(
-        "Measured beforehand: the cost of each scheme", open=False, elem_id="batch-card"
-    ):
-        for run in recording.runs:
-            figures = BatchFigures(run)
-            each = [_table(run, figures, decoder) for decoder in figures.decoders]
-            with gr.Row():
-                with gr.Column(scale=4, min_width=340):
-                    gr.HTML("".join(each), elem_classes="wb-note")
-                with gr.Column(scale=1, min_width=260):
-                    gr.Markdown(
-                        "### Acceptance\n\nEach point is a sample: the tokens that it gains per "
-                        "round.",
-                        elem_classes="wb-note",
-                    )
-                    gr.Plot(
-                        batch.acceptance(figures),
-                        show_label=False,
-                        container=False,
-                        elem_classes="chart",
-                    )
-        run, load = recording.runs[0], ", ".join(f"{value:.2f}" for value in recording.load)
-        where = run.environment
-        gr.Markdown(
-            f"{run.created[:10]} · `{recording.command}` · {where['device_name']}, "
-            f"threads: {where['threads']}, CPUs: {where['cpus']} · {where['dtype']} · "
-            f"torch {where['torch']} · load before it {load}",
-            elem_classes="wb-note",
-        )
-
-
-def _table(run: Run, figures: BatchFigures, decoder: str) -> str:
-    about = f"{label(decoder)} on {run.title}, {run.settings['max_new_tokens']} tokens each"
-    return (
-        f"<h3>{html.escape(about)}</h3><p>{SAYS}</p>"
-        f"{tables.markup(paper_table(figures, decoder, decoding=True))}"
-        f"<p>{html.escape(f'{verdict(run)} {acceptance(figures, decoder)}')}</p>"
-    )
-
-
 SIZES = (1, 2, 4, 8, 12, 16, 20, 24)  # the paper's
 CHOSEN_SIZES = (1, 4, 8, 16)
 OWN = "own"
@@ -222,8 +178,6 @@ class BatchTab(StudyTab):
             self.lay_out_asked()
         self.lay_out_folds()
         self.results = BatchResults(self.prefix)
-        if recording := shipped():
-            lay_out_card(recording)
         # The prompts of the file, which is read once, or the reason why it cannot be read.
         self.own = gr.State(NO_FILE)
         self.inputs = [self.set, self.count, self.ignore_eos, self.sizes, self.schemes]

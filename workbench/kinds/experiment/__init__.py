@@ -22,8 +22,8 @@ from workbench.experiments import plan as plans
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import ExperimentProgress, Journal
 from workbench.experiments.plan import ExperimentRequest, Plan, Sweep, pair_name
-from workbench.experiments.report import Report, notices, report
-from workbench.experiments.workers import Cluster, Crew, InProcess, Pool, gpus
+from workbench.experiments.report import Report, report
+from workbench.experiments.workers import Cluster, Crew, InProcess, Pool
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -109,7 +109,7 @@ EXAMPLES = """examples:
   python -m workbench experiment --list
   python -m workbench experiment show stories
   python -m workbench experiment stories --limit 5
-  python -m workbench experiment mtad-table4 --data DOWNLOADS --limit 50 --gpus all
+  python -m workbench experiment mtad-table4 --data DOWNLOADS --limit 50 --ray local
   python -m workbench experiment my-plan.toml --models "SmolLM2-1.7B + SmolLM2-135M"
   python -m workbench experiment resume ID
   python -m workbench experiment report ID --to html csv md
@@ -133,9 +133,10 @@ def register(commands: Any) -> None:
         "--data", type=Path, metavar="FOLDER", help="folder of downloaded sets of prompts"
     )
     flags.add_models(command)
-    command.add_argument("--gpus", metavar="all|N", help="a process on each GPU, or on N of them")
     command.add_argument(
-        "--ray", metavar="ADDRESS", help="workers on a Ray cluster: its address, auto, or local"
+        "--ray",
+        metavar="ADDRESS",
+        help="workers on a Ray cluster: its address, auto, or local for one on this machine",
     )
     command.add_argument(
         "--to", nargs="+", metavar="KIND", default=[],
@@ -172,8 +173,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if action == "run":
         return follow(request_of(name, args), journal, args, console)
-    for sentence in notices(report(journal, name)):
-        console.print(Text(show.printable(sentence)), soft_wrap=True)
     return follow(journal.experiment(name).request, journal, args, console, name)
 
 
@@ -204,13 +203,7 @@ def request_of(name: str, args: argparse.Namespace) -> ExperimentRequest:
 
 
 def pool(args: argparse.Namespace) -> Pool:
-    if args.gpus and args.ray:
-        raise InputError("Give either --gpus or --ray, not both.")
-    if args.gpus:
-        return gpus(args.gpus)
-    if args.ray:
-        return Cluster(args.ray)
-    return InProcess(Device(PairKeeper()))
+    return Cluster(args.ray) if args.ray else InProcess(Device(PairKeeper()))
 
 
 def follow(
