@@ -1,11 +1,5 @@
 """The page of verification rules: those of the catalog on any p and q, by enumeration.
 
-The most draft tokens that any lossless rule can accept of a tree come from a linear program. Of a
-rule only the flow counts: for each tree the chance that it keeps the path to a node or further. It
-is lossless with some token of its own after every end if and only if, for each text s and token x,
-it keeps s x at most p(x | s) times as often as s. So the most is the largest flow that never
-branches to more than came in, and that keeps to these shares.
-
 Source:
     Sun et al. 2024 (arXiv 2403.10444): the most that a lossless rule accepts of a chain.
 """
