@@ -26,7 +26,7 @@ from workbench import __main__ as program
 from workbench.experiments import plan as plans
 from workbench.kinds import advice, batch, branch, comparison, draw, experiment
 from workbench.models import keeper
-from workbench.terminal import canary, heads
+from workbench.terminal import heads, verdicts
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -156,7 +156,7 @@ def only_parsed(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         asked = []
         patched.setattr(program, "page", lambda args: asked.append(args))
-        for each in (comparison, draw, branch, batch, advice, experiment, heads, canary):
+        for each in (comparison, draw, branch, batch, advice, experiment, heads, verdicts):
             patched.setattr(each, "run", lambda args: asked.append(args))
         assert not exit_status(command[1:])
     (args,) = asked

@@ -15,6 +15,7 @@ some ten minutes.
 """
 
 import argparse
+import hashlib
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +24,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from decoders import catalog
+from decoders import catalog, smollm2
+from decoders.process import assets
 from workbench.kinds.batch import Batch
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.draw import START, Draw
@@ -32,7 +34,7 @@ from workbench.models.keeper import PairKeeper
 from workbench.models.presets import EMBEDDED, SMOLLM2, PairChoice, tuned
 from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
-from workbench.runs.recorded import FOLDER, Recording, checksum, id_of
+from workbench.runs.store import FOLDER, Recording, id_of
 from workbench.show.tables import verdict
 from workbench.studies.prompts import built_in
 from workbench.studies.settings import OPENING, PROMPTS, SETTINGS, SHOWN, Settings, placed
@@ -51,6 +53,23 @@ class Entry:
     says: str
     study: Callable[[dict[str, Any]], Study]
     pair: PairChoice = SMOL
+
+
+def checksum(run: Run) -> str:
+    """The checksum of the weights that a recorded run was made with.
+
+    Those of the embedded pair, of whatever drafted; or SmolLM2's head with the file of the package.
+    """
+    if run.environment["target"]["name"].startswith(smollm2.PACKAGE):
+        digest, folders = hashlib.sha256(smollm2.SHA256.encode()), [smollm2.HEAD]
+    else:
+        roles = [role for role in ("draft", "head") if run.environment.get(role)]
+        digest, pair = hashlib.sha256(), assets() / "stories"
+        folders = [pair / role for role in (*roles, "target")]
+    for folder in folders:
+        for file in sorted(folder.glob("*.safetensors")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def compared(

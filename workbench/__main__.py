@@ -12,7 +12,7 @@ from typing import NoReturn
 import decoders
 from decoders.errors import whole
 from workbench.kinds.registry import KINDS
-from workbench.terminal import canary, heads, prove, runs
+from workbench.terminal import heads, runs, verdicts
 
 DESCRIPTION = (
     "Without a command: open the page, and print its address. With one: run decoders, and manage "
@@ -58,9 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
         if (register := kind.part("register")) is not None:
             register(commands)
     runs.register(commands)
-    prove.register(commands)
     heads.register(commands)
-    canary.register(commands)
+    verdicts.register(commands)
     args = parser.parse_args(arguments)
     if args.port and args.command is not page:
         parser.error("--port belongs to the page, which opens without a command")

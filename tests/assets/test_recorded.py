@@ -8,9 +8,10 @@ import pytest
 
 import decoders
 from decoders import catalog, smollm2
+from tools.record import checksum
 from workbench.kinds.comparison import Comparison
 from workbench.measuring.work import encode_prompt
-from workbench.runs.recorded import checksum, recordings
+from workbench.runs.store import recordings
 from workbench.studies.settings import Settings
 
 AGAIN = "run `make record`: the recorded runs no longer show what this pair does"

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Locator, Page, expect
 
-from workbench.runs.recorded import Recording
+from workbench.runs.store import Recording
 
 PANEL = ".wb-panel"
 

@@ -12,7 +12,7 @@ from tests.browser.actions import (
     open_recorded,
 )
 from tests.browser.readable import faults
-from workbench.runs.recorded import id_of, recorded, recordings
+from workbench.runs.store import id_of, recorded, recordings
 
 
 def test_from_run_to_download_in_a_few_keys(page):

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.actions import open_recorded
 from workbench.runs.record import Run
-from workbench.runs.recorded import id_of, recorded, recordings
+from workbench.runs.store import id_of, recorded, recordings
 from workbench.show.view import WRITERS
 
 FIVE, ALL = recordings()[0], recorded(id_of("all"))

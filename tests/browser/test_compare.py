@@ -13,7 +13,7 @@ from tests.browser.conftest import visits
 from tests.browser.test_picture import assert_read_off
 from workbench.runs.figures import label
 from workbench.runs.record import Result, Run
-from workbench.runs.recorded import id_of, recorded
+from workbench.runs.store import id_of, recorded
 from workbench.show.looks import FATES
 
 PLAIN = ("greedy", "multinomial")

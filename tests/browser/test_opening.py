@@ -16,7 +16,7 @@ from tests.browser.actions import (
     unfold_form,
 )
 from tests.browser.conftest import visits
-from workbench.runs.recorded import recordings
+from workbench.runs.store import recordings
 
 # What takes the focus, the words and the sizes of type on the first screen, the picture apart.
 FIRST_SCREEN = """() => {

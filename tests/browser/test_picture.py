@@ -12,7 +12,7 @@ from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.runs.events import Ended
 from workbench.runs.record import Run
-from workbench.runs.recorded import id_of, recorded
+from workbench.runs.store import id_of, recorded
 from workbench.show import web
 from workbench.show.panel import picture
 from workbench.studies.settings import Settings

@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.actions import open_recorded, panel
 from tests.browser.readable import faults
-from workbench.runs.recorded import recorded, recordings
+from workbench.runs.store import recorded, recordings
 
 
 @pytest.fixture

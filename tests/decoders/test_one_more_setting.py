@@ -51,7 +51,7 @@ from workbench.engines.dialects import DIALECTS
 from workbench.engines.record import Query
 from workbench.experiments import plan
 from workbench.kinds import registry
-from workbench.studies.settings import Settings, written
+from workbench.studies.settings import Settings, in_words
 
 situations = [drawn(3, seed, warping=Warping(within=0.7)) for seed in range(3)]
 assert_law(catalog["speculative"](draft_length=2), situations=situations)
@@ -61,7 +61,7 @@ assert registry.from_query({"prompt": "x", "within": "0.5"}).data["settings"] ==
 with contextlib.redirect_stdout(io.StringIO()) as help, contextlib.suppress(SystemExit):
     main(["compare", "--help"])
 assert "--within" in help.getvalue()
-assert written({"temperature": 1, "within": 0.5}) == "temperature 1, within 0.5"
+assert in_words({"temperature": 1, "within": 0.5}) == "temperature 1, within 0.5"
 assert all(each.unsaid(Query("x", 1, Warping(within=0.5))) for each in DIALECTS.values())
 (part,) = plan.parse('[[part]]\\ndecoders = ["greedy"]\\nwithin = [0.5]\\n', "a.toml").parts
 (sampled,) = zip(*part.sampled)

@@ -6,7 +6,7 @@ import pytest
 
 from decoders import InputError
 from workbench.components import DraftTree, Race, TokenStrip, compare
-from workbench.runs.recorded import recordings
+from workbench.runs.store import recordings
 
 
 def test_a_run_of_several_decoders_becomes_their_panels(pair):

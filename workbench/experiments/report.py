@@ -18,8 +18,8 @@ from workbench.show.looks import look, look_of
 from workbench.show.plots import Curve, Point, nothing
 from workbench.show.quantities import FIGURES, MISSING, significant
 from workbench.show.tables import Table
+from workbench.studies.settings import counted
 from workbench.studies.study import BASELINE, PADDED
-from workbench.studies.text import counted
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,8 @@ from decoders.errors import quoted
 from decoders.settings import check
 from workbench.runs.record import Run
 from workbench.studies.prompts import LONGEST_TYPED
-from workbench.studies.settings import method_of, settings_of, shared
+from workbench.studies.settings import method_of, parse, settings_of, shared, written
 from workbench.studies.study import GONE, Study
-from workbench.studies.text import parse, written
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import torch
 
 from decoders.devices import device_of
 from workbench.runs.record import Energy, Load
-from workbench.studies.text import counted
+from workbench.studies.settings import counted
 
 BELOW_RESOLUTION = "below resolution"
 SLICE = (

@@ -22,8 +22,18 @@ from workbench.runs.figures import label
 from workbench.show import looks
 from workbench.show.looks import FAMILIES
 from workbench.studies import settings
-from workbench.studies.settings import is_engine, method_of, placed
-from workbench.studies.text import allowed, cited, is_list, is_switch, is_text, parse, written
+from workbench.studies.settings import (
+    allowed,
+    cited,
+    is_engine,
+    is_list,
+    is_switch,
+    is_text,
+    method_of,
+    parse,
+    placed,
+    written,
+)
 
 WORDS = {2: "two", 5: "five", 15: "fifteen", 16: "sixteen"}
 OWN = "own models"

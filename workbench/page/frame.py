@@ -13,7 +13,7 @@ from workbench.page.runner import Follower, Runner
 from workbench.page.widgets import QUIET, Faults, NotedForm, Updates, Values, room
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.runs.recorded import Recording, recordings
+from workbench.runs.store import Recording, recordings
 from workbench.show import tables
 from workbench.studies import prompts
 from workbench.studies.study import Study

@@ -31,10 +31,9 @@ from workbench.page.theory import TheoryTab
 from workbench.page.widgets import QUIET, Address, Rooms, Updates, room
 from workbench.runs.figures import label
 from workbench.runs.record import LARGEST_FILE
-from workbench.runs.recorded import Recording, recorded, recordings
-from workbench.runs.store import RunStore
+from workbench.runs.store import Recording, RunStore, recorded, recordings
 from workbench.show import laws, quantities, view, web
-from workbench.studies.text import cited
+from workbench.studies.settings import cited
 
 INTRODUCTION = """
 ## What you see

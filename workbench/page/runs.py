@@ -18,7 +18,8 @@ from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
 from workbench.show import quantities, view
 from workbench.show.tables import PLAIN, verdict
-from workbench.studies import study, text
+from workbench.studies import study
+from workbench.studies.settings import counted
 
 EVERY = "all"
 INTRODUCTION = (
@@ -217,7 +218,7 @@ class RunsTab:
                 self.host.store.delete(id)
         except InputError as error:
             return self._list(*filters), words.note(str(error), "alert")
-        count = f"Deleted {text.counted(len(ids), 'run')}."
+        count = f"Deleted {counted(len(ids), 'run')}."
         return self._list(*filters), words.note(count) if ids else ""
 
 

@@ -12,8 +12,8 @@ from workbench.page import words
 from workbench.page.frame import plot
 from workbench.page.host import Host
 from workbench.page.widgets import QUIET, room
-from workbench.runs import recorded
 from workbench.runs.figures import label
+from workbench.runs.store import recordings
 from workbench.theory import PAGES
 from workbench.theory.estimates import Measurements, measured
 from workbench.theory.page import Choice, FigureCard, Page, Slider
@@ -28,10 +28,10 @@ INTRODUCTION = (
 class TheoryTab:
     def __init__(self, host: Host):
         self.host = host
-        compared = [each.run for each in recorded.recordings() if each.run.kind == "comparison"][:1]
+        compared = [each.run for each in recordings() if each.run.kind == "comparison"][:1]
         self.always = [
             ("none", ""),
-            *((f"recorded: {each.title}", each.run.id) for each in recorded.recordings()),
+            *((f"recorded: {each.title}", each.run.id) for each in recordings()),
         ]
         with room("Theory", "theory", in_lab=True) as self.tab:
             gr.Markdown(INTRODUCTION, elem_classes="wb-note")

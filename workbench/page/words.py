@@ -12,16 +12,15 @@ from workbench.models.presets import SMOLLM2, PairChoice
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.figures import label, number
 from workbench.runs.record import Run
-from workbench.runs.recorded import Recording, recorded, recordings
+from workbench.runs.store import Recording, recorded, recordings
 from workbench.show import looks, tables
 from workbench.show.tables import verdict
 from workbench.show.view import WRITERS
 from workbench.show.web import explained
 from workbench.studies import settings as presets
 from workbench.studies import study
-from workbench.studies.settings import Settings
+from workbench.studies.settings import Settings, counted
 from workbench.studies.study import Start
-from workbench.studies.text import counted
 
 EMBEDDED_CHOICE = PairChoice()
 CARD = 'under <a href="?tab=about" data-tab="about">two licences</a>; small models make things up'
@@ -290,7 +289,7 @@ def source(run: Run) -> str:
         return ""
     return (
         f'<p class="source"><b>{html.escape(recording.title)}:</b> {html.escape(recording.says)} '
-        f"Recorded on {run.created[:10]}, {_unbroken(presets.written(run.settings))}.</p>"
+        f"Recorded on {run.created[:10]}, {_unbroken(presets.in_words(run.settings))}.</p>"
     )
 
 

@@ -3,14 +3,16 @@
 Runs and experiments lie in two files of one schema; notes/experiments.md says why.
 """
 
+import hashlib
 import json
 import os
 import secrets
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,9 +21,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from decoders import InputError
 from decoders.errors import quoted
+from workbench import assets
 from workbench.runs.figures import Fastest, fastest
 from workbench.runs.record import Run
-from workbench.runs.recorded import recorded
 from workbench.studies.prompts import is_text
 from workbench.studies.settings import with_seed
 
@@ -315,3 +317,80 @@ def _summary(
         says = f"This row is damaged and can only be deleted: {id}"
         return RunSummary(id, created, DAMAGED, says, [], models)
     return RunSummary(id, created, kind, title, decoders_listed, models, fastest, settings)
+
+
+# ---- Runs measured beforehand, which the page shows before anybody presses Run; tools/record.py
+# writes them
+
+FOLDER = assets() / "recorded"
+ENERGY = assets() / "batch" / "energy.json"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded run.
+
+    Attributes:
+        title: its name in a gallery
+        says: a sentence on what it shows
+        weights: checksum of the pair's weights at that time
+        run: the run
+    """
+
+    title: str
+    says: str
+    weights: str
+    run: Run
+
+    def to_json(self) -> str:
+        return _line({**vars(self), "run": self.run.to_json()})
+
+    @staticmethod
+    def from_json(text: str) -> "Recording":
+        data = json.loads(text)
+        return Recording(**{**data, "run": Run.from_json(json.dumps(data["run"]))})
+
+
+@cache
+def recordings() -> tuple[Recording, ...]:
+    """The recordings of this project, by file name; the page opens with the first."""
+    return tuple(
+        Recording.from_json(file.read_text(encoding="utf-8"))
+        for file in sorted(FOLDER.glob("*.json"))
+    )
+
+
+def recorded(id: str) -> Recording | None:
+    """The recording of the run with this id; None if there is none."""
+    return next((each for each in recordings() if each.run.id == id), None)
+
+
+def id_of(name: str) -> str:
+    """The id of a recorded run; it stays when the run is recorded again, so links keep working."""
+    return hashlib.sha256(f"recorded {name}".encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class EnergyRecording:
+    """Joules a token that a card took, by NVML's counter; notes/cuda.md says how.
+
+    Attributes:
+        card: its name
+        date: the day of the measurement
+        pair: the models
+        joules_per_token: by decoder
+    """
+
+    card: str
+    date: str
+    pair: str
+    joules_per_token: Mapping[str, float]
+
+
+@cache
+def energy_on_gpu(file: Path = ENERGY) -> EnergyRecording:
+    return EnergyRecording(**json.loads(file.read_text(encoding="utf-8")))
+
+
+def _line(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"

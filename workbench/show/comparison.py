@@ -12,7 +12,7 @@ from decoders import Fate
 from workbench.runs import timing
 from workbench.runs.figures import Row, label, unsteady
 from workbench.runs.record import RoundRecord
-from workbench.runs.recorded import energy_on_gpu
+from workbench.runs.store import energy_on_gpu
 from workbench.show import laws
 from workbench.show.looks import look_of
 from workbench.show.plots import GREY, canvas, line, or_words

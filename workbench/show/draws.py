@@ -29,7 +29,7 @@ from workbench.runs.record import Run
 from workbench.show import looks, quantities
 from workbench.show.looks import visible
 from workbench.show.tables import Table
-from workbench.studies.text import counted
+from workbench.studies.settings import counted
 
 LEGEND = (
     "Each token shows how many draws continue with it; the target’s expected count is in brackets."

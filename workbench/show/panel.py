@@ -28,8 +28,7 @@ from workbench.show.quantities import (
 )
 from workbench.show.tables import marks, why_not
 from workbench.show.web import TERMS
-from workbench.studies.settings import method_of
-from workbench.studies.text import ordinal
+from workbench.studies.settings import method_of, ordinal
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
 # The figures above each text, the certain one first (tokens/s if greedy did not run), and those

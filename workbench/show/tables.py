@@ -29,8 +29,8 @@ from workbench.show.quantities import (
     shown,
     spread,
 )
-from workbench.studies import study, text
-from workbench.studies.settings import known, method_of
+from workbench.studies import study
+from workbench.studies.settings import counted, known, method_of
 
 PLACE = ["decoder", "batch", "scheme"]  # a decoder's row in a comparison has only the first
 ENERGY = BY_NAME["joules_per_token"]
@@ -187,7 +187,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
     if run.study.get("start"):
         values["branched from"] = [
             f"run {step['run']}, {label(step['decoder'])}, "
-            f"after {text.counted(step['at'], 'token')}: {step['chosen']!r}"
+            f"after {counted(step['at'], 'token')}: {step['chosen']!r}"
             for step in run.study["start"]["trail"]
         ]
     return [(name, words(value)) for name, value in values.items() if value not in ({}, None)]
@@ -280,7 +280,7 @@ def _efficiency(row: Row) -> float:
 
 def _passes(row: Row) -> str:
     tokens, passes = (int(number(row.first, name) or 0) for name in ("new_tokens", "target_calls"))
-    return f"{text.counted(passes, 'pass', 'passes')} instead of {tokens:,}"
+    return f"{counted(passes, 'pass', 'passes')} instead of {tokens:,}"
 
 
 def _times(row: Row) -> str:

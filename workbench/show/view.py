@@ -36,7 +36,7 @@ from workbench.show import looks, quantities, tables, web
 from workbench.show.quantities import MISSING, QUANTITIES, Quantity, figure, spread, times
 from workbench.show.tables import Table, markup, words
 from workbench.studies import prompts
-from workbench.studies.text import counted, shortened
+from workbench.studies.settings import counted, shortened
 
 SIDES = ("A", "B")
 BOTH = "A and B"

@@ -11,7 +11,7 @@ from decoders.inputs import checked as checked_messages
 from decoders.process import assets as assets_of_decoders
 from decoders.settings import nearest
 from workbench import assets
-from workbench.studies.text import counted
+from workbench.studies.settings import counted
 
 MOST_MESSAGES = 1000
 

@@ -16,9 +16,16 @@ from workbench.models.presets import PAIRS, PairChoice, first, tuned
 from workbench.runs.record import Run
 from workbench.show.view import WRITERS
 from workbench.studies.prompts import Chat, Words, typed
-from workbench.studies.settings import SETTINGS, Settings, settings_of, shared
+from workbench.studies.settings import (
+    SETTINGS,
+    Settings,
+    allowed,
+    parse,
+    settings_of,
+    shared,
+    written,
+)
 from workbench.studies.study import Study
-from workbench.studies.text import allowed, parse, written
 
 GIVEN = "given"  # an engine of a URL; runs hold names and no addresses
 

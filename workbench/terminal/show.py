@@ -26,8 +26,8 @@ from workbench.runs.record import Result, Run, TokenRecord
 from workbench.runs.store import RunStore, RunSummary
 from workbench.show.looks import FATES
 from workbench.show.tables import Table, figures, notes
+from workbench.studies.settings import shortened
 from workbench.studies.study import Study, scheme_label
-from workbench.studies.text import shortened
 from workbench.terminal import flags
 
 TITLE_SHOWN = 40

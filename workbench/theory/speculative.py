@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from decoders import theory
 from workbench.show.plots import GREY, canvas, level
 from workbench.show.quantities import enough, gives, marked, percent, times, two_decimals
-from workbench.studies.text import counted
+from workbench.studies.settings import counted
 from workbench.theory.estimates import MeasuredSpeculative, Measurements
 from workbench.theory.page import (
     FAMILY,

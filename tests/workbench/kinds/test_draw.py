@@ -15,7 +15,7 @@ from workbench.kinds.registry import from_query, to_query
 from workbench.runs.draws import findings, seeds
 from workbench.runs.events import pooled
 from workbench.runs.record import Run
-from workbench.runs.recorded import recordings
+from workbench.runs.store import recordings
 from workbench.studies.study import PUBLIC_DRAWS, Limits
 
 

@@ -17,7 +17,7 @@ from workbench.models.presets import PairChoice
 from workbench.page import frame
 from workbench.page.layout import build
 from workbench.page.widgets import Address
-from workbench.runs.recorded import recordings
+from workbench.runs.store import recordings
 from workbench.show import web
 from workbench.studies import settings as presets
 

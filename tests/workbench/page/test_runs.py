@@ -11,7 +11,7 @@ from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.runs.record import Run
-from workbench.runs.recorded import id_of, recorded
+from workbench.runs.store import id_of, recorded
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.page.theory import TheoryTab, draw, fault
-from workbench.runs.recorded import recordings
+from workbench.runs.store import recordings
 from workbench.theory import PAGES
 from workbench.theory.estimates import Measurements, measured
 from workbench.theory.rules import RULES

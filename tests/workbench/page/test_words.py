@@ -8,7 +8,7 @@ import pytest
 from workbench.models.presets import PAIRS, PairChoice
 from workbench.page import words
 from workbench.runs.events import At, Started
-from workbench.runs.recorded import recordings
+from workbench.runs.store import recordings
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ from tests.processes import CLEAN
 from tests.workbench.runs import others
 from workbench.page.runs import best
 from workbench.runs.record import Load, Run
-from workbench.runs.recorded import id_of, recorded, recordings
-from workbench.runs.store import RunStore, data_folder
+from workbench.runs.store import RunStore, data_folder, id_of, recorded, recordings
 
 VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
 

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 from decoders import catalog
 from workbench.runs.record import Agreement
-from workbench.runs.recorded import id_of, recorded
+from workbench.runs.store import id_of, recorded
 from workbench.show.panel import PROMPT_SHOWN, Panel, badge, picture, run_panels, source
 
 

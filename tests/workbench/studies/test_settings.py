@@ -8,21 +8,22 @@ import pytest
 
 from decoders import InputError, Warping, catalog
 from workbench.engines import addresses
-from workbench.studies import settings, text
+from workbench.studies import settings
 from workbench.studies.settings import (
     SETTINGS,
     SHOWN,
     Served,
     Settings,
     described,
+    in_words,
     known,
     method_of,
     named,
+    parse,
     settings_of,
     shared,
     written,
 )
-from workbench.studies.text import parse
 
 
 def test_settings_come_back_from_their_json():
@@ -112,16 +113,16 @@ def test_what_follows_no_preset_has_no_name():
 
 
 def test_drawing_in_words():
-    assert written({"temperature": 0.7, "top_k": 0, "top_p": 0.9}) == "temperature 0.7, top-p 0.9"
-    assert written({"temperature": 1.0, "top_k": 20, "top_p": 1.0}) == "temperature 1, top-k 20"
-    assert written({"temperature": 0.0, "top_k": 20, "top_p": 0.5}) == "temperature 0"
-    assert written({}) == "temperature 1"
-    assert written({"min_p": 0.1, "top_n_sigma": 1.5, "temperature_last": True}) == (
+    assert in_words({"temperature": 0.7, "top_k": 0, "top_p": 0.9}) == "temperature 0.7, top-p 0.9"
+    assert in_words({"temperature": 1.0, "top_k": 20, "top_p": 1.0}) == "temperature 1, top-k 20"
+    assert in_words({"temperature": 0.0, "top_k": 20, "top_p": 0.5}) == "temperature 0"
+    assert in_words({}) == "temperature 1"
+    assert in_words({"min_p": 0.1, "top_n_sigma": 1.5, "temperature_last": True}) == (
         "temperature 1, min-p 0.1, top-nσ 1.5, temperature last"
     )
-    assert written({"temperature": 2.0, "temperature_last": True}) == "temperature 2"
+    assert in_words({"temperature": 2.0, "temperature_last": True}) == "temperature 2"
     for hostile in (None, "hot", [], {}):
-        assert written({"temperature": hostile, "top_k": hostile, "top_p": hostile}) == ""
+        assert in_words({"temperature": hostile, "top_k": hostile, "top_p": hostile}) == ""
 
 
 FIELDS = [(name, field) for name, method in catalog.items() for field in dataclasses.fields(method)]
@@ -129,16 +130,16 @@ FIELDS = [(name, field) for name, method in catalog.items() for field in datacla
 
 @pytest.mark.parametrize(("name", "field"), FIELDS, ids=lambda x: getattr(x, "name", x))
 def test_every_default_survives_the_way_to_text_and_back(name, field):
-    method = catalog[name](**{field.name: parse(field, text.written(field, field.default))})
+    method = catalog[name](**{field.name: parse(field, written(field, field.default))})
     assert method == catalog[name]()
 
 
 def test_several_numbers_and_texts_are_written_as_one_text():
     fields = {f"{name}.{field.name}": field for name, field in FIELDS}
     expansion, references = fields["specinfer.expansion"], fields["lookup.references"]
-    assert text.written(expansion, [4, 2]) == text.written(expansion, (4, 2)) == "4,2"
+    assert written(expansion, [4, 2]) == written(expansion, (4, 2)) == "4,2"
     assert catalog["specinfer"](expansion=parse(expansion, "4, 2")).expansion == (4, 2)
-    assert text.written(references, ("Once.",)) == "Once."
+    assert written(references, ("Once.",)) == "Once."
     assert catalog["lookup"](references=parse(references, "Once.")).references == ("Once.",)
     assert parse(references, "") == ()  # an empty box is no document, not an empty one
 

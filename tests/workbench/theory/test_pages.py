@@ -12,7 +12,7 @@ from decoders import theory
 from decoders.theory import expected_tokens, walltime_factor
 from tests.workbench.made import made_batch
 from workbench.show.quantities import gives
-from workbench.theory import PAGES, dsbd, mtad, rules, speculative
+from workbench.theory import PAGES, papers, rules, speculative
 from workbench.theory.estimates import (
     MeasuredDSBD,
     MeasuredMTAD,
@@ -126,8 +126,8 @@ def test_best_gamma_of_the_paper():
 def test_a_bound_that_would_leave_the_curves_no_room_is_not_drawn(U):
     """The page broke with an OverflowError for a run at temperature 0.005."""
     wide = replace(MTAD, U=U)
-    assert marks(mtad.ratio_figure(0.1, 2.5, 0.7, 2.0, 0.0, wide), "diamond") == []
-    assert marks(mtad.ratio_figure(0.1, 2.5, 0.7, 3.0, 0.0, MTAD), "diamond")
+    assert marks(papers.ratio_figure(0.1, 2.5, 0.7, 2.0, 0.0, wide), "diamond") == []
+    assert marks(papers.ratio_figure(0.1, 2.5, 0.7, 3.0, 0.0, MTAD), "diamond")
 
 
 def test_what_was_measured_is_a_diamond():
@@ -135,8 +135,8 @@ def test_what_was_measured_is_a_diamond():
     assert marks(speculative.speedup_figure(0.8, 5, 0.05, SPECULATIVE), "diamond") == [(0.6, 1.4)]
     expected = theory.walltime_factor(0.6, 4.0, 0.1)
     assert marks(speculative.table_4_figure(SPECULATIVE), "diamond") == [(expected, 1.4)]
-    assert marks(dsbd.steps_figure(0.8, 0.9, 2, DSBD), "diamond") == [(0.6, 1.9)]
-    assert marks(mtad.kept_figure(0.1, 0.5, 8, MTAD), "diamond") == [(2.5, 3.0)]
+    assert marks(papers.steps_figure(0.8, 0.9, 2, DSBD), "diamond") == [(0.6, 1.9)]
+    assert marks(papers.kept_figure(0.1, 0.5, 8, MTAD), "diamond") == [(2.5, 3.0)]
 
 
 @pytest.mark.parametrize("row", TABLE_4, ids=lambda r: f"{r.task}-{r.draft}-{r.temperature}")

@@ -11,7 +11,7 @@ from workbench.page.frame import Figures, StudyTab
 from workbench.page.widgets import Updates, Values
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.studies.text import counted
+from workbench.studies.settings import counted
 
 SAYS = (
     "Predicts from acceptance and costs whether speculative decoding pays with this pair on this "

@@ -28,7 +28,7 @@ from workbench.show.view import Body, Line, View, agreement, figure_html
 from workbench.studies import prompts
 from workbench.studies import prompts as prompt_links
 from workbench.studies.prompts import Prompt, PromptSet
-from workbench.studies.settings import Settings
+from workbench.studies.settings import Settings, counted
 from workbench.studies.study import (
     ALONE,
     BASELINE,
@@ -42,7 +42,6 @@ from workbench.studies.study import (
     baseline_scheme,
     schemes_at,
 )
-from workbench.studies.text import counted
 from workbench.terminal import flags, show
 
 SIZES = (1, 2, 4, 8, 16, 24)  # of EMS-SD (arXiv 2405.07542), table 2

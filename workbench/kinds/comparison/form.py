@@ -17,7 +17,7 @@ from workbench.page.form import PairPicker
 from workbench.page.frame import StudyTab
 from workbench.page.host import Host
 from workbench.page.widgets import QUIET, Updates, Values
-from workbench.runs.recorded import Recording, recordings
+from workbench.runs.store import Recording, recordings
 from workbench.studies import settings as presets
 from workbench.studies.settings import Settings, shared
 

@@ -15,7 +15,7 @@ from workbench.page.widgets import Alternatives, TokenStrip, Updates
 from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.figures import rows, times_greedy
 from workbench.runs.record import PromptPart, Run
-from workbench.runs.recorded import recorded
+from workbench.runs.store import recorded
 from workbench.show import comparison, laws, tables
 from workbench.show.panel import BLANK, Panel, picture, run_panels
 from workbench.studies.study import BASELINE

@@ -15,15 +15,13 @@ from decoders.settings import check, setting
 from workbench.kinds import branch
 from workbench.runs.draws import DEPTH, DrawNode, findings, grouped, grown, seeds, texts_of
 from workbench.runs.record import LARGEST_FILE, Result, Run
-from workbench.runs.recorded import recorded
-from workbench.runs.store import RunStore
+from workbench.runs.store import RunStore, recorded
 from workbench.show import draws, looks, tables
 from workbench.show.view import Body, Line, View, agreement
 from workbench.studies import settings
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
-from workbench.studies.settings import Settings
+from workbench.studies.settings import Settings, counted
 from workbench.studies.study import MEGABYTE, Job, Study
-from workbench.studies.text import counted
 from workbench.terminal import flags, show
 from workbench.terminal.show import grid, printable, remarks
 

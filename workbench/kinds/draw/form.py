@@ -17,7 +17,7 @@ from workbench.page.host import Host
 from workbench.page.widgets import QUIET, Updates
 from workbench.runs.draws import findings
 from workbench.runs.record import Run
-from workbench.runs.recorded import recorded
+from workbench.runs.store import recorded
 from workbench.show import draws, tables
 from workbench.studies import settings as presets
 

@@ -28,7 +28,7 @@ from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.show.tables import Table
-from workbench.studies.text import counted
+from workbench.studies.settings import counted
 from workbench.terminal import flags, show
 
 

@@ -21,8 +21,7 @@ from workbench.runs.record import RoundRecord, Run, TrialRecord
 from workbench.show.laws import grouped
 from workbench.show.looks import visible
 from workbench.show.tables import Table
-from workbench.studies.settings import Settings, shared
-from workbench.studies.text import parse
+from workbench.studies.settings import Settings, parse, shared
 from workbench.terminal import flags, show
 
 SAMPLING = tuple(field.name for field in fields(Warping))

@@ -1,8 +1,14 @@
-"""`python -m workbench canary`: whether a served model keeps its law."""
+"""Commands whose exit status is a verdict: 0 for yes, 1 for no, 2 if nothing can be said.
+
+`prove` says whether the function in a file verifies drafts without loss; it runs the file, so it
+belongs to the terminal: nothing that a visitor of the page sends loads code. `canary` says whether
+a served model keeps its law.
+"""
 
 import argparse
 import dataclasses
 import json
+import runpy
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,12 +17,74 @@ from rich.console import Console
 from rich.text import Text
 
 from decoders.divergence import DTYPES
-from decoders.errors import quoted
+from decoders.errors import InputError, first_line, quoted
+from decoders.testing import CHILDREN, TooManyWays, prove
 from workbench.engines.addresses import LISTED, named
 from workbench.engines.canary import LEVEL, SOUGHT, CanaryPlan, CanaryReport, watch
 from workbench.engines.client import Client, connect, version
 from workbench.show.tables import Table
 from workbench.terminal import flags, show
+
+
+def register(commands: Any) -> None:
+    _register_prove(commands)
+    _register_canary(commands)
+
+
+OF_RULES = """Say by enumeration whether a function that verifies drafts is lossless.
+
+FILE is Python code with a function
+  verify(p, q, tokens, source)           for chains: returns how many tokens it keeps and the next
+  verify(p, q, tokens, parents, source)  for trees: returns the last row that it keeps and the next
+All its chance comes from source.accept(probability) and source.draw(weights).
+
+The exit status is 0 if it is lossless, 1 if it is not, 2 if nothing can be said."""
+PROVED = """examples:
+  python -m workbench prove my_rule.py
+  python -m workbench prove my_tree_rule.py --function verify_tree --children without-replacement
+"""
+
+
+def _register_prove(commands: Any) -> None:
+    command = flags.command(
+        commands, "prove", "whether a verification rule is lossless", OF_RULES, PROVED
+    )
+    command.set_defaults(command=prove_file)
+    command.add_argument("file", metavar="FILE", help="a file with Python code, which is run")
+    command.add_argument(
+        "--function", default="verify", metavar="NAME", help="the function (default: verify)"
+    )
+    command.add_argument(
+        "--children",
+        choices=list(CHILDREN),
+        default="with-replacement",
+        help="how draft tokens come from q (default: with-replacement)",
+    )
+
+
+def prove_file(args: argparse.Namespace) -> int:
+    try:
+        Path(args.file).read_bytes()  # what the code itself cannot read is another matter
+    except OSError as error:
+        raise InputError(f"{args.file} cannot be read: {error.strerror}.") from None
+    try:
+        names = runpy.run_path(args.file)
+    # A reader's file can fail in any way.
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"{args.file} failed: {type(error).__name__}: {first_line(error)}"
+        ) from error
+    if args.function not in names:
+        raise InputError(
+            f"{args.file} has no function {quoted(args.function)}; name one with --function."
+        )
+    try:
+        proof = prove(names[args.function], sample=CHILDREN[args.children])
+    except TooManyWays as error:
+        raise InputError(f"The function draws too often: {error}.") from None
+    print(proof)
+    return int(not proof.lossless)
+
 
 DESCRIPTION = f"""Test a served model: does it draw from the distribution of the model, and
 is its greedy text the model's?
@@ -45,7 +113,7 @@ VERDICTS = {
 }
 
 
-def register(commands: Any) -> None:
+def _register_canary(commands: Any) -> None:
     command = flags.command(
         commands,
         "canary",
