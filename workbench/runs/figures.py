@@ -209,11 +209,6 @@ class BatchFigures:
         """The row; at batch size 1 all schemes are the same."""
         return self._rows.get((decoder, size, scheme if size > 1 else ALONE))
 
-    def speed(self, decoder: str, size: int, scheme: str, decoding: bool = False) -> float | None:
-        """Tokens/s, mean over repeats; None if it was not measured."""
-        row = self.row(decoder, size, scheme)
-        return mean_speed(row.results, decoding) if row else None
-
     def times_greedy(
         self, decoder: str, size: int, scheme: str, decoding: bool = False
     ) -> float | None:

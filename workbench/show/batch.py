@@ -14,35 +14,11 @@ from workbench.runs.record import Result
 from workbench.show.looks import Look, look, look_of
 from workbench.show.plots import GREY, canvas, level, line, or_words
 from workbench.show.quantities import greedy_disturbed, marked, padding_ratio
-from workbench.studies.study import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
+from workbench.studies.study import ALONE, BASELINE, BASELINES, SCHEMES
 
 # The scheme that the others are compared with has the first look.
 LOOKS = {scheme: look(i) for i, scheme in enumerate([ALONE, *(s for s in SCHEMES if s != ALONE)])}
 GREEDY = {ALONE: Look(GREY, "dot", "circle-open"), "dynamic": Look(GREY, "longdash", "square-open")}
-
-
-def speed(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Figure:
-    """Tokens/s against batch size (tables 2-4).
-
-    There is a line for each scheme, and one for each greedy that schemes are compared with.
-    """
-    figure = _of_schemes("batch size", "tokens/s")
-    schemes = figures.schemes(decoder, decoding)
-    lines = [(decoder, scheme, SCHEMES[scheme].label, LOOKS[scheme]) for scheme in schemes]
-    lines += [
-        (BASELINE, base, BASELINES[base], GREEDY[base])
-        for base in dict.fromkeys(map(baseline_scheme, schemes))
-    ]
-    for name, scheme, title, style in lines:
-        _line(
-            figure,
-            {size: figures.speed(name, size, scheme, decoding) for size in figures.sizes},
-            title,
-            style,
-            "%{text}%{y:.0f} tokens/s",
-            _doubts(figures, name, scheme),
-        )
-    return figure
 
 
 def speed_up(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Figure:
@@ -80,19 +56,6 @@ def acceptance(figures: BatchFigures) -> go.Figure:
             hovertemplate="%{y:.2f} tokens per round<extra></extra>", showlegend=False,
         )  # fmt: skip
     return figure.update_yaxes(rangemode="tozero")
-
-
-def least_acceptance(figures: BatchFigures) -> go.Figure:
-    """Figure 5 (b, e): the least mean acceptance length in a batch, against batch size.
-
-    A static batch waits for it.
-    """
-    return _of_decoders(
-        figures,
-        "tokens per round, least of a batch",
-        BatchFigures.least_acceptance,
-        "%{y:.2f} tokens per round",
-    )
 
 
 def round_time(figures: BatchFigures, decoder: str) -> go.Figure:
@@ -144,11 +107,6 @@ OF_ONE = (
         lambda figures, decoder, decoding: or_words(speed_up(figures, decoder, decoding)),
     ),
     Card(
-        "Speed",
-        "New tokens per second, all requests of a batch together.",
-        lambda figures, decoder, decoding: or_words(speed(figures, decoder, decoding)),
-    ),
-    Card(
         "Time per round",
         "The more tokens a round has, the longer it takes, and pads are computed too. The reading "
         "of prompts is left out.",
@@ -167,11 +125,6 @@ OF_ALL = (
         "Each point is the tokens that one sample gains per round. The wider they spread, the more "
         "padding it takes.",
         lambda figures, *_: or_words(acceptance(figures)),
-    ),
-    Card(
-        "The slowest of a batch",
-        "A static batch waits for the sample that accepts least.",
-        lambda figures, *_: or_words(least_acceptance(figures)),
     ),
 )
 CARDS = OF_ONE + OF_ALL

@@ -11,7 +11,6 @@ from decoders.inputs import checked as checked_messages
 from decoders.process import assets as assets_of_decoders
 from decoders.settings import nearest
 from workbench import assets
-from workbench.studies.settings import counted
 
 MOST_MESSAGES = 1000
 
@@ -101,7 +100,6 @@ LONGEST_PROMPT = 20_000  # characters of a prompt in a file of many
 LONGEST_TYPED = 1_000_000  # of a single one: more than the models here have room for
 LARGEST_FILE = 16 * 2**20  # bytes
 MOST_PROMPTS = 10_000
-MOST_PLACES = 3  # named places of prompts that repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,25 +160,6 @@ class PromptSet:
                 f"The number of prompts must be a whole number of at least 1, not {quoted(count)}."
             )
         return PromptSet(self.name, self.prompts[:count])
-
-    @property
-    def repeated(self) -> list[Prompt]:
-        """The prompts with the same text as an earlier one."""
-        first = {p.text: i for i, p in reversed([*enumerate(self.prompts)])}
-        return [p for i, p in enumerate(self.prompts) if first[p.text] < i]
-
-    @property
-    def described(self) -> str:
-        """The set in words: "mine.txt: 3 prompts; 1 of them repeats an earlier one (line 4)"."""
-        count = f"{self.name}: {counted(len(self.prompts), 'prompt')}"
-        if not self.repeated:
-            return count
-        places = [p.place.removeprefix(f"{self.name}, ") for p in self.repeated]
-        if len(places) > MOST_PLACES:
-            places[MOST_PLACES:] = ["…"]
-        words = "of them repeats an earlier one", "of them repeat earlier ones"
-        some = counted(len(self.repeated), *words)
-        return f"{count}; {some} ({', '.join(places)})"
 
     def to_json(self) -> dict[str, Any]:
         """The name and the number; for a set that is not built in, the texts, too."""

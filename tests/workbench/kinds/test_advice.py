@@ -221,20 +221,6 @@ def test_it_pays_only_if_the_whole_interval_is_above_1_and_the_best_exact_decode
     assert exact.endswith("times greedy decoding's speed. It pays.")
 
 
-@pytest.mark.parametrize(
-    ("ours", "says"), [(8.0, "it pays."), (4.0, "it does not pay."), (6.1, "intervals overlap.")]
-)
-def test_speculative_beam_search_is_judged_beside_beam_search(ours, says):
-    """Beside greedy decoding, which any search is slower than, it would never pay."""
-    noise = [0.9, 1.1, 0.95, 1.05, 1.0, 1.0]
-    speeds = {"greedy": [10.0] * 6, "speculative": [9.0] * 6, "beam_search": [6 * x for x in noise]}
-    known = found({**speeds, "speculative_beam_search": [ours * x for x in noise]})
-    beams = f"Speculative beam search is {ours / 6:.2f} times as fast as beam search: "
-    assert beams in verdict(known)
-    assert verdict(known).endswith(says)
-    assert "beam search" not in verdict(found(speeds))
-
-
 @given(st.lists(st.floats(5, 20), min_size=1, max_size=8))
 def test_every_verdict_follows_from_its_interval(speeds):
     known = found(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.runs.figures import BatchFigures, places, rows, speed, times_greedy
+from workbench.runs.figures import BatchFigures, mean_speed, places, rows, speed, times_greedy
 from workbench.studies.study import SCHEMES
 
 
@@ -60,8 +60,11 @@ def test_a_batch_s_figures_are_found_by_decoder_size_and_scheme(batch_run):
     assert figures.schemes("lookup") == list(SCHEMES)
     assert figures.schemes("lookup", decoding=True) == list(SCHEMES)[:-1]
     assert figures.row("lookup", 1, "vanilla") is figures.row("lookup", 1, "dynamic")
-    assert figures.row("lookup", 7, "vanilla") is figures.speed("lookup", 7, "vanilla") is None
-    own, base = figures.speed("lookup", 2, "vanilla"), figures.speed("greedy", 2, "unpadded")
+    assert figures.row("lookup", 7, "vanilla") is None
+    own, base = (
+        mean_speed(figures.row(*of).results)
+        for of in (("lookup", 2, "vanilla"), ("greedy", 2, "unpadded"))
+    )
     assert figures.times_greedy("lookup", 2, "vanilla") == pytest.approx(own / base)
 
 
@@ -69,9 +72,9 @@ def test_a_speed_is_the_mean_over_repeats_and_missing_if_one_is(batch_run):
     of = "lookup", 2, "vanilla"
     speeds = [speed(r) for r in batch_run.results if (r.decoder, r.batch_size, r.scheme) == of]
     assert len(speeds) == 2
-    assert BatchFigures(batch_run).speed(*of) == pytest.approx(fmean(speeds))
-    broken = [replace(r, metrics={}) if r.repeat else r for r in batch_run.results]
-    assert BatchFigures(replace(batch_run, results=broken)).speed(*of) is None
+    results = BatchFigures(batch_run).row(*of).results
+    assert mean_speed(results) == pytest.approx(fmean(speeds))
+    assert mean_speed([replace(r, metrics={}) if r.repeat else r for r in results]) is None
 
 
 def test_acceptance_lengths_add_up_to_the_outputs_and_do_not_depend_on_the_batch(batch_run):

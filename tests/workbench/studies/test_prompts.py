@@ -12,7 +12,6 @@ from workbench.experiments import sets
 from workbench.studies import prompts
 from workbench.studies.prompts import (
     Chat,
-    Prompt,
     PromptSet,
     built_in,
     checked,
@@ -124,15 +123,6 @@ def test_a_file_whose_name_is_no_text_can_be_used_and_kept(tmp_path):
     found = read(file)
     assert (found.name, len(found.prompts)) == ("?.txt", 1)
     found.name.encode()
-
-
-@given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=9))
-def test_every_prompt_that_an_earlier_one_equals_is_named(texts):
-    found = PromptSet("few", tuple(Prompt(text, str(i)) for i, text in enumerate(texts)))
-    assert [p.place for p in found.repeated] == [
-        str(i) for i, text in enumerate(texts) if text in texts[:i]
-    ]
-    assert ("repeat" in found.described) == (len(set(texts)) < len(texts))
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)

@@ -32,7 +32,7 @@ from workbench.experiments.figures import COVERED, LEAST_ITEMS, RESAMPLES, Inter
 from workbench.runs.record import Result, Run
 from workbench.runs.timing import disturbances
 from workbench.show.laws import claim, head
-from workbench.show.quantities import MISSING, significant
+from workbench.show.quantities import MISSING
 from workbench.show.tables import Table, markup
 from workbench.show.view import Body, View
 from workbench.studies import prompts
@@ -156,7 +156,6 @@ class Timed:
         drafting: seconds of the draft passes of each of these rounds
         gained: how many rounds there were in all
         disturbed: sentences about the machine's counters that cast doubt on the seconds
-        joules: energy, None if not measured
     """
 
     tokens: int
@@ -165,7 +164,6 @@ class Timed:
     drafting: list[float]
     gained: int
     disturbed: list[str]
-    joules: float | None = None
 
     @staticmethod
     def of(result: Result) -> "Timed":
@@ -178,7 +176,7 @@ class Timed:
         lap, gained = result.laps[0], len(result.alone.gained)
         return Timed(
             metrics["new_tokens"], metrics["seconds"], lap.rounds[1:-1], lap.drafting[1:-1],
-            gained, disturbances(result), result.energy.joules,
+            gained, disturbances(result),
         )  # fmt: skip
 
 
@@ -191,14 +189,12 @@ class RankedDecoder:
         predicted: its predicted speed over greedy's, None if not known
         measured: its measured speed over greedy's, None if not known
         tokens: tokens per round
-        joules: joules per token, None if not measured
     """
 
     method: Method
     predicted: Interval | None
     measured: Interval | None
     tokens: float
-    joules: float | None = None
 
     @property
     def best(self) -> Interval:
@@ -306,16 +302,12 @@ def ranked(
         taken = _sum(len(b) / tokens_per_round(b, length) if b else 0.0 for b in betas)
         predicted = (total * step + reading) / (taken * between(rounds, length) + reading)
         runs = timed.get(method, [])
-        interval, spent = _interval(predicted, len(betas)), _joules(runs)
-        lines.append(
-            RankedDecoder(method, interval, _measured(runs, greedy), total[0] / taken[0], spent)
-        )
+        interval = _interval(predicted, len(betas))
+        lines.append(RankedDecoder(method, interval, _measured(runs, greedy), total[0] / taken[0]))
     for method, runs in timed.items():
         if method.name not in (BASELINE, "speculative"):
             tokens = sum(t.tokens for t in runs) / max(1, sum(t.gained for t in runs))
-            lines.append(
-                RankedDecoder(method, None, _measured(runs, greedy), tokens, _joules(runs))
-            )
+            lines.append(RankedDecoder(method, None, _measured(runs, greedy), tokens))
     lines.sort(key=lambda line: -line.best.value)
     of_rounds = {n: float(each[0]) for n, each in rounds.items()}
     timings = [t for runs in timed.values() for t in runs]
@@ -364,11 +356,6 @@ def _over_greedy(
     return _typical([fmean(own) / fmean(other) if own and other else None for own, other in both])
 
 
-def _joules(runs: Sequence[Timed]) -> float | None:
-    spent = [t.joules for t in runs if t.joules is not None]
-    return sum(spent) / sum(t.tokens for t in runs) if spent and len(spent) == len(runs) else None
-
-
 def _measured(runs: Sequence[Timed], greedy: Sequence[Timed]) -> Interval | None:
     if not runs:
         return None
@@ -388,7 +375,6 @@ def _interval(values: np.ndarray, prompts: int) -> Interval:
 MOST_DISTURBED = 0.1
 HEADS = [
     "decoder", "predicted x greedy (95%)", "measured x greedy (95%)", "tokens/round", "its text",
-    "J/token",
 ]  # fmt: skip
 DAMAGED = "The figures of this run are damaged: they give no advice."
 LATER = (
@@ -450,19 +436,13 @@ def unread(run: Run) -> list[str]:
 
 
 def table(advice: Findings) -> Table:
-    """The decoders ranked by their speed-up: the measured one, or else the predicted.
-
-    Energy has a column only if any was measured.
-    """
+    """The decoders ranked by their speed-up: the measured one, or else the predicted."""
     rows = [
         [named(line.method), ranged(line.predicted), ranged(line.measured), f"{line.tokens:.2f}",
-         claim(line.method, advice.temperature).chip,
-         MISSING if line.joules is None else significant(line.joules)]
+         claim(line.method, advice.temperature).chip]
         for line in advice.lines
     ]  # fmt: skip
-    metered = any(line.joules is not None for line in advice.lines)
-    shown = len(HEADS) if metered else len(HEADS) - 1
-    return Table(HEADS[:shown], [row[:shown] for row in rows])
+    return Table(HEADS, rows)
 
 
 def named(method: Method) -> str:
@@ -491,20 +471,7 @@ def verdict(advice: Findings) -> str:
     if best is not exact:
         chip = claim(best.method, advice.temperature).chip
         says.append(f"The fastest of all is {_judged(best, f' ({chip})')}")
-    return " ".join([*says, *_beams(advice)])
-
-
-def _beams(advice: Findings) -> list[str]:
-    """A sentence on speculative beam search beside the search whose beams it has."""
-    speeds = {line.method.name: line.measured for line in advice.lines}
-    ours, plain = speeds.get("speculative_beam_search"), speeds.get("beam_search")
-    if not ours or not plain:
-        return []
-    pays = "whether it pays is uncertain, for their intervals overlap"
-    if ours.low > plain.high or ours.high < plain.low:
-        pays = "it pays" if ours.low > plain.high else "it does not pay"
-    ratio = ours.value / plain.value
-    return [f"Speculative beam search is {ratio:.2f} times as fast as beam search: {pays}."]
+    return " ".join(says)
 
 
 def doubts(advice: Findings) -> str:

@@ -7,7 +7,6 @@ Its findings are the agreement of its tokens, acceptance lengths, and the tables
 import argparse
 import html
 import statistics
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -442,8 +441,6 @@ def run(args: argparse.Namespace) -> int:
     settings, chosen = flags.settings(args, START), prompts.find(args.prompts)
     if args.count is not None:
         chosen = chosen.first(args.count)
-    if chosen.repeated:
-        print(chosen.described, file=sys.stderr)
     return show.run(
         Batch(chosen, settings, tuple(args.sizes), tuple(args.schemes), not args.end, **own), args
     )

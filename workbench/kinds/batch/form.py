@@ -22,6 +22,7 @@ from workbench.runs.figures import BatchFigures, label
 from workbench.runs.record import Run
 from workbench.show import batch, tables
 from workbench.studies import prompts
+from workbench.studies.settings import counted
 from workbench.studies.study import SCHEMES
 
 # Between two drawings of a study that grows: one takes a browser a quarter of a second, on cores
@@ -307,7 +308,7 @@ def _held(find: Callable[[], prompts.PromptSet]) -> tuple[prompts.PromptSet | st
         chosen = find()
     except InputError as error:
         return str(error), words.note(str(error), "alert")
-    return chosen, words.note(chosen.described)
+    return chosen, words.note(f"{chosen.name}: {counted(len(chosen.prompts), 'prompt')}")
 
 
 TAB = BatchTab

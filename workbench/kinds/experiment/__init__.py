@@ -21,7 +21,7 @@ from workbench.experiments import driver
 from workbench.experiments import plan as plans
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import ExperimentProgress, Journal
-from workbench.experiments.plan import ExperimentRequest, Plan, Sweep, pair_name
+from workbench.experiments.plan import ExperimentRequest, Plan
 from workbench.experiments.report import Report, report
 from workbench.experiments.workers import Cluster, Crew, InProcess, Pool
 from workbench.measuring.device import Device
@@ -30,21 +30,6 @@ from workbench.models.presets import PairChoice
 from workbench.show.tables import Table
 from workbench.studies.settings import counted
 from workbench.terminal import flags, show
-
-
-def described(plan: Plan) -> str:
-    lines = [plan.title, "", plan.about.strip(), ""]
-    lines += map(_part, plan.parts)
-    return "\n".join([*lines, *(f"note: {note}" for note in plan.notes)])
-
-
-def _part(part: Sweep) -> str:
-    methods = ", ".join(dict.fromkeys(m.name for m in part.methods))
-    return (
-        f"{part.name}: {counted(len(part.methods), 'setting')} of {methods}; "
-        f"{', '.join(part.prompts)}{f' (first {part.limit})' if part.limit else ''}; "
-        f"{', '.join(map(pair_name, part.pairs))}; {part.max_new_tokens} tokens"
-    )
 
 
 def watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> ExperimentProgress:
@@ -107,14 +92,13 @@ DESCRIPTION = (
 )
 EXAMPLES = """examples:
   python -m workbench experiment --list
-  python -m workbench experiment show stories
   python -m workbench experiment stories --limit 5
   python -m workbench experiment mtad-table4 --data DOWNLOADS --limit 50 --ray local
   python -m workbench experiment my-plan.toml --models "SmolLM2-1.7B + SmolLM2-135M"
   python -m workbench experiment resume ID
   python -m workbench experiment report ID --to html csv md
 """
-ACTIONS = ("show", "resume", "report")
+ACTIONS = ("resume", "report")
 
 
 def register(commands: Any) -> None:
@@ -125,7 +109,7 @@ def register(commands: Any) -> None:
     command.set_defaults(command=run)
     command.add_argument(
         "words", nargs="*", metavar="PLAN",
-        help="a plan's name or file; show and a plan; resume or report and an experiment's id",
+        help="a plan's name or file; resume or report and an experiment's id",
     )  # fmt: skip
     command.add_argument("--list", action="store_true", help="list plans and past experiments")
     command.add_argument("--limit", metavar="N", help="use only the first N prompts of each set")
@@ -165,9 +149,6 @@ def run(args: argparse.Namespace) -> int:
             f"`experiment {action}` takes one name: a plan's or an experiment's; "
             "`experiment --list` shows them."
         )
-    if action == "show":
-        console.print(Text(show.printable(described(plan(name)))))
-        return 0
     if action == "report":
         give(report(journal, name), args, console)
         return 0
