@@ -10,7 +10,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from contextvars import copy_context
@@ -191,11 +191,14 @@ class Device:
             if stopped is not None and stopped.is_set():
                 return
         try:
-            with closing(self.iterate(self._study, *order)) as events:
-                for event in events:
+            events = self.call(self._study, *order)
+            try:
+                while (event := self.call(next, events, END)) is not END:
                     yield event
                     if away and stopped is not None and stopped.is_set():
                         return
+            finally:
+                self.call(events.close)
         finally:
             self.turn.release()
 
@@ -206,11 +209,8 @@ class Device:
             function: called with the pair and the arguments; returns plain data
             arguments: plain data
         """
-        with (
-            self.turn,
-            closing(self.iterate(self._question, choice, function, *arguments)) as answers,
-        ):
-            return next(answers)
+        with self.turn:
+            return self.call(self._question, choice, function, *arguments)
 
     def pair(self, choice: PairChoice) -> ModelPair:
         """The pair, loaded if another one is in memory, with its threads chosen.
@@ -226,17 +226,6 @@ class Device:
         It knows the visitor who asks, whose seconds a borrowed GPU counts.
         """
         return self._thread.submit(copy_context().run, function, *arguments).result()
-
-    def iterate(
-        self, make: Callable[..., Generator[Item, None, None]], *arguments: Any
-    ) -> Generator[Item, None, None]:
-        """The items of `make(*arguments)`, an iterator that lives in the thread that decodes."""
-        items = self.call(make, *arguments)
-        try:
-            while (item := self.call(next, items, END)) is not END:
-                yield item
-        finally:
-            self.call(items.close)
 
     def _here(
         self, study: Study, choice: PairChoice, stopped: threading.Event | None
@@ -259,10 +248,8 @@ class Device:
                     self._threads = None  # something else is on the machine now
                 yield event
 
-    def _answered(
-        self, choice: PairChoice, function: Callable[..., Item], *arguments: Any
-    ) -> Iterator[Item]:
-        yield function(self.ready(choice)[0], *arguments)
+    def _answered(self, choice: PairChoice, function: Callable[..., Item], *arguments: Any) -> Item:
+        return function(self.ready(choice)[0], *arguments)
 
     def ready(self, choice: PairChoice) -> tuple[ModelPair, Threads]:
         """The pair and its threads, which hold for the calling thread: the one that decodes.

@@ -200,10 +200,13 @@ def measure(
     try:
         if cold:
             work.warm_up(job)
-        before, began, computed = work.watch.read(), lap.clock(), lap.computed()
+        before, lap.began, computed = work.watch.read(), lap.clock(), lap.computed()
         with work.meter.window() as window:
-            yield from lap.run()
-        ran = lap.clock() - began, lap.computed() - computed
+            for group in lap.groups:
+                yield from lap.batch(group)
+                if work.cancelled():
+                    break
+        ran = lap.clock() - lap.began, lap.computed() - computed
         lap.load = work.watch.load(before, work.watch.read(), *ran)
     except Exception as failure:
         log.exception("%s failed", job.method.name)
@@ -231,21 +234,17 @@ class _Running:
         self.texts = Texts(Pieces(work.pair.tokenizer), job.method)
         # The clocks of the wall and of this thread.
         self.clock, self.computed = StopClock(), StopClock(time.thread_time)
-        self.load = Load()
+        self.load, self.began = Load(), 0.0
         self.due = time.monotonic() + UPDATE_SECONDS if shows else math.inf
         self.updated = False
 
-    def run(self) -> Iterator[Update]:
-        self.began = self.clock()
+    @property
+    def groups(self) -> list[list[int]]:
+        """The prompts of each call: those of a static batch, or all."""
         groups = batches(self.prompts, self.job.batch_size)
-        if not SCHEMES[self.job.scheme].static:
-            groups = [list(chain.from_iterable(groups))]
-        for group in groups:
-            yield from self._batch(group)
-            if self.work.cancelled():
-                return
+        return groups if SCHEMES[self.job.scheme].static else [[*chain.from_iterable(groups)]]
 
-    def _batch(self, group: Sequence[int]) -> Iterator[Update]:
+    def batch(self, group: Sequence[int]) -> Iterator[Update]:
         batch = [PromptState(i) for i in group]
         self.requests += batch
         ends: list[float] = []

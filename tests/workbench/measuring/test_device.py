@@ -49,7 +49,7 @@ def test_a_call_runs_in_the_one_thread_and_hands_back_what_it_gives_or_raises(de
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_an_iterator_lives_and_ends_in_the_one_thread(device, leaves):
+def test_a_study_lives_and_ends_in_the_one_thread(device, leaves):
     """Also where it fails, or is left."""
     threads = []
 
@@ -62,7 +62,8 @@ def test_an_iterator_lives_and_ends_in_the_one_thread(device, leaves):
         finally:
             threads.append(threading.get_ident())
 
-    items = device.iterate(steps)
+    device._study = lambda *_: steps()
+    items = device.run(comparison("greedy"), CHOICE)
     assert next(items) == 1
     if leaves:
         items.close()
