@@ -123,7 +123,7 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
     assert "<b>plan" not in page
     assert "Llama &lt;13B&gt;" in page
     assert "default-src 'none'" in page
-    assert page.count('<figure class="wb-chart">') == 4
+    assert page.count('<figure class="wb-chart">') == 3
     assert len(page) < 400_000
     text = markdown(found)
     assert "| speculative |" in text
