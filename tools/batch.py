@@ -10,8 +10,7 @@ Greedy, vanilla, unpadded cache, unpadded inputs, both, and dynamic batches.
 draft model (as tuned for the pair) on story openings, both at temperature 0 with texts of one
 length; SmolLM2 (`--pair smollm2`) is asked the questions of the set `chats` instead. Runs that are
 compared stand close together, batch size by batch size. Prints Markdown, and writes the figures
-that the Batch tab shows. `python -m tests.speed.claims --only batches` sets every decoder's batch
-beside a single request.
+that the Batch tab shows.
 """
 
 import argparse
