@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from training import train as script
 from training.attention import block_attention
-from training.fit import fit, half_twin, next_token_loss
+from training.fit import fit, next_token_loss
 from training.recipe import Run, Shape, sizes
 from training.weights import first_weights, save_pair
 
@@ -67,24 +67,6 @@ def test_steps_may_change_on_the_plateau_only(tmp_path):
     train_tiny(tmp_path, replace(RUN, steps=6))
     with pytest.raises(ValueError, match=r"plateau.*give 6 steps, 3 of them decay"):
         train_tiny(tmp_path, RUN)
-
-
-def test_the_rate_warms_up_and_decays_to_zero():
-    run = Run(steps=100, tokens_per_step=1, decay_steps=40, warm_up_steps=5)
-    rates = [run.rate(step) for step in range(101)]
-    assert rates[0] < rates[1] < rates[10] == rates[60] == 1 > rates[80] == pytest.approx(0.5)
-    assert rates[100] == 0
-
-
-def test_weights_learn_in_float32_and_pass_in_bfloat16(monkeypatch):
-    """Updates below half of bfloat16's spacing are kept, and positions keep float32 frequencies."""
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
-    torch.manual_seed(0)
-    model = TINY.target.build(300, 2048)
-    twin = half_twin(model)
-    assert {p.dtype for p in twin.parameters()} == {torch.bfloat16}
-    assert {p.dtype for p in model.parameters()} == {torch.float32}
-    assert all(buffer.dtype == torch.float32 for buffer in twin.buffers())
 
 
 @pytest.mark.parametrize("length", [60, 300])

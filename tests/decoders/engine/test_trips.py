@@ -122,25 +122,28 @@ def opened():
 
         for name in READS:
             reading(name)
+        to, tensor_of, beside = torch.Tensor.to, torch.tensor, torch.Tensor.new_tensor
 
-        def entering(owner, name, enters):
-            plain = getattr(owner, name)
+        def moved(tensor, *args, **kwargs):
+            if marked(tensor) or not (args and isinstance(args[0], torch.device)):
+                return to(tensor, *args, **kwargs)
+            doors.note("in")
+            with doors.quiet():
+                return mark(to(tensor, *args, **kwargs).clone())
 
-            def enter(*args, **kwargs):
-                if not enters(*args, **kwargs):
-                    return plain(*args, **kwargs)
-                doors.note("in")
-                with doors.quiet():
-                    return mark(plain(*args, **kwargs).clone())
+        def made(*args, **kwargs):
+            if kwargs.get("device") is None:
+                return tensor_of(*args, **kwargs)
+            doors.note("in")
+            with doors.quiet():
+                return mark(tensor_of(*args, **kwargs))
 
-            patch.setattr(owner, name, enter)
-
-        def moves(tensor, *args, **_):
-            return not marked(tensor) and args and isinstance(args[0], torch.device)
-
-        entering(torch.Tensor, "to", moves)
-        entering(torch, "tensor", lambda *_, device=None, **__: device is not None)
-        entering(torch.Tensor, "new_tensor", lambda tensor, *_, **__: marked(tensor))
+        def made_beside(tensor, *args, **kwargs):
+            if not marked(tensor):
+                return beside(tensor, *args, **kwargs)
+            doors.note("in")
+            with doors.quiet():
+                return mark(beside(tensor, *args, **kwargs))
 
         def placing(name):
             plain = getattr(torch, name)
@@ -157,6 +160,9 @@ def opened():
 
         for name in ("empty", "zeros", "arange", "full"):
             placing(name)
+        patch.setattr(torch.Tensor, "to", moved)
+        patch.setattr(torch, "tensor", made)
+        patch.setattr(torch.Tensor, "new_tensor", made_beside)
 
         def record(run):
             with doors.quiet():
