@@ -245,3 +245,12 @@ def test_of_a_long_row_too(scan, count, strange):
     values, ids = scan.likeliest(row[None], count)
     assert math.isnan(values[0, 0])
     assert all(0 <= i < 1000 for i in ids[0].tolist())
+
+
+def test_where_the_order_of_temperature_counts():
+    """At T=2 the second token reaches a fifth of the first only if min-p sees it heated."""
+    logits = torch.tensor([0.0, -2.0, -9.0], dtype=torch.float64)
+    assert (warp(logits, Warping(2.0, min_p=0.2)) > 0).tolist() == [True, True, False]
+    last = warp(logits, Warping(2.0, min_p=0.1, temperature_last=True))
+    assert last.tolist() == pytest.approx([1 / (1 + math.exp(-1)), 1 / (1 + math.exp(1)), 0])
+    assert warp(logits, Warping(2.0, min_p=0.2, temperature_last=True)).tolist() == [1, 0, 0]
