@@ -91,6 +91,7 @@ def test_what_lasts_is_seen_at_a_glance():
     model.model.layers[0].mlp.up_proj.weight.data.add_(0.1)
     assert not fingerprint.lasts()
     assert Fingerprint(model).lasts()
+    assert not Fingerprint(model).weights.alike(fingerprint.weights)
 
 
 MUCH = 2**30
