@@ -1,9 +1,6 @@
 """Drawn cases are the same in each run, and no test times out on a busy machine.
 
-Tests that wait stand between those that compute. PASSES=plain runs everything without programs:
-
-    PASSES=plain python -m pytest tests/decoders
-"""
+Tests that wait stand between those that compute."""
 
 import fcntl
 import gc
@@ -20,10 +17,8 @@ import torch
 from huggingface_hub.utils import _http
 from hypothesis import settings
 
-from decoders import ModelPair, load_pair
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.loading import load
-from decoders.engine.models.packed import PackedModel
 from tests.models import save_small_pair
 from tests.pairwise import EVERYWHERE
 from tests.reports import pytest_report_to_serializable  # noqa: F401 - a hook
@@ -41,11 +36,6 @@ os.environ.setdefault("WORKBENCH_PAIR", "Llama-Stories (embedded)")
 os.environ.setdefault("WORKBENCH_THREADS", "1")  # else they are measured
 # A hub that does not answer is asked five times, 23 seconds in all.
 _http.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.05)))
-
-if passes := os.environ.get("PASSES"):
-    for call in (ModelPair.__init__, load_pair):
-        call.__kwdefaults__["passes"] = passes
-    PackedModel.__init__.__defaults__ = (*PackedModel.__init__.__defaults__[:-1], passes)
 
 
 COMPILING = "TESTS_COMPILING"  # names the file that is locked while the kernels are compiled
@@ -83,10 +73,7 @@ def small(tmp_path_factory) -> Iterator[None]:
 
 
 # These wait for other processes half of the time.
-WAITING = (
-    "tests/workbench/experiments/test_cluster.py",
-    "tests/browser/",
-)
+WAITING = ("tests/workbench/experiments/test_cluster.py", "tests/browser/")
 
 
 def pytest_collection_modifyitems(items):

@@ -11,16 +11,20 @@ Wants = list[tuple[TokenTree, list[NodeId]]]
 
 
 def histories(
-    trees: Sequence[TokenTree], rounds: int, rng: random.Random, seen: dict[TokenTree, set[NodeId]]
+    trees: Sequence[TokenTree],
+    rounds: int,
+    rng: random.Random,
+    seen: dict[TokenTree, set[NodeId]],
+    most: int = 7,
 ) -> Iterator[Wants]:
     """For each round, the nodes to ask about in each tree, of those not `seen`.
 
-    After the round one or two tips are kept."""
+    A tree grows by fewer than `most` nodes, and after the round one or two tips are kept."""
     for _ in range(rounds):
         wants = []
         for tree in trees:
             live = [tree.trunk[-1], *tree.tail]
-            for _ in range(rng.randrange(1, 7)):
+            for _ in range(rng.randrange(1, most)):
                 live.append(tree.add(rng.choice(live[-4:]), rng.randrange(VOCABULARY)))
             nodes = [n for n in dict.fromkeys(live) if n not in seen[tree]]
             if nodes:

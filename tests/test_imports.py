@@ -16,9 +16,7 @@ FILES = [
 
 # The rooms of `decoders`, each with those that it may import; its own files it may always import.
 PLAIN = {"errors", "shapes"}
-REQUEST = PLAIN | {
-    "distribution", "reading", "request", "theory", "trace", "tree",
-}  # fmt: skip
+REQUEST = PLAIN | {"distribution", "reading", "request", "theory", "trace", "tree"}
 CALLED = REQUEST | {"engine", "inputs", "penalties", "settings"}
 DECODERS = {
     "errors": set(),
@@ -47,15 +45,7 @@ DECODERS = {
     "divergence": CALLED | {"generate"},
     "integrations": CALLED | {"generate", "methods"},
     "__init__": CALLED
-    | {
-        "devices",
-        "divergence",
-        "generate",
-        "integrations",
-        "judge",
-        "methods",
-        "process",
-    },
+    | {"devices", "divergence", "generate", "integrations", "judge", "methods", "process"},
     "__main__": {"__init__", "errors", "methods", "settings"},
     "selftest": REQUEST | {"__init__", "engine", "generate"},
 }
@@ -111,27 +101,9 @@ ENGINE: dict[str, set[str]] = {
     "passes": SAID | {"attention", "cache", "pack", "lowering"},
     "graphs": SAID | {"recorder", "attention", "lowering", "pack"},
     "models": SAID
-    | {
-        "fingerprint",
-        "weights",
-        "attention",
-        "cache",
-        "pack",
-        "passes",
-        "graphs",
-        "lowering",
-    },
+    | {"fingerprint", "weights", "attention", "cache", "pack", "passes", "graphs", "lowering"},
     "heads": SAID
-    | {
-        "attention",
-        "cache",
-        "fingerprint",
-        "kernels",
-        "lowering",
-        "models",
-        "pack",
-        "weights",
-    },
+    | {"attention", "cache", "fingerprint", "kernels", "lowering", "models", "pack", "weights"},
     "loading": SAID | {"recorder", "fingerprint", "weights", "cache", "models", "passes", "heads"},
 }
 # Libraries that only some rooms may import.
@@ -142,20 +114,11 @@ LIBRARIES = {
     "sqlite3": {"workbench.runs", "workbench.experiments"},
     "ray": {"workbench.experiments"},
     "lm_eval": {"decoders.integrations"},
-    "pydantic": {
-        "workbench.engines",
-        "workbench.runs",
-        "workbench.experiments",
-        "workbench.page",
-    },
+    "pydantic": {f"workbench.{room}" for room in ("engines", "runs", "experiments", "page")},
     "httpx": {"workbench.engines"},
     "spaces": {"workbench.measuring"},
     "pynvml": {"workbench.measuring"},
-    "pandas": set(),
-    "app": set(),
-    "tests": set(),
-    "tools": set(),
-    "training": set(),
+    **{name: set[str]() for name in ("pandas", "app", "tests", "tools", "training")},
 }
 
 

@@ -8,8 +8,7 @@ Greedy, vanilla, unpadded cache, unpadded inputs, both, and dynamic batches.
 `lookup` drafts by copying (match 2, copy 7) on prompts that repeat themselves, `speculative` by the
 draft model (as tuned for the pair) on story openings, both at temperature 0 with texts of one
 length; SmolLM2 (`--pair smollm2`) is asked the questions of the set `chats` instead. Runs that are
-compared stand close together, batch size by batch size. Prints Markdown. `python -m
-tests.speed.claims --only batches` sets every decoder's batch beside a single request.
+compared stand close together, batch size by batch size. Prints Markdown.
 """
 
 import argparse

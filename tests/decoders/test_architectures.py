@@ -25,7 +25,10 @@ LONGROPE = {
 }
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
 WIDE, NARROW = {"sliding_window": 96}, {"sliding_window": 16}  # of 96 positions
-PACKED = {  # name in transformers, and changes of the config
+# Name in transformers, and changes of the config. The window of phimoe is only in a mask that it
+# requests, which packed attention never gets: from the 17th token on it gave other tokens than
+# `generate`. A window as large as the positions (WIDE) was refused.
+PACKED = {
     "llama": {},
     "llama, longrope": {"rope_parameters": LONGROPE},
     "llama, dynamic rope": {"rope_parameters": DYNAMIC},
@@ -62,7 +65,7 @@ PACKED = {  # name in transformers, and changes of the config
     "gpt_oss": {},
 }
 PLAIN = {
-    "diffllama": {},
+    "diffllama": {},  # a layer attends twice, into the same cache rows: wrong tokens
     "roberta": {"pad_token_id": 1},
     "bloom": {},
     "falcon": {},

@@ -13,11 +13,7 @@ KIND = re.compile(
     r"\.type\s*[!=]=\s*[\"'](cpu|cuda|mps|xpu)|\.is_cuda|\.is_cpu|torch\.cuda\.(is_available|get_device|synchronize|mem)"
 )
 # These ask: of tensors that have no data, of the board itself, and of graphs, which only CUDA has.
-ASKED = {
-    "decoders/devices.py",
-    "workbench/measuring/meter.py",
-    "decoders/selftest.py",
-}
+ASKED = {"decoders/devices.py", "workbench/measuring/meter.py", "decoders/selftest.py"}
 
 
 def test_no_other_file_asks_what_kind_of_device_it_is():
@@ -39,6 +35,7 @@ def test_the_host():
     [((9, 0), torch.bfloat16, True), ((7, 5), torch.float16, False)],
 )
 def test_a_gpu(monkeypatch, capability, dtype, kernels):
+    """A T4 or V100 computes bfloat16 very slowly, and was given it."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda place: capability)
     gpu = device_of("cuda:1")
     assert (gpu.on_host, gpu.meter, gpu.default_dtype) == (False, "GPU", dtype)

@@ -10,16 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from transformers.generation import MinPLogitsWarper
 
-from decoders.distribution import (
-    PLAIN,
-    Warping,
-    Whole,
-    minimum,
-    nucleus,
-    residual,
-    top,
-    warp,
-)
+from decoders.distribution import PLAIN, Warping, Whole, minimum, nucleus, residual, top, warp
 from decoders.engine.kernels.loading import kernels
 from decoders.errors import InputError
 from decoders.testing import situations
@@ -150,19 +141,6 @@ def test_min_p_is_that_of_transformers(row, temperature, min_p):
     assert warp(scaled, Warping(min_p=min_p)).tolist() == pytest.approx(theirs.tolist(), abs=1e-12)
 
 
-@given(ROWS, st.sampled_from([0.1, 0.9, 1.0, 1.5, 2.2]), st.sampled_from([0.2, 0.5, 3.0]))
-def test_top_n_sigma_keeps_the_same_tokens_at_any_temperature(row, n, temperature):
-    """Those within n standard deviations of the highest; impossible tokens do not count."""
-    finite = [x for x in row if x > NEVER]
-    mean = sum(finite) / len(finite)
-    sigma = (sum((x - mean) ** 2 for x in finite) / len(finite)) ** 0.5
-    assume(min(abs(max(row) - n * sigma - x) for x in finite) > 1e-9 or not sigma)
-    kept = [x >= max(row) - n * sigma for x in row]
-    for t in (1.0, temperature):
-        warping = Warping(t, top_n_sigma=n)
-        assert (warp(torch.tensor(row, dtype=torch.float64), warping) > 0).tolist() == kept
-
-
 @pytest.mark.parametrize(
     ("values", "names"),
     [
@@ -184,10 +162,7 @@ def test_values_out_of_range_are_refused_by_name(values, names):
 COMPILED = getattr(kernels(), "scan", None)
 EACH = pytest.mark.parametrize(
     "scan",
-    [
-        pytest.param(PLAIN, id="plain"),
-        pytest.param(COMPILED, id="compiled", marks=needs_kernels),
-    ],
+    [pytest.param(PLAIN, id="plain"), pytest.param(COMPILED, id="compiled", marks=needs_kernels)],
 )
 LOGITS = st.one_of(
     st.floats(-50, 50, width=32), st.sampled_from([NEVER, -1e30, 0.0, 0.5, 0.5, 3.0])
@@ -196,20 +171,6 @@ LOGITS = st.one_of(
 
 def rows_of(*rows):
     return np.array(rows, dtype=np.float32)
-
-
-@EACH
-@given(st.lists(LOGITS, min_size=1, max_size=40).filter(lambda x: max(x) > NEVER), st.data())
-@settings(deadline=None)
-def test_the_likeliest_fall_and_none_is_above_them(scan, row, data):
-    count = data.draw(st.integers(1, len(row)))
-    values, ids = scan.likeliest(rows_of(row, row[::-1]), count)
-    for found, places, given_row in zip(values, ids, (row, row[::-1]), strict=True):
-        assert found.tolist() == sorted(rows_of(row)[0].tolist(), reverse=True)[:count]
-        assert len(set(places.tolist())) == count
-        assert [np.float32(given_row[i]) for i in places] == found.tolist()
-        if count == 1:
-            assert places[0] == given_row.index(max(given_row))
 
 
 @needs_kernels

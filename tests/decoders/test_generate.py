@@ -64,8 +64,7 @@ def test_a_stop_string_that_spans_special_tokens(pair, fill):
     assert finds([b, a, *[end] * fill, b])
     written = iter([a, *[end] * fill, b, b, b])
     with mock.patch(
-        "decoders.request.SeededSource.draw",
-        side_effect=lambda probs: [next(written)],
+        "decoders.request.SeededSource.draw", side_effect=lambda probs: [next(written)]
     ):
         result = generate(
             pair, "x", "multinomial", max_new_tokens=fill + 4, stop="ab", ignore_eos=True

@@ -6,7 +6,6 @@ import itertools
 from dataclasses import dataclass
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from decoders import ModelPair, catalog, generate
 from decoders.distribution import Warping
 from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import Loop
-from decoders.trace import Fate, Trial
 from tests.models import build_pair
 
 PROMPTS = [5, 6, 7, 8], [3], list(range(20, 40)), [9] * 12
@@ -152,39 +150,3 @@ def test_nobody_starves(pair):
             assert steps < 40
         assert tokens_of(greedy) == generate(pair, PROMPTS[0], "greedy", max_new_tokens=4).tokens
     assert not any(engine.caches for engine in engines.values())
-
-
-class Telling:
-    """A greedy decoder that remembers the hidden states of each reading."""
-
-    def __init__(self, layers):
-        self.layers, self.states = layers, []
-
-    def decode(self, request):
-        while not request.finished:
-            (reading,) = yield request.ask("target", [request.tip], features=self.layers)
-            self.states.append(reading.features)
-            token = reading.likeliest(1)[0][0]
-            node = request.tree.add(request.tip, token)
-            yield request.advance([Trial(node, request.tip, token, Fate.SAMPLED, 1.0, None)], node)
-
-
-def test_decoders_that_want_different_layers_share_a_pass(pair):
-    """Each gets its own, in the order of its requests."""
-    tellers = [Telling((0, -1)), Telling((1,)), Telling(())]
-    turns = [Asked("greedy", prompt, 0, None, Sampling(5)).turn(pair) for prompt in PROMPTS[:3]]
-    for teller, turn in zip(tellers, turns, strict=True):
-        turn.decoding = teller.decode(turn.request)
-    with Loop({"target": pair.packed["target"].engine()}) as loop:
-        for turn in turns:
-            loop.add(turn)
-        while loop.turns:
-            loop.step()
-    for teller, turn in zip(tellers, turns, strict=True):
-        tree = turn.request.tree
-        text = torch.tensor([tree.tokens[: tree.prompt_length] + tokens_of(turn)[:-1]])
-        with torch.inference_mode():
-            states = pair.target(text, use_cache=False, output_hidden_states=True).hidden_states
-        for i, told in enumerate(teller.states):
-            for layer, state in zip(teller.layers, told, strict=True):
-                torch.testing.assert_close(state, states[layer][0, tree.prompt_length - 1 + i])

@@ -16,11 +16,7 @@ EDITS = (
         'llama.cpp does", choices=(True, False)\n    )\n',
         '    within: float = setting(0.0, "nats below the highest logit", low=0.0, high=100.0)\n',
     ),
-    (
-        "decoders/distribution.py",
-        "self.top_n_sigma or self.temperature_last",
-        " or self.within",
-    ),
+    ("decoders/distribution.py", "self.top_n_sigma or self.temperature_last", " or self.within"),
     ("decoders/distribution.py", "self.top_p < 1 or self.min_p", " or self.within"),
     (
         "decoders/distribution.py",

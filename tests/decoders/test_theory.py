@@ -18,11 +18,7 @@ from tests.pieces import FORMS
 
 @pytest.mark.parametrize(
     ("alpha", "gamma", "operations", "speed"),
-    [
-        (0.6, 2, 1.53, 1.96),
-        (0.9, 2, 1.11, 2.71),
-        (0.9, 10, 1.60, 6.86),
-    ],
+    [(0.6, 2, 1.53, 1.96), (0.9, 2, 1.11, 2.71), (0.9, 10, 1.60, 6.86)],
 )
 def test_table_1_of_speculative_decoding(alpha, gamma, operations, speed):
     assert theory.walltime_factor(alpha, gamma, 0) == pytest.approx(speed, abs=0.005)

@@ -35,9 +35,11 @@ def calls(dtype: str) -> dict[str, Any]:
     return {"settings": wanted, "records": {case.name: decoding.record(case) for case in cases}}
 
 
-def answers(folder: Path, wanted: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def answers(folder: Path, wanted: dict[str, dict[str, Any]], every: bool = True) -> dict[str, Any]:
     """What `/compare`, `/branch`, `/draw` and a batch give, without what a clock measured."""
-    found = page.answers(folder, wanted) | {"batch": terminal.measured_batch(folder)}
+    found = page.answers(folder, wanted, every)
+    if every:
+        found["batch"] = terminal.measured_batch(folder)
     return {name: records.unclocked(run) for name, run in found.items()}
 
 

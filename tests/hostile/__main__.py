@@ -26,10 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     args = parser.parse_args(arguments)
     random.seed(args.seed)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        served(Path(folder)) as server,
-    ):
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as server:
         page = Page(server)
         for attack in ATTACKS:
             if args.only in (None, attack.__name__):

@@ -1,6 +1,6 @@
-"""Decoders of the embedded pair over our baselines, `generate`, theory, the head, and in batches.
+"""Decoders of the embedded pair over our baselines, `generate`, theory and the head.
 
-    python -m tests.speed.claims [--only decoders generate heads batches] [--threads 1]
+    python -m tests.speed.claims [--only decoders generate heads] [--threads 1]
                                  [--tokens 64] [--prompts 6] [--rounds 5] [--lengths 2 3 4 5 6 8]
 
 *decoders*: every decoder beside greedy `generate`, which is quicker than its sampling, and beside
@@ -8,7 +8,7 @@ our own baseline: greedy decoding at T=0, sampling at T=1, and beam sampling of 
 DSBD; settings are those kept with the pair (`tools.tune`) unless a row names others; draft lengths
 also beside theorem 3.8. *generate*: prompt look-up and drafts against those of `transformers`, also
 inside of its `generate`, and on how many prompts the tokens are the same. *heads*: the target's
-head beside its draft model. *batches*: every decoder's batch of 8 over its batch of 1.
+head beside its draft model.
 
 T=0, and T=1 with top-k 20 and top-p 0.9; what is compared is interleaved. Prints Markdown; a ratio
 is the median of the rounds' ratios with the least and the most. Fifteen minutes on one thread.
@@ -243,26 +243,7 @@ def parts(results: Sequence[decoders.Result]) -> tuple[str, str]:
     return f"{1e3 * drafting:.2f}", f"{1e3 * verifying:.2f}"
 
 
-def batches(args: argparse.Namespace) -> None:
-    pair, texts = decoders.load_pair(args.pair), prompts()["openings"][:8]
-    given = {**WARPINGS["T=1, top-k 20, top-p 0.9"], "max_new_tokens": args.tokens}
-
-    def rows() -> Iterator[tuple[str, ...]]:
-        for name in decoders.catalog:
-            cases = {
-                str(size): lambda size=size, name=name: decoders.generate(
-                    pair, texts[:size], name, ignore_eos=True, **given
-                )
-                for size in (1, 8)
-            }
-            took = measure(cases, args.rounds)
-            speeds = (int(n) * args.tokens / statistics.median(took[n]) for n in cases)
-            yield name, *(f"{speed:.0f}" for speed in speeds), ratio(took, "8", "1", 8)
-
-    table(("decoder", "batch 1, tokens/s", "batch 8", "times"), rows())
-
-
-SECTIONS = {"decoders": decode, "generate": contests, "heads": heads, "batches": batches}
+SECTIONS = {"decoders": decode, "generate": contests, "heads": heads}
 
 if __name__ == "__main__":
     args = options(

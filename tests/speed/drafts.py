@@ -1,14 +1,6 @@
-"""What rules and drafts cost beside the models, what copies fastest, and what "auto" gains.
+"""What drafts gain whose length is "auto".
 
-    python -m tests.speed.drafts [--only bookkeeping copying auto beams] [--pair NAME]
-                                 [--rounds 5] [--tokens 64] [--prompts 4]
-
-*bookkeeping*: processor time outside of the models' passes (drafting, reading, rules, trees,
-traces) at temperature 1 with top-k 20 and top-p 0.9, beside that of chains of the draft model
-judged token by token (aim: at most 1.5 times as much), for each token that the rule tested and for
-each one drafted. Most of a round does not depend on its draft, so rounds are also set beside those
-of chains of one token. *copying*: tokens per processor second of suffix decoding and token
-recycling over look-up's (aim: 1.3) on prompts that repeat themselves.
+    python -m tests.speed.drafts [--only auto beams] [--pair NAME] [--rounds 5] [--tokens 64]
 
 *auto*: `draft_length="auto"` and a fixed length beside plain decoding, in batches (`--sizes 1 4 16
 --fixed 4`); *beams*: speculative beam search beside beam search (`--beams 2 4 8`), where a place of
@@ -17,12 +9,11 @@ a draft is a layer. Easy text repeats itself, hard text is openings whose words 
 program are apart. Seconds are those after the first round of each request. `--cpu 1` takes
 processor seconds, on a busy machine.
 
-Prints Markdown: for bookkeeping the least of the rounds, else the median of their ratios.
+Prints Markdown: the median of the rounds' ratios.
 """
 
 import argparse
 import itertools
-import math
 import random
 import statistics
 import time
@@ -31,86 +22,8 @@ from typing import Any
 from unittest import mock
 
 import decoders
-from decoders.engine.passes import PackedPasses
 from decoders.process import light_heap
-from tests.speed.measure import WARPINGS, Over, measure, options, prompts, ratio, spread, table
-
-BASE, SHORTEST, PLAIN = "tokenwise, model", "tokenwise, model, 1 token", "plain sampling"
-COMBINATIONS: dict[str, dict[str, Any]] = {
-    BASE: {},
-    SHORTEST: {"draft_length": 1},
-    "tokenwise, model, gate 0.4": {"gate": 0.4},
-    "match, model": {"rule": "match"},
-    "block, model": {"rule": "block"},
-    "fly, model": {"rule": "fly(window=2)"},
-    "cascade, model": {"rule": "cascade"},
-    "traversal, tree": {"rule": "traversal", "draft": "tree"},
-    "multipath, paths": {"rule": "multipath", "draft": "paths"},
-    "match, best_first": {"rule": "match", "draft": "best_first"},
-    "match, suffix": {"rule": "match", "draft": "suffix"},
-    "match, recycling": {"rule": "match", "draft": "recycling"},
-    "tokenwise, lookup": {"draft": "lookup"},
-}
-COPYING = ("lookup", "suffix", "recycling")
-
-
-def bookkeeping(pair: decoders.ModelPair, args: argparse.Namespace) -> None:
-    methods = {name: decoders.catalog["speculative"](**s) for name, s in COMBINATIONS.items()}
-    methods[PLAIN] = decoders.catalog["multinomial"]()
-    given = {**WARPINGS["T=1, top-k 20, top-p 0.9"], "max_new_tokens": args.tokens}
-    texts = prompts()["openings"][: args.prompts]
-    inside = 0.0
-
-    def timed(passes: Callable[..., Any]) -> Callable[..., Any]:
-        def within(*args: Any, **more: Any) -> Any:
-            nonlocal inside
-            began = time.process_time()
-            try:
-                return passes(*args, **more)
-            finally:
-                inside += time.process_time() - began
-
-        return within
-
-    cases = {name: Over(pair, method, texts, given) for name, method in methods.items()}
-    with (
-        mock.patch.object(PackedPasses, "run", timed(PackedPasses.run)),
-        mock.patch.object(PackedPasses, "read", timed(PackedPasses.read)),
-    ):
-        took = measure(cases, args.rounds, lambda: time.process_time() - inside)
-    costs = {}
-    for name, run in cases.items():
-        entries = [entry for result in run.results for entry in result.rounds]
-        us = 1e6 * min(took[name])
-        tested, drafted = (sum(getattr(e, kind) for e in entries) for kind in ("tested", "drafted"))
-        each = (us / count if count else math.nan for count in (tested, drafted, len(entries)))
-        costs[name] = *each, tested / len(entries)
-    table(
-        ("rule, draft", "us a tested token", "times", "us a drafted token", "times",
-         "tested a round", "us a round", "times that of one token"),
-        (
-            (
-                name, f"{a_tested:.0f}", f"{a_tested / costs[BASE][0]:.2f}", f"{a_drafted:.0f}",
-                f"{a_drafted / costs[BASE][1]:.2f}", f"{tested:.2f}", f"{a_round:.0f}",
-                f"{a_round / costs[SHORTEST][2]:.2f}",
-            )
-            for name, (a_tested, a_drafted, a_round, tested) in costs.items()
-        ),
-    )  # fmt: skip
-
-
-def copying(pair: decoders.ModelPair, args: argparse.Namespace) -> None:
-    texts = prompts()["refrains"][: args.prompts]
-
-    def rows() -> Iterator[tuple[str, ...]]:
-        for title, warping in WARPINGS.items():
-            given = {**warping, "max_new_tokens": args.tokens}
-            cases = {name: Over(pair, decoders.catalog[name](), texts, given) for name in COPYING}
-            took = measure(cases, args.rounds, time.process_time)
-            for name, run in cases.items():
-                yield f"{name}, {title}", ratio(took, name, "lookup"), f"{run.rate:.2f}"
-
-    table(("copying", "over look-up", "tokens a pass"), rows())
+from tests.speed.measure import measure, options, prompts, spread, table
 
 
 def kinds(size: int, args: argparse.Namespace) -> dict[str, list[str]]:
@@ -261,17 +174,16 @@ def beams(pair: decoders.ModelPair, args: argparse.Namespace) -> None:
         )  # fmt: skip
 
 
-SECTIONS = {section.__name__: section for section in (bookkeeping, copying, auto, beams)}
+SECTIONS = {section.__name__: section for section in (auto, beams)}
 
 if __name__ == "__main__":
     args = options(
         __doc__,
-        {"rounds": 1, "tokens": 6, "prompts": 1, "sizes": [1], "beams": [2], "texts": ["hard"]},
+        {"rounds": 1, "tokens": 6, "sizes": [1], "beams": [2], "texts": ["hard"]},
         SECTIONS,
         pair=None,
         rounds=5,
         tokens=64,
-        prompts=4,
         sizes=[1, 4, 16],
         fixed=4,
         beams=[2, 4, 8],

@@ -4,15 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from training.corpus import (
-    END_ID,
-    CorpusSettings,
-    documents,
-    drop_near_duplicates,
-    is_held_out,
-    prepare,
-    shingle_hashes,
-)
+from training.corpus import END_ID, CorpusSettings, documents, is_held_out, prepare, shingle_hashes
 from training.recipe import sizes
 
 TINY = sizes()["tiny"].corpus
@@ -73,14 +65,6 @@ def test_near_duplicates_across_the_split_are_dropped_and_counted(work):
 
 def split(ids):
     return np.split(ids, np.flatnonzero(ids == END_ID))
-
-
-def test_dropping_near_duplicates_by_hand():
-    held_out = np.array([1, 2, 3, 4, 5], np.uint16)
-    train = np.array([9, 1, 2, 3, 7, 0, 1, 2, 8, 3, 0, 2, 3, 4, 0], np.uint16)
-    kept, dropped = drop_near_duplicates(train, np.unique(shingle_hashes(held_out, 3)), 3)
-    assert kept.tolist() == [1, 2, 8, 3, 0]
-    assert dropped == 2
 
 
 @pytest.mark.parametrize("exists", [False, True])

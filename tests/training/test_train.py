@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +13,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from decoders.training.learning import InFloat32
 from training import train as script
 from training.attention import block_attention
-from training.fit import fit, half_twin, next_token_loss
+from training.fit import fit, next_token_loss
 from training.recipe import Run, Shape, sizes
 from training.weights import first_weights, save_pair
 
@@ -69,44 +67,6 @@ def test_steps_may_change_on_the_plateau_only(tmp_path):
     train_tiny(tmp_path, replace(RUN, steps=6))
     with pytest.raises(ValueError, match=r"plateau.*give 6 steps, 3 of them decay"):
         train_tiny(tmp_path, RUN)
-
-
-def test_a_branch_may_decay_at_once(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        train_tiny(tmp_path, stop_at=4)  # the checkpoint is of step 3
-    train_tiny(tmp_path, replace(RUN, steps=5, decay_steps=2))
-    last = json.loads((tmp_path / "losses.jsonl").read_text().splitlines()[-1])
-    assert (last["step"], last["rate"]) == (5, 0.5)
-
-
-def test_the_rate_warms_up_and_decays_to_zero():
-    run = Run(steps=100, tokens_per_step=1, decay_steps=40, warm_up_steps=5)
-    rates = [run.rate(step) for step in range(101)]
-    assert rates[0] < rates[1] < rates[10] == rates[60] == 1 > rates[80] == pytest.approx(0.5)
-    assert rates[100] == 0
-
-
-def test_weights_learn_in_float32_and_pass_in_bfloat16(monkeypatch):
-    """Updates below half of bfloat16's spacing are kept, and positions keep float32 frequencies."""
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
-    torch.manual_seed(0)
-    model = TINY.target.build(300, 2048)
-    twin = half_twin(model)
-    assert {p.dtype for p in twin.parameters()} == {torch.bfloat16}
-    assert {p.dtype for p in model.parameters()} == {torch.float32}
-    assert all(buffer.dtype == torch.float32 for buffer in twin.buffers())
-
-
-@pytest.mark.parametrize("quick", [True, False])
-def test_muon_multiplies_in_the_precision_of_the_passes(quick):
-    """Its products in bfloat16 took half of a step where the processor has none."""
-    torch.manual_seed(0)
-    weight = torch.nn.Parameter(torch.zeros(8, 12))
-    weight.grad = torch.randn(8, 12)
-    with nullcontext() if quick else InFloat32():
-        torch.optim.Muon([weight], lr=1.0, weight_decay=0.0, adjust_lr_fn="original").step()
-    step = weight.detach()
-    assert torch.equal(step, step.bfloat16().float()) == quick
 
 
 @pytest.mark.parametrize("length", [60, 300])
@@ -174,11 +134,7 @@ def test_a_checkpoint_of_another_size_is_named(tmp_path):
 
 def test_a_full_disk_leaves_the_old_model_whole(tmp_path):
     torch.manual_seed(0)
-    target, draft, tokenizer = (
-        TINY.target.build(300, 32),
-        SMALL.build(300, 32),
-        FakeTokenizer(),
-    )
+    target, draft, tokenizer = (TINY.target.build(300, 32), SMALL.build(300, 32), FakeTokenizer())
     save_pair(target, draft, tokenizer, tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     tokenizer.room = 1  # the second folder does not fit

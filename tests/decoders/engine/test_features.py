@@ -8,6 +8,7 @@ from itertools import cycle
 import pytest
 import torch
 
+from decoders import InputError
 from decoders.engine.loading.admission import prepared
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PaddedPasses
@@ -41,13 +42,8 @@ def features_agree(engine, model, tolerance, chunk=None, layers=LAYERS):
     draw, trees, told = random.Random(0), [TokenTree(prompt) for prompt in PROMPTS], 0
     for tree in trees:
         engine.admit(tree, 60)
-    asks = [[tree.trunk[-1:]] * 4 for tree in trees]
     for turn in range(6):
-        wants = (
-            [(tree, nodes[min(turn, 3)]) for tree, nodes in zip(trees, asks, strict=True)]
-            if turn == 0
-            else []
-        )
+        wants = [] if turn else [(tree, tree.trunk[-1:]) for tree in trees]
         for tree in trees if turn else ():
             tips = [tree.trunk[-1]]
             for _ in range(draw.randrange(1, 5)):
@@ -89,6 +85,11 @@ def test_they_are_those_of_transformers(family, dtype):
         features_agree(ours.engine(60), model, tolerance, chunk)
     if isinstance(ours, PackedModel):
         assert "as a program" in ours.engine_name or "(" in ours.engine_name
+
+
+def test_a_layer_that_the_target_has_not_is_named():
+    with pytest.raises(InputError, match="has hidden states 0 to 2, and 9 was asked for"):
+        PackedModel(build(), "target").refuse_features((9,))
 
 
 @pytest.mark.parametrize("passes", ["plain", "program"])

@@ -3,6 +3,7 @@
 It notes operators and replays them into the same memory, with the Python numbers of the recording,
 and refuses to read a value back. Effects that only a device has are not tested here."""
 
+import itertools
 import weakref
 
 import pytest
@@ -22,6 +23,7 @@ from decoders.reading import Readings
 from decoders.tree import TokenTree
 from tests import zoo
 from tests.models import build
+from tests.pairwise import EVERYWHERE
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
 OPTIONS = {"max_new_tokens": 10, "ignore_eos": True}
@@ -159,8 +161,14 @@ def test_the_same_tokens(kernels, pairs, decoder, caplog):
     assert "CUDA graphs" in recorded.packed["target"].engine_name
 
 
-@pytest.mark.parametrize("sampling", [{}, {"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.05}])
-@pytest.mark.parametrize("decoder", ["multinomial", "speculative", "mtad", "dsbd"])
+SAMPLINGS = {}, {"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.05}
+SOME = "multinomial", "speculative", "mtad", "dsbd"
+
+
+@pytest.mark.parametrize(
+    ("decoder", "sampling"),
+    [*itertools.product(SOME, SAMPLINGS)] if EVERYWHERE else [*zip(SOME, SAMPLINGS, strict=True)],
+)
 def test_the_same_tokens_whether_logits_come_back_or_stay(
     kernels, pairs, monkeypatch, decoder, sampling
 ):

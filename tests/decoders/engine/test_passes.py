@@ -7,7 +7,7 @@ from decoders import ModelPair, catalog, generate
 from decoders.engine.passes import PackedPasses
 from decoders.loop import Turn
 from decoders.trace import Ledger, Round, Trials
-from tests.models import build, build_both
+from tests.models import build, build_both, halved
 from tests.needs import needs_kernels
 from tests.pairwise import pairwise
 
@@ -35,14 +35,6 @@ COUNTS = (
     "target_calls", "draft_calls", "target_passes", "draft_passes", "bytes_read",
     "peak_cache_rows", "peak_cache_bytes",
 )  # fmt: skip
-
-
-def halved(model):
-    """The model with weights that float16 holds, so that kernels carry out its passes."""
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.copy_(weight.bfloat16())
-    return model
 
 
 def build_pair():

@@ -73,29 +73,6 @@ def test_weights_whose_changes_cannot_be_seen_are_not_copied():
 
 @needs_kernels
 @pytest.mark.parametrize(
-    ("tokens", "bias", "factor"), pairwise([1, 5, 32, 33, 190, 200], [False, True], [1.0, 1e-6])
-)
-def test_weights_published_in_bfloat16_are_copied_in_half_of_the_memory(factor, tokens, bias):
-    """Their product is as near to float64's as sequential sums in float32 can be."""
-    generator = torch.Generator().manual_seed(tokens)
-    plain = torch.nn.Linear(300, 40, bias=bias)
-    with torch.no_grad():
-        plain.weight.copy_((plain.weight * factor).bfloat16())
-    model, x = torch.nn.Sequential(plain), torch.randn(tokens, 300, generator=generator)
-    exact = torch.nn.functional.linear(
-        x.double(), plain.weight.double(), None if plain.bias is None else plain.bias.double()
-    )
-    hasten(model)
-    with torch.inference_mode():
-        error = (model(x) - exact).abs()
-    shift = 0 if plain.bias is None else plain.bias.abs()
-    scale = x.double().norm(dim=1)[:, None] * plain.weight.double().norm(dim=1) + shift
-    assert (error <= 30 * torch.finfo(torch.float32).eps * scale).all()
-    assert plain.copied_bytes == 300 * 64 * 2  # whole blocks of 32 outputs
-
-
-@needs_kernels
-@pytest.mark.parametrize(
     "weight", [torch.full((2, 3), number) for number in (1 / 3, 1e6, 1e30, torch.nan)]
 )
 def test_weights_that_float16_would_change_are_not_halved(weight):

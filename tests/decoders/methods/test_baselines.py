@@ -10,28 +10,9 @@ import torch
 from decoders.distribution import Warping
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
 from decoders.request import SeededSource
-from decoders.testing.oracle import (
-    assert_exact,
-    decode,
-    layers,
-    output_law,
-    ways,
-)
+from decoders.testing.oracle import assert_exact, decode, layers, output_law, ways
 from decoders.testing.situations import Rows, Situation, drawn, log_likelihood
 from tests.pieces import last_of_equals
-
-
-@pytest.mark.parametrize(
-    ("beams", "warping", "end"),
-    [
-        (1, Warping(), frozenset({2})), (2, Warping(0.7, 3, 0.9), frozenset()),
-        (2, Warping(1.3, 4), frozenset({2})), (3, Warping(1.0, 2), frozenset()),
-    ],
-    ids=repr,
-)  # fmt: skip
-@pytest.mark.parametrize("law", ["beam sampling", "beam sampling per layer"])
-def test_beam_sampling_has_its_law(beams, warping, end, law):
-    assert_exact(BeamSampling(beams), drawn(3, 2, warping=warping, end=end), law=law)
 
 
 def test_copies_of_a_beam_have_entries_of_their_own():
@@ -39,9 +20,6 @@ def test_copies_of_a_beam_have_entries_of_their_own():
     situation = drawn(3, 2, budget=2, warping=Warping(1.0, 2))
     alike = [r for _, r in ways(BeamSampling(3), situation) if len(set(list(layers(r))[1][0])) == 1]
     assert {len(set(list(layers(r))[1][1])) for r in alike} == {1}
-
-
-# ---- Beam search
 
 
 @pytest.mark.parametrize(

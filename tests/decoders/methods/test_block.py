@@ -75,13 +75,8 @@ def test_the_best_path_has_the_targets_law(drafts, length, situation, whole):
     assert_exact(MultiPathBlock(drafts, length), situation, limit=20_000, whole=whole)
 
 
-def kept_of_paths(method, situation) -> float:
-    """Draft tokens that the first round keeps, in the mean."""
-    return sum(chance * r.rounds[0].accepted for chance, r in ways(method, situation))
-
-
 def test_more_paths_keep_more_than_one():
     situation = SITUATIONS[0]
-    one = kept_of_paths(BlockVerification(2), situation)
-    assert kept_of_paths(MultiPathBlock(1, 2), situation) == pytest.approx(one)
-    assert kept_of_paths(MultiPathBlock(2, 2), situation) > one
+    one = kept(BlockVerification(2), situation)
+    assert kept(MultiPathBlock(1, 2), situation) == pytest.approx(one)
+    assert kept(MultiPathBlock(2, 2), situation) > one

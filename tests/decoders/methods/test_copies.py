@@ -14,36 +14,10 @@ from decoders.distribution import Warping, warp
 from decoders.errors import InputError
 from decoders.methods.catalog import catalog
 from decoders.methods.copies import Lookup, NGram, Suffix, Suffixes
-from decoders.request import SeededSource
-from decoders.testing.oracle import assert_exact, decode
-from decoders.testing.situations import drawn
 from tests.models import build_pair, build_tokenizer
 from tests.pieces import commit, propose, request
 
-END = frozenset({2})
-LOOP = (0, 1, 2, 0, 1)
 PAIR = build_pair(tokenizer=build_tokenizer(("the", "cat")))
-NO_MODEL = [
-    catalog["lookup"](),
-    catalog["lookup"](prefer="first"),
-    catalog["ngram"](),
-    catalog["ngram"](order="unigram"),
-]
-
-
-@pytest.mark.parametrize("method", NO_MODEL, ids=repr)
-def test_drafts_without_a_model_leave_the_targets_law(method):
-    situation = drawn(
-        3,
-        5,
-        budget=4,
-        warping=Warping(0.7, 2),
-        end=END,
-        prompt=LOOP,
-        references=((0, 1, 1, 2), (2, 2, 0)),
-    )
-    assert_exact(method, situation)
-    assert any(entry.drafted for entry in decode(method, situation, SeededSource(0)).rounds)
 
 
 def test_a_reference_that_holds_the_output_is_copied():
@@ -172,9 +146,6 @@ def test_it_is_warped_like_every_model():
     assert rows(r, NGram(r, S, pairs=True))[0] == pytest.approx(warp(plain.log(), warping).tolist())
 
 
-TURNS = (0, 1, 2, 0, 1)
-
-
 def proposed(prompt, *outputs, references=(), shared=None, **settings):
     """The draft after a prompt and the outputs of some rounds, as paths of tokens."""
     r = request(tuple(prompt), references=references, shared=shared)
@@ -191,24 +162,6 @@ def proposed(prompt, *outputs, references=(), shared=None, **settings):
 def chain(*args, **settings):
     paths = proposed(*args, **settings)
     return list(paths[-1]) if paths else []
-
-
-@pytest.mark.parametrize(
-    ("settings", "references", "warping"),
-    [
-        ({}, ((0, 1, 1, 2), (2, 2, 0)), Warping(0.7, 2)),
-        ({"shape": "tree", "copy": 3}, (), Warping()),
-        ({"match": 1, "least": 0.0}, (), Warping(0.7, 2)),
-    ],
-    ids=repr,
-)
-def test_it_has_the_targets_law(settings, warping, references):
-    situation = drawn(
-        3, 5, budget=4, warping=warping, end=frozenset({2}), prompt=TURNS, references=references
-    )
-    assert_exact(catalog["suffix"](**settings), situation)
-    drafted = decode(catalog["suffix"](**settings), situation, SeededSource(0)).rounds
-    assert any(entry.drafted for entry in drafted)
 
 
 def test_a_draft_ends_where_its_share_is_small():

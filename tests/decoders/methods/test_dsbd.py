@@ -57,12 +57,6 @@ def test_one_draw_and_one_beam_is_speculative_decoding(gamma, end):
         assert_exact(DSBD(gamma, 1), drawn(3, i, warping=warping, end=end), law="target")
 
 
-# ---- Theorem 3.2
-
-
-# ---- Trace
-
-
 def test_draws_below_a_layer_that_ended_are_in_the_trace():
     """Bug: if all accepted beams ended, later layers of the forest were not counted.
 

@@ -9,13 +9,7 @@ from decoders.distribution import Warping, Whole
 from decoders.errors import InputError
 from decoders.methods.catalog import catalog
 from decoders.methods.lossy import Cascade, TypicalRule
-from decoders.methods.named import (
-    FLy,
-    PromptLookup,
-    Speculative,
-    SpeculativeCascade,
-    SpeculativeEnsemble,
-)
+from decoders.methods.named import FLy, PromptLookup, Speculative
 from decoders.methods.rules import Node
 from decoders.methods.sources import Chain
 from decoders.request import SeededSource
@@ -106,18 +100,6 @@ def test_without_room_for_the_window_it_is_speculative_decoding():
         situation = drawn(3, seed, budget=9)
         one, other = (decode(m, situation, SeededSource(seed)) for m in (strict, Speculative(3)))
         assert [r.trials for r in one.rounds] == [r.trials for r in other.rounds]
-
-
-METHODS = [
-    *(SpeculativeCascade(2, x, how) for x in (0.0, 0.3, 1.0) for how in ("token", "opt")),
-    *(SpeculativeEnsemble(2, weight) for weight in (0.0, 0.3, 1.0)),
-    Speculative(2, 0.6, rule="cascade(alpha=0.6)"),  # drafts that stop where they hesitate
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_each_has_the_law_of_its_mixture(method):
-    assert_exact(method, drawn(3, 3, warping=Warping(0.7, 2), end=frozenset({2})))
 
 
 @pytest.mark.parametrize(

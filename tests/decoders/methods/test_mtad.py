@@ -221,12 +221,6 @@ def test_the_output_has_the_law_of_a_plain_restatement(draft, ratio, threshold, 
 @pytest.mark.parametrize("draft", ["sample", "search"])
 @pytest.mark.parametrize("ratio", ["warped", "raw"])
 class TestLimits:
-    def test_threshold_1_is_sampling_from_the_warped_target(self, draft, ratio):
-        for warping in (Warping(0.7, 2), Warping(1.0, 0, 0.7)):
-            assert_exact(
-                MTAD(2, 2, 1.0, ratio, draft), drawn(3, 1, warping=warping, end=END), law="target"
-            )
-
     def test_threshold_0_keeps_everything_that_the_target_can_write(self, draft, ratio):
         for _, r in ways(MTAD(2, 2, 0.0, ratio, draft), drawn(2, 2)):
             assert all(e.accepted == e.drafted for e in r.rounds)

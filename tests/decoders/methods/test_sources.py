@@ -122,10 +122,7 @@ def test_an_expansion_that_is_none_is_refused(given):
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [
-        ("specinfer", {"expansion": (8, 8, 8)}),
-        ("spectr", {"drafts": 64, "draft_length": 64}),
-    ],
+    [("specinfer", {"expansion": (8, 8, 8)}), ("spectr", {"drafts": 64, "draft_length": 64})],
 )
 def test_a_tree_too_large_is_refused(name, settings):
     with pytest.raises(InputError, match="more than 512 draft tokens per round are too many"):

@@ -11,33 +11,11 @@ from decoders.distribution import Warping
 from decoders.methods.budget import LONGEST, START, AutoLength
 from decoders.methods.named import Speculative
 from decoders.request import SeededSource
-from decoders.testing.oracle import (
-    Watched,
-    assert_exact,
-    decode,
-    output_law,
-    ways,
-)
+from decoders.testing.oracle import Watched, assert_exact, decode, output_law, ways
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate, Ledger
-from tests.pairwise import pairwise
 
 END = frozenset({1})
-WARPINGS = [
-    Warping(),
-    Warping(0.6),
-    Warping(1.2, 2),
-    Warping(1.0, 0, 0.8),
-    Warping(0.7, 3, 0.9),
-    Warping(0),
-]
-
-
-@pytest.mark.parametrize(
-    ("gamma", "warping", "end"), pairwise([1, 2, 3], WARPINGS, [frozenset(), END]), ids=repr
-)
-def test_the_output_has_the_targets_law(gamma, warping, end):
-    assert_exact(Speculative(gamma), drawn(3, gamma, warping=warping, end=end))
 
 
 @pytest.mark.parametrize("gamma", [1, 2, 3])
@@ -192,21 +170,15 @@ def test_lenience_at_temperature_0_in_a_text():
     assert output_law(Speculative(2, lenience=0.9), situation) == {(0, 0, 0): 1}
 
 
-@pytest.mark.parametrize(("confidence", "seed"), [(0.4, 0), (0.6, 1), (0.8, 2)])
-def test_a_draft_that_stops_where_it_hesitates_leaves_the_targets_law(confidence, seed):
-    situation = drawn(3, seed, warping=Warping(0.8, 2), end=frozenset({2}))
-    assert_exact(Speculative(2, confidence=confidence), situation)
-
-
 GATES = (0.6, 0.65, 0.7)  # between the least and the most of the bound on these tables
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("ends", [*({"gate": g} for g in GATES), {"confidence": 0.6}], ids=str)
 @pytest.mark.parametrize("rule", ["tokenwise", "match", "block", "multiround"])
-def test_a_gate_on_the_entropy_leaves_the_targets_law(gate, rule):
+def test_a_draft_that_stops_where_it_hesitates_leaves_the_targets_law(ends, rule):
     for seed in (0, 2):
         situation = drawn(3, seed, warping=Warping(0.8, 2), end=frozenset({2}))
-        assert_exact(Speculative(2, gate=gate, rule=rule), situation)
+        assert_exact(Speculative(2, rule=rule, **ends), situation)
 
 
 def test_the_gate_stops_where_the_bound_on_acceptance_is_low():

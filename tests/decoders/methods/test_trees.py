@@ -8,33 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import catalog
-from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.methods.block import Traversal
 from decoders.methods.copies import BestFirst, Recycled, Recycler
-from decoders.methods.named import BestFirstTrees
 from decoders.methods.rules import MultiRound
 from decoders.methods.sources import Draft
 from decoders.reading import Readings
-from decoders.request import Draw, SeededSource
-from decoders.testing.oracle import assert_exact, decode
+from decoders.request import Draw
 from decoders.testing.situations import Drawn, drawn
 from tests.pieces import propose, request
-
-SITUATIONS = [
-    drawn(2, 1),
-    drawn(3, 2, budget=2),
-    drawn(3, 3, warping=Warping(0.7, 2), end=frozenset({2})),
-]
-
-
-@pytest.mark.parametrize(
-    ("situation", "by", "nodes"),
-    [(SITUATIONS[0], "model", 5), (SITUATIONS[1], "ngram", 3), (SITUATIONS[2], "model", 3)],
-    ids=range(3),
-)
-def test_it_has_the_targets_law(situation, by, nodes):
-    assert_exact(BestFirstTrees(nodes, depth=2, by=by), situation, limit=60_000)
 
 
 def by_heap(table: Drawn, prompt: tuple, size: int, depth: int) -> set[tuple[int, ...]]:
@@ -68,25 +50,6 @@ def test_layer_by_layer_it_is_the_tree_of_a_heap(seed, nodes, depth):
 def test_p_over_q_on_its_tokens_is_refused(rule):
     with pytest.raises(InputError, match="cannot judge the draft best_first, a tree of chosen"):
         catalog["speculative"](rule=rule.name, draft="best_first(nodes=2)")
-
-
-LOOP = (0, 1, 2, 0, 1)
-
-
-@pytest.mark.parametrize("settings", [{"nodes": 3, "depth": 2}, {"nodes": 6, "width": 2}], ids=repr)
-def test_recycling_has_the_targets_law(settings):
-    situation = drawn(
-        3,
-        5,
-        budget=4,
-        warping=Warping(0.7, 2),
-        end=frozenset({2}),
-        prompt=LOOP,
-        references=((0, 1, 1, 2), (2, 2, 0)),
-    )
-    assert_exact(catalog["recycling"](**settings), situation)
-    drafted = decode(catalog["recycling"](**settings), situation, SeededSource(0)).rounds
-    assert any(entry.drafted for entry in drafted)
 
 
 def begun(prompt, **settings):

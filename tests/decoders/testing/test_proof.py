@@ -206,11 +206,7 @@ def test_chances_of_p_over_q_for_chosen_children_are_refuted():
 
 
 @pytest.mark.parametrize(
-    ("verify", "options"),
-    [
-        (thrown_away, {}),
-        (token_wise, {"sample": rounded_draws}),
-    ],
+    ("verify", "options"), [(thrown_away, {}), (token_wise, {"sample": rounded_draws})]
 )
 def test_a_q_that_was_not_drawn_from_is_refuted(verify, options):
     proof = prove(verify, **options)
@@ -286,10 +282,7 @@ def remembering():
     return lambda p, q, tokens, source: (0, next(calls) // 7 % 2)
 
 
-@pytest.mark.parametrize(
-    "verify",
-    [torch_draw, numpy_accept, private_length, remembering()],
-)
+@pytest.mark.parametrize("verify", [torch_draw, numpy_accept, private_length, remembering()])
 def test_a_function_that_draws_elsewhere_is_told_so_and_not_called_lossy(verify):
     for _ in range(10):
         with pytest.raises(InputError, match="draws from elsewhere than `source`"):

@@ -68,7 +68,11 @@ def pair(lines):
     return ModelPair(target.eval(), None, tokenizer)
 
 
-@pytest.fixture(scope="module", params=[replace(TINY, width=16), DRAFT], ids=str)
+@pytest.fixture(
+    scope="module",
+    params=[replace(TINY, width=16), pytest.param(DRAFT, marks=pytest.mark.slow)],
+    ids=str,
+)
 def trained(request, pair, lines, tmp_path_factory):
     folder = tmp_path_factory.mktemp("drafter")
     training = Training(pair, folder / "work", request.param, [lines])

@@ -25,22 +25,6 @@ def test_the_exponential():
     assert np.isfinite(operators.exponential(np.float32(1000)))
 
 
-def test_a_norm_and_a_gate():
-    x = torch.randn(3, 20, generator=torch.Generator().manual_seed(0))
-    y, weight, out = torch.randn_like(x), torch.linspace(-1, 2, 20), torch.empty(3, 20)
-    operators.norm(x.data_ptr(), 3, weight.data_ptr(), 20, 1e-6, False, out.data_ptr())
-    exact = weight * (x / (x.double().pow(2).mean(1, keepdim=True) + 1e-6).sqrt())
-    torch.testing.assert_close(out.double(), exact, rtol=1e-6, atol=1e-6)
-    for how, activation in enumerate(ACTIVATIONS):
-        operators.gated(x.data_ptr(), y.data_ptr(), 60, how, False, out.data_ptr())
-        exact = tensors.ACTIVATIONS[activation](x.double()) * y.double()
-        torch.testing.assert_close(out.double(), exact, rtol=1e-6, atol=1e-6)
-    x[1, 3] = torch.nan
-    operators.norm(x.data_ptr(), 3, weight.data_ptr(), 20, 1e-6, False, out.data_ptr())
-    assert out[1].isnan().all()
-    assert out[[0, 2]].isfinite().all()
-
-
 def test_numbers_are_rounded_as_torch_rounds_them():
     """Ties, the least and the largest numbers, and what is no number."""
     bits = torch.arange(0, 2**32, 7919, dtype=torch.int64).to(torch.int32)

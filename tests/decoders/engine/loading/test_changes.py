@@ -16,7 +16,7 @@ import torch
 import torchao
 from torch import nn
 from torch.nn.modules import module as registry
-from torch.nn.utils import parametrizations, parametrize, prune
+from torch.nn.utils import parametrize, prune
 from transformers import LlamaConfig, PreTrainedModel
 from transformers.models.llama import modeling_llama as llama
 
@@ -104,11 +104,6 @@ def loads(**options) -> Callable:
     return change
 
 
-def new_parameter(model):
-    up = layer(model).mlp.up_proj
-    up.weight = nn.Parameter(2 * up.weight.detach())
-
-
 def swaps(model):
     weight = layer(model).mlp.up_proj.weight
     torch.utils.swap_tensors(weight, nn.Parameter(weight + noise(weight)))
@@ -140,17 +135,6 @@ def other_ids(module, args, kwargs):
 def only_of(kind: type, function: Callable) -> Callable:
     """A hook on all modules that acts on one kind."""
     return lambda module, *rest: function(module, *rest) if isinstance(module, kind) else None
-
-
-def with_a_post_hook(model):
-    """A hook of `load_state_dict` that changes what is loaded."""
-
-    def change(module, keys):
-        with torch.no_grad():
-            module.lm_head.weight.data.mul_(0.5)
-
-    model.register_load_state_dict_post_hook(change)
-    model.load_state_dict(model.state_dict())
 
 
 def patch_object(model) -> Undo:
@@ -213,10 +197,6 @@ def in_float64(model) -> None:
     model.double()
 
 
-def spectral_norm(model) -> None:
-    parametrizations.spectral_norm(layer(model).mlp.up_proj)
-
-
 def tie(model) -> None:
     model.config.tie_word_embeddings = True
     model.lm_head.weight = model.model.embed_tokens.weight
@@ -238,19 +218,6 @@ def pruned(model) -> Undo:
     return lambda: prune.remove(layer(model).mlp.up_proj, "weight")
 
 
-def pruned_then_stepped(model) -> None:
-    pruned(model)
-    steps(torch.optim.AdamW, fused=True)(model)
-
-
-def old_weight_norm(model) -> Undo:
-    up = layer(model).mlp.up_proj
-    nn.utils.weight_norm(up)
-    with torch.no_grad():
-        up.weight_g.mul_(1.5)
-    return lambda: nn.utils.remove_weight_norm(up)
-
-
 def lora(**options) -> peft.LoraConfig:
     return peft.LoraConfig(
         r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False, **options
@@ -268,10 +235,6 @@ def adapter(config: peft.PeftConfig | None = None) -> Callable:
         return wrapped.unload
 
     return change
-
-
-def injected(model) -> None:
-    peft.inject_adapter_in_model(lora(), model)
 
 
 def two_adapters(model) -> Undo:
@@ -303,7 +266,6 @@ def quantised(model) -> None:
 CHANGES: dict[str, Callable[[PreTrainedModel], Undo | None]] = {
     "AdamW fused": steps(torch.optim.AdamW, fused=True),
     ".data =": writes(fill_data),
-    ".data.copy_": writes(lambda w: w.data.copy_(w + noise(w))),
     ".data.add_ of one norm": writes(lambda w: w.data.add_(noise(w)), "model.norm.weight"),
     ".data turned": writes(
         lambda w: setattr(w, "data", w.data.t()), "model.layers.0.self_attn.q_proj.weight"
@@ -315,11 +277,7 @@ CHANGES: dict[str, Callable[[PreTrainedModel], Undo | None]] = {
     "swap_tensors": swaps,
     "load_state_dict": loads(),
     "load_state_dict assign": loads(assign=True),
-    "a new Parameter": new_parameter,
     "forward hook": hook("register_forward_hook", lambda m, a, out: 1.5 * out),
-    "forward hook always_call": hook(
-        "register_forward_hook", lambda m, a, out: 1.5 * out, always_call=True, prepend=True
-    ),
     "forward pre-hook": hook("register_forward_pre_hook", lambda m, a: (1.5 * a[0],)),
     "forward hook of a linear layer": hook(
         "register_forward_hook", lambda m, a, out: 1.5 * out, "model.layers.0.mlp.up_proj"
@@ -331,7 +289,6 @@ CHANGES: dict[str, Callable[[PreTrainedModel], Undo | None]] = {
     "global forward hook": on_all(
         "register_module_forward_hook", only_of(llama.LlamaMLP, lambda m, a, out: 1.5 * out)
     ),
-    "post-hook of load_state_dict": with_a_post_hook,
     "forward of an object": patch_object,
     "forward of the model": patch_root,
     "forward of a class": patch_class(
@@ -356,10 +313,7 @@ CHANGES: dict[str, Callable[[PreTrainedModel], Undo | None]] = {
     "tied": tie,
     "float64": in_float64,
     "parametrization": parametrization,
-    "spectral norm": spectral_norm,
-    "weight norm": old_weight_norm,
     "pruned": pruned,
-    "pruned, then trained": pruned_then_stepped,
     "LoRA": adapter(),
     "DoRA": adapter(lora(use_dora=True)),
     "IA3": adapter(
@@ -368,7 +322,6 @@ CHANGES: dict[str, Callable[[PreTrainedModel], Undo | None]] = {
     "adapter switched": two_adapters,
     "adapter merged": merged,
     "adapter scaled": scaled,
-    "adapter injected": injected,
     "quantised": quantised,
 }
 
@@ -377,7 +330,7 @@ IDLE = {"float64"}
 
 
 class Door:
-    """A way in which a caller keeps a pair and runs passes of it."""
+    """A way in which a caller keeps a pair and runs passes of it: here as programs."""
 
     def __init__(self, model: PreTrainedModel, **options):
         self.pair = ModelPair(model, None, **options)
@@ -385,10 +338,6 @@ class Door:
     def __call__(self, **options) -> tuple[list[int], list[float]]:
         result = generate(self.pair, PROMPT, "greedy", max_new_tokens=LENGTH, **options)
         return result.tokens, [trial.log_p for trial in result.trials]
-
-
-class Programs(Door):
-    pass
 
 
 class Plain(Door):
@@ -403,9 +352,6 @@ class Padded(Door):
 
 class Graphs(Door):
     """With the stand-in for CUDA graphs."""
-
-    def __init__(self, model: PreTrainedModel):
-        super().__init__(model, passes="program")
 
 
 class Custom(Door):
@@ -445,7 +391,7 @@ class OwnCache(Door):
         assert self.pair.plain
 
 
-# One row of each kind for the doors beside Programs, a few for each; EVERYWHERE=1 takes all.
+# One row of each kind for the other doors, a few for each; EVERYWHERE=1 takes all.
 SOME = (
     "AdamW fused", ".data.add_ of one norm", "load_state_dict assign", "rows of some tokens",
     "forward hook", "forward pre-hook of the model", "global forward hook", "forward of an object",
@@ -453,7 +399,7 @@ SOME = (
     "more tokens", "pruned", "adapter merged", "float64",
 )  # fmt: skip
 OTHER_DOORS = Plain, Padded, Graphs, Drafting, OwnCache, Custom
-ROWS = [(Programs, change) for change in CHANGES]
+ROWS = [(Door, change) for change in CHANGES]
 if EVERYWHERE:
     ROWS += [(door, change) for door in OTHER_DOORS for change in CHANGES]
 else:
@@ -536,7 +482,7 @@ IDLE_CHANGES = {
 
 @pytest.mark.parametrize("change", IDLE_CHANGES)
 def test_what_changes_no_pass_costs_nothing(change, small, prepared):
-    run, before = Programs(small), as_it_is(small)
+    run, before = Door(small), as_it_is(small)
     run()
     prepared.clear()
     IDLE_CHANGES[change](small)
@@ -578,7 +524,7 @@ class Scale:
 def test_a_hook_may_change_its_mind(place, small):
     """A recording would repeat what it did first; a copy of it would not hear of the change."""
     scale, mlp = Scale(), layer(small).mlp
-    run = Programs(small)
+    run = Door(small)
     if place == "hook":
         mlp.register_forward_hook(scale)
     else:
@@ -593,7 +539,7 @@ def test_a_hook_may_change_its_mind(place, small):
 
 
 def test_hooks_make_passes_plain_with_one_line_until_they_go(small, caplog):
-    run = Programs(small)
+    run = Door(small)
     run()
     handle = layer(small).mlp.register_forward_hook(lambda m, a, out: 1.5 * out)
     for _ in range(2):
@@ -612,7 +558,7 @@ def test_hooks_make_passes_plain_with_one_line_until_they_go(small, caplog):
 def test_a_model_back_in_training_is_read_in_eval_mode(own_cache):
     """With its own cache, dropout took part in decoding. Each module keeps its mode."""
     model = build("gpt2", dtype=torch.float32, resid_pdrop=0.5, embd_pdrop=0.5, attn_pdrop=0.5)
-    run = (OwnCache if own_cache else Programs)(model)
+    run = (OwnCache if own_cache else Door)(model)
     expected = run()
     model.train()
     model.transformer.h[0].eval()
@@ -636,7 +582,7 @@ def test_a_config_within_a_config_is_followed():
 
 def test_what_no_pass_can_follow_is_refused_by_name_until_it_is_taken_back(small):
     """A hook that treats the last token of a pass differently means another thing in each pass."""
-    run = Programs(small)
+    run = Door(small)
     before = run()
 
     def last(module, args, output):
@@ -652,7 +598,7 @@ def test_what_no_pass_can_follow_is_refused_by_name_until_it_is_taken_back(small
     assert run() == before
 
 
-@pytest.mark.parametrize("door", [Custom, Programs])
+@pytest.mark.parametrize("door", [Custom, Door])
 def test_one_number_behind_the_back_of_autograd_needs_a_refresh(door, small):
     """A call looks at a few numbers of each weight."""
     run = door(small)
@@ -677,7 +623,7 @@ def test_heads_are_followed_too(tmp_path):
 
 
 def test_several_threads_follow_one_change(small):
-    run = Programs(small)
+    run = Door(small)
     run()
     steps(torch.optim.AdamW, fused=True)(small)
     handle = layer(small).mlp.register_forward_hook(lambda m, a, out: 1.5 * out)

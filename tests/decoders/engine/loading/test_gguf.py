@@ -5,8 +5,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from decoders import InputError, ModelPair, compare_greedy, errors, generate, load_pair
+from decoders import ModelPair, compare_greedy, errors, generate, load_pair
 from decoders.engine.loading.load import EMBEDDED
+from tests.decoders.engine.loading.test_load import refused
 from tests.gguf_files import write_gguf
 from tests.models import build_both
 
@@ -27,12 +28,6 @@ def files(models, tmp_path_factory):
         write_gguf(folder / "target.gguf", models[0], TOKENIZER),
         write_gguf(folder / "draft.GGUF", models[1], TOKENIZER, Q8),
     ]
-
-
-def refused(sentence, *names, **options):
-    with pytest.raises(InputError, match=sentence) as error:
-        load_pair(*names, device="cpu", **options)
-    assert str(error.value).endswith(".")
 
 
 def test_the_pair_writes_what_the_models_write(models, files):

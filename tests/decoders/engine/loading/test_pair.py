@@ -8,7 +8,7 @@ import torch
 import transformers
 from transformers import T5Config
 
-from decoders import InputError, ModelPair, catalog, generate
+from decoders import InputError, ModelPair, catalog, generate, hf, load_pair
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from decoders.reading import Readings
@@ -16,12 +16,20 @@ from decoders.tree import TokenTree
 from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
 
 
-def test_refused_encoder_decoder():
-    config = T5Config(vocab_size=VOCABULARY, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2)
-    with pytest.raises(
-        InputError, match="is an encoder-decoder model; load a causal language model"
+def test_refused_encoder_decoder(tmp_path):
+    """Before weights are read; inside of `generate` T5 was told to leave out encoder_outputs, which
+    `generate` itself had added."""
+    sizes = {"d_model": 16, "d_kv": 4, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    config = T5Config(vocab_size=VOCABULARY, decoder_start_token_id=0, **sizes)
+    config.save_pretrained(tmp_path)
+    model, ids = transformers.T5ForConditionalGeneration(config), torch.tensor([[3, 4]])
+    for call in (
+        lambda: load_pair(tmp_path),
+        lambda: ModelPair(model, None),
+        lambda: model.generate(ids, custom_generate=hf("greedy"), max_new_tokens=4),
     ):
-        ModelPair(transformers.T5ForConditionalGeneration(config), None)
+        with pytest.raises(InputError, match="is an encoder-decoder model"):
+            call()
 
 
 def test_pairs_are_not_pickled():
@@ -65,12 +73,7 @@ def test_wrapped_models_are_refused_in_one_sentence():
 
 @pytest.mark.parametrize(
     ("ids", "ends"),
-    [
-        (7, {7}),
-        (torch.tensor(7), {7}),
-        (torch.tensor([7, 8]), {7, 8}),
-        (None, set()),
-    ],
+    [(7, {7}), (torch.tensor(7), {7}), (torch.tensor([7, 8]), {7, 8}), (None, set())],
 )
 def test_end_tokens(ids, ends):
     """In a tensor, which `generate` accepts, the ids were compared as tensors: no text ended."""

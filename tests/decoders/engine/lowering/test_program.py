@@ -10,19 +10,12 @@ from transformers import LlamaForCausalLM
 
 from decoders import ModelPair, catalog, generate
 from decoders.engine.models.packed import PASSES
+from tests.decoders.engine.test_graphs import warnings
 from tests.models import VOCABULARY, build, build_tokenizer, halved
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
 OPTIONS = {"max_new_tokens": 12, "ignore_eos": True}
 EXAMPLES = int(os.environ.get("RANDOM_REQUESTS", "40"))  # RANDOM_REQUESTS=1000 for a thousand
-
-
-def warnings(caplog):
-    return [
-        r.getMessage()
-        for r in caplog.records
-        if r.levelname == "WARNING" and "module by module" in r.getMessage()
-    ]
 
 
 def small(**options):
@@ -62,11 +55,7 @@ class Branches(LlamaForCausalLM):
         return out
 
 
-KINDS = {
-    Reads: "reads values back",
-    Draws: "draws random numbers",
-    Branches: "other numbers",
-}
+KINDS = {Reads: "reads values back", Draws: "draws random numbers", Branches: "other numbers"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,18 +7,13 @@ import random
 import pytest
 import torch
 
-from decoders import InputError, ModelPair, catalog, generate
+from decoders import InputError, ModelPair, generate
 from decoders.engine.models.plain import Following, PlainModel, PlainPasses
 from decoders.tree import TokenTree
 from tests import zoo
 from tests.histories import histories
 from tests.models import build, build_pair
 
-WAYS = {
-    "own cache": Following(),
-    "one token at a time": Following(several=False),
-    "whole texts": Following(cached=False),
-}
 # Kinds of cache: rewound; windowed; recurrent, which is copied; rewound, and token 1 has no
 # position; recurrent that forgets if it gets several tokens.
 KINDS = {
@@ -32,25 +27,6 @@ KINDS = {
     ),
 }
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40))]
-
-
-def plainly(pair, following=WAYS["own cache"]):
-    """The same pair, its models run one request at a time."""
-    for role, model in pair.packed.items():
-        pair.packed[role] = PlainModel(
-            model.model, role, pair.vocabulary, following, "a test asks for it"
-        )
-    return pair
-
-
-@pytest.fixture(scope="module")
-def packed():
-    return build_pair(eos=0)
-
-
-@pytest.fixture(scope="module")
-def plain():
-    return plainly(build_pair(eos=0))
 
 
 def logits_after(model, tokens):
@@ -83,24 +59,6 @@ def test_any_history_of_a_tree_gives_the_logits_of_whole_texts(kind):
     assert answered > 30
 
 
-@pytest.mark.parametrize(
-    "name", ["speculative", "mtad", "dsbd", "beam_search", "speculative_beam_search", "traversal"]
-)
-def test_every_decoder_writes_the_tokens_of_packed_passes(packed, plain, name):
-    options = {"max_new_tokens": 14, "seed": 3, "top_k": 20, "top_p": 0.95}
-    # by default its draft follows the clock
-    method = catalog[name](draft_length=2) if name == "speculative_beam_search" else name
-    expected, found = (generate(pair, PROMPTS, method, **options) for pair in (packed, plain))
-    assert [r.tokens for r in found] == [r.tokens for r in expected]
-    assert [r.metrics.target_calls for r in found] == [r.metrics.target_calls for r in expected]
-    assert [r.rounds[-1].nodes for r in found] == [r.rounds[-1].nodes for r in expected]
-
-
-def test_what_only_packed_passes_do_is_refused():
-    with pytest.raises(InputError, match=r"^max_cache_bytes is for packed passes, and the target"):
-        generate(plainly(build_pair()), PROMPTS, "greedy", max_cache_bytes=10**9)
-
-
 def test_the_engine_and_its_reason_are_said(caplog):
     pair = ModelPair(*zoo.build_pair("bloom"))
     assert (
@@ -110,6 +68,8 @@ def test_the_engine_and_its_reason_are_said(caplog):
     assert pair.packed["target"].engine_name in caplog.text
     assert set(pair.plain) == {"target", "draft"}
     assert not build_pair().plain
+    with pytest.raises(InputError, match=r"^max_cache_bytes is for packed passes, and the target"):
+        generate(pair, [3], "greedy", max_cache_bytes=10**9)
 
 
 def test_positions_of_padding_are_not_counted():

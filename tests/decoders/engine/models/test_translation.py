@@ -2,11 +2,7 @@
 
 It reads the target's text in its own tokens."""
 
-import json
-import os
 import random
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import pytest
@@ -131,37 +127,18 @@ def test_tokens_that_the_draft_model_lacks_are_never_fed_to_it():
     assert both.read(1) == (0, 1)
 
 
-PAIRS = layouts.PAIRS
-
-
-@pytest.fixture(scope="module")
-def written():
-    """The texts of this process."""
-    return {names: layouts.written(layouts.pair_of(*names)) for names in PAIRS}
-
-
-def test_the_same_seed_gives_the_same_tokens_in_every_process(written):
-    """Llama 2's, Mistral's and Gemma's byte tokens made texts differ from process to process.
-
-    The other one has another order of the vocabularies."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.layouts", "1"],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "1"},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    there = json.loads(done.stdout)
-    assert there == {" and ".join(k): [r.tokens for r in found] for k, found in written.items()}
-    assert all(len(tokens) == 40 for texts in there.values() for tokens in texts)
-
-
-@pytest.mark.parametrize("names", PAIRS, ids=" and ".join)
-def test_letters_are_read_and_proposed_as_letters(written, names):
+@pytest.mark.parametrize("names", layouts.PAIRS, ids=" and ".join)
+def test_letters_are_read_and_proposed_as_letters_in_any_order_of_the_vocabularies(names):
     """Three of four letters were read as byte tokens.
 
-    A draft with the target's own weights and other ids had .01 to .09 accepted."""
-    metrics = [result.metrics for result in written[names]]
+    A draft with the target's own weights and other ids had .01 to .09 accepted. And Llama 2's,
+    Mistral's and Gemma's byte tokens made texts differ from process to process, in each of which
+    get_vocab has another order."""
+    written, other = (layouts.written(layouts.pair_of(*names, order)) for order in (0, 1))
+    metrics = [result.metrics for result in written]
     assert sum(m.accepted for m in metrics) >= 0.7 * sum(m.tested for m in metrics)
+    assert [r.tokens for r in other] == [r.tokens for r in written]
+    assert all(len(r.tokens) == 40 for r in written)
 
 
 @dataclass(frozen=True, eq=False)
