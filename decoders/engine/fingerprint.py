@@ -160,7 +160,7 @@ PASSED_OVER = vars(torch.nn.Module()).keys() | {
     "forward", "generation_config", "prepare_inputs_for_generation", "gradient_checkpointing",
     "_gradient_checkpointing_func", "_require_grads_hook", "_require_grads_hooks",
     "_output_capturing_hooks_installed", "_compiled_call", "_compiled_call_impl",
-    "_last_compile_config", "_is_hf_initialized", "_decoders_pairs",
+    "_last_compile_config", "_is_hf_initialized", "_decoders_pairs", "_decoders_copy",
 }  # fmt: skip
 # What a pass of the caller's writes into rotary embeddings whose frequencies it changes.
 ROTARY = "inv_freq", "max_seq_len_cached", "attention_scaling"

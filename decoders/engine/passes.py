@@ -40,6 +40,7 @@ PASSES, BYTES = 16, 2**30
 DEVICE_BYTES = 2**35  # on a GPU: some 10 milliseconds too
 REQUESTS = 4  # a pass of so many takes up to twice as long as that of one
 NOTHING = np.empty((0, 0), np.int64), np.empty((0, 4)), np.empty((0, 0)), np.empty(0, np.int64)
+NO_STATES, ALL = np.empty((0, 0), np.float32), np.empty(0, np.int64)
 
 
 def call(
@@ -49,6 +50,8 @@ def call(
     inputs: PackedInputs,
     sought: int,
     chains: Sequence[OpenChain],
+    entering: np.ndarray = NO_STATES,
+    proposed: np.ndarray = ALL,
 ) -> Launch:
     """Make a pass, and draw as many tokens of each chain as one call takes.
 
@@ -59,6 +62,8 @@ def call(
         inputs: the tensors of the pass
         sought: how many of the likeliest tokens are looked for in each row
         chains: the chain of each request, or none
+        entering: of a head the states before the tokens, (tokens, W)
+        proposed: the tokens that a head proposes, if not all
     """
     requests, count = len(feeds), len(inputs.wanted)
     steps = length(weight_bytes, feeds, inputs, chains) if chains else 0
@@ -77,11 +82,14 @@ def call(
             np.array(numbers, np.float64).T.copy(),
             np.array([*{end for chain in chains for end in chain.ends}], dtype=np.int64),
         )
-    passes = program.passes(inputs, logits, (tops, ids, sums), *plan)
+    states = np.empty(
+        (len(entering) + rows, entering.shape[1]) if entering.size else (0, 0), np.float32
+    )
+    passes = program.passes(inputs, logits, (tops, ids, sums), *plan, entering, states, proposed)
     if passes:
         rows = passes * requests
     best = Tops(tops[:rows], ids[:rows], {1.0: sums[:rows]}, program.scan)
-    return Launch(logits[:rows], best, plan[0][:passes])
+    return Launch(logits[:rows], best, plan[0][:passes], states)
 
 
 def length(

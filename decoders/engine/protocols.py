@@ -122,11 +122,13 @@ class Launch(NamedTuple):
             by request in each pass; an array if they are on the host
         tops: what was read of them, if anything was
         tokens: the tokens of chains, (steps, requests); a graph has more requests than there are
+        states: a head's own states at every token that was fed, request by request in each pass
     """
 
     rows: Logits | np.ndarray
     tops: Tops | None
     tokens: np.ndarray
+    states: np.ndarray | None = None
 
 
 def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:

@@ -269,14 +269,16 @@ class Halves(NamedTuple):
         """The outputs of a block."""
         return self.blocks.shape[2]
 
-    def places(self, begin: int = 0) -> tuple[int, int, NumberType]:
+    def places(self, begin: int = 0) -> tuple[int, int, int]:
         """The addresses of blocks and bias (0 for none), and the blocks' NumberType.
+
+        That is a plain number: to look at an enum takes numba longer than a small product takes.
 
         Args:
             begin: the first output, with which a block begins
         """
         bias = 0 if self.bias is None else self.bias[begin:].data_ptr()
-        return self.blocks[begin // self.block].data_ptr(), bias, FORMATS[self.blocks.dtype]
+        return self.blocks[begin // self.block].data_ptr(), bias, int(FORMATS[self.blocks.dtype])
 
 
 class PlainRows(NamedTuple):
@@ -293,10 +295,10 @@ class PlainRows(NamedTuple):
     factor: float = 1.0
     block: int = 1
 
-    def places(self, begin: int = 0) -> tuple[int, int, NumberType]:
+    def places(self, begin: int = 0) -> tuple[int, int, int]:
         """As those of Halves."""
         bias = 0 if self.bias is None else self.bias[begin:].data_ptr()
-        return self.weight[begin:].data_ptr(), bias, NumberType.ROWS
+        return self.weight[begin:].data_ptr(), bias, int(NumberType.ROWS)
 
 
 class PassLinear(torch.nn.Linear):
@@ -315,8 +317,14 @@ class PassLinear(torch.nn.Linear):
 
     copies: bool
     shelf: Shelf
-    copied_bytes = 0
-    _copy: Halves | torch.Tensor | None = None
+    _decoders_copy: Halves | torch.Tensor | None = None
+
+    @property
+    def copied_bytes(self) -> int:
+        copy = self._decoders_copy
+        if copy is None:
+            return 0
+        return self.weight.nbytes if isinstance(copy, torch.Tensor) else copy.blocks.nbytes
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x (..., in) -> (..., out)."""
@@ -357,17 +365,15 @@ class PassLinear(torch.nn.Linear):
 
     def copied(self) -> Halves | torch.Tensor:
         """The copy of the weights: for kernels, or in oneDNN's blocks."""
-        if (copy := self._copy) is None:
+        if (copy := self._decoders_copy) is None:
             held = held_of(self.weight) if kernels() else None
             if held is None:
                 copy = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
-                self.copied_bytes = self.weight.nbytes
             else:
                 blocks = self.shelf.put(kernels().in_blocks(held[0]))
                 bias = None if self.bias is None else self.bias.detach().float().contiguous()
                 copy = Halves(blocks, held[1], bias)
-                self.copied_bytes = blocks.nbytes
-            self._copy = copy
+            self._decoders_copy = copy
         return copy
 
 
@@ -378,7 +384,7 @@ def forget_copies(model: torch.nn.Module) -> None:
     """
     for module in model.modules():
         if isinstance(module, PassLinear):
-            module._copy, module.copied_bytes = None, 0
+            module._decoders_copy = None
 
 
 def multiply(

@@ -19,7 +19,8 @@ from decoders.engine.kernels.loading import scan_for
 from decoders.engine.lowering.program import Pass, Programs
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
-from decoders.engine.protocols import Answer, Features, Layers, OpenChain, Passes, Wants
+from decoders.engine.passes import ALL, call, length
+from decoders.engine.protocols import Answer, Features, Launch, Layers, OpenChain, Passes, Wants
 from decoders.engine.weights import COPIED_BYTES, BytesRead, PassLinear, forget_copies
 from decoders.errors import InputError
 from decoders.process import one_thread
@@ -80,11 +81,13 @@ class Known:
         true: states made of the target's, (W,) at each node that the target has seen and that may
             still be followed by a token without a row
         own: the head's own states, (W,) at each node that has a row made in this round
+        ahead: those at the tokens of a chain that the last call has fed, (tokens, W)
     """
 
     caches: Caches
     true: dict[NodeId, torch.Tensor] = field(default_factory=dict)
     own: dict[NodeId, torch.Tensor] = field(default_factory=dict)
+    ahead: Sequence[torch.Tensor] = ()
     _commits: int = 0
 
     @property
@@ -121,6 +124,7 @@ class Waiting:
         tree: its tree
         known: what the head knows about it
         missing: nodes without a row, parents first
+        entering: the states that the next rows are made of
         wanted: nodes that want logits
         whole: whether all its nodes are fed, not only a part of the prompt
         logits: those found so far, (R,) by node
@@ -133,6 +137,7 @@ class Waiting:
     missing: list[NodeId]
     wanted: list[NodeId]
     whole: bool = True
+    entering: Sequence[torch.Tensor] = ()
     logits: dict[NodeId, torch.Tensor] = field(default_factory=dict)
     passes: int = 0
     read: int = 0
@@ -187,8 +192,16 @@ class HeadPasses(Passes):
         whole: bool = False,
     ) -> list[Answer]:
         waiting = [self._waiting(tree, nodes, chunk) for tree, nodes in wants]
-        while any(each.missing for each in waiting):
-            self._pass([each for each in waiting if each.missing])
+        while missing := [each for each in waiting if each.missing]:
+            feeds = self._feeds(missing)
+            caches = {each.tree: each.known.caches for each in missing}
+            inputs = self.arenas.pack(feeds, caches, self.model.by_request)
+            states = torch.stack([state for each in missing for state in each.entering])
+            if chains and len(missing) == len(waiting):
+                launch = self.model.draw(feeds, inputs, states, sought, chains)
+                if launch is not None:
+                    return self._drawn(missing, feeds, launch)
+            self._pass(missing, feeds, inputs, states)
         rows = [each.logits[node] for each in waiting if each.whole for node in each.wanted]
         own = torch.stack(rows) if rows else torch.empty(0, self.model.proposes)
         tops = self.model.look_through(own, sought) if sought and rows else None
@@ -200,8 +213,7 @@ class HeadPasses(Passes):
                 Answer(
                     together,
                     part,
-                    self.arenas.bytes(each.known.caches)
-                    + len(each.known.true) * self.model.state_bytes,
+                    self._bytes(each.known),
                     each.read,
                     passes=each.passes,
                     tops=tops,
@@ -230,23 +242,29 @@ class HeadPasses(Passes):
             each.missing, each.whole = each.missing[:chunk], False
         return each
 
-    def _pass(self, waiting: Sequence[Waiting]) -> None:
-        """Feed every node whose state is known."""
+    def _feeds(self, waiting: Sequence[Waiting]) -> list[Feed]:
+        """What each request feeds: every node whose state is known."""
         feeds: list[Feed] = []
-        states: list[torch.Tensor] = []
         for each in waiting:
             before = [(node, each.known.before(each.tree, node)) for node in each.missing]
             ready = [node for node, state in before if state is not None]
             if not ready:
                 raise RuntimeError("a head was asked about a text that the target has not read")
-            states += (state for _, state in before if state is not None)
+            each.entering = [state for _, state in before if state is not None]
             wanted = [node for node in ready if node in each.wanted]
             feeds.append(Feed(each.tree, each.known.rows, ready, wanted))
             parents, true = each.tree.parents, each.known.true
             each.known.rows.true.update(node for node in ready if parents[node] in true)
-        caches = {each.tree: each.known.caches for each in waiting}
-        inputs = self.arenas.pack(feeds, caches, self.model.by_request)
-        logits, own = self.model(inputs, torch.stack(states))
+        return feeds
+
+    def _pass(
+        self,
+        waiting: Sequence[Waiting],
+        feeds: Sequence[Feed],
+        inputs: PackedInputs,
+        states: torch.Tensor,
+    ) -> None:
+        logits, own = self.model(inputs, states)
         fed = answered = 0
         for each, feed in zip(waiting, feeds, strict=True):
             count = len(feed.nodes)
@@ -258,6 +276,45 @@ class HeadPasses(Passes):
             each.missing = [node for node in each.missing if node not in done]
             each.passes += 1
             each.read += self.model.bytes_read(inputs.input_ids.numel())
+
+    def _drawn(
+        self, waiting: Sequence[Waiting], feeds: Sequence[Feed], launch: Launch
+    ) -> list[Answer]:
+        """The answers of a call that has drawn chains."""
+        assert launch.states is not None
+        assert launch.tops is not None
+        rows = self.model.over_vocabulary(torch.as_tensor(launch.rows))
+        tops = self.model.named(launch.tops)
+        own = torch.from_numpy(launch.states).to(self.model.dtype)
+        passes, requests = launch.tokens.shape
+        total = sum(len(feed.nodes) for feed in feeds)
+        read = self.model.bytes_read(total) + (passes - 1) * self.model.bytes_read(requests)
+        answers, fed = [], 0
+        for place, (each, feed) in enumerate(zip(waiting, feeds, strict=True)):
+            states = own[fed : (fed := fed + len(feed.nodes))]
+            each.known.own.update(zip(feed.nodes, states, strict=True))
+            each.known.ahead = own[total + place :: requests]
+            answers.append(
+                Answer(
+                    rows,
+                    slice(place, None, requests),
+                    self._bytes(each.known),
+                    read,
+                    passes=passes,
+                    tokens=launch.tokens[:, place].tolist(),
+                    tops=tops,
+                )
+            )
+        return answers
+
+    def _bytes(self, known: Known) -> int:
+        return self.arenas.bytes(known.caches) + len(known.true) * self.model.state_bytes
+
+    def grow(self, tree: TokenTree, nodes: Sequence[NodeId]) -> None:
+        if nodes:
+            known = self._known[tree]
+            known.rows.append(tree, nodes)
+            known.own.update(zip(nodes, known.ahead, strict=False))
 
 
 class HeadLayers(Protocol):
@@ -398,6 +455,31 @@ class Head:
             )
         return logits if logits.dtype == torch.float64 else logits.float(), own
 
+    def draw(
+        self,
+        feeds: Sequence[Feed],
+        inputs: PackedInputs,
+        states: torch.Tensor,
+        sought: int,
+        chains: Sequence[OpenChain],
+    ) -> Launch | None:
+        """Make a pass and draw chains after it, see `decoders.engine.passes.call`.
+
+        Returns:
+            None if one call cannot do that
+        """
+        longest = max(len(feed.nodes) for feed in feeds)
+        program = self.forward.serving(longest) if isinstance(self.forward, Programs) else None
+        more = any(feed.wanted != feed.nodes[-1:] for feed in feeds)
+        size = self.weight_bytes * 4 // self.dtype.itemsize
+        if program is None or not self._rising or more or not length(size, feeds, inputs, chains):
+            return None
+        inputs = inputs._replace(position_ids=inputs.position_ids - self.module.earlier)
+        ids = ALL if self.ids is None else self.ids.numpy()
+        with undisturbed(self.device):
+            entering = states.float().numpy()
+            return call(program, size, feeds, inputs, sought, chains, entering, ids)
+
     def over_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits (n, V), given those of the tokens that it proposes (n, R)."""
         if self.ids is None:
@@ -419,7 +501,12 @@ class Head:
         rows, scan = logits.numpy(), scan_for(logits)
         tops, places = scan.likeliest(rows, min(sought, rows.shape[1]))
         excesses = {1.0: scan.excesses(rows, tops[:, 0].astype(np.float64), 1.0)}
-        return Tops(tops, places if self.ids is None else self.ids.numpy()[places], excesses)
+        return self.named(Tops(tops, places, excesses))
+
+    def named(self, tops: Tops) -> Tops:
+        """What was read of logits (n, R), with the target's ids."""
+        ids = tops.ids if self.ids is None else self.ids.numpy()[tops.ids]
+        return Tops(tops.logits, ids, tops.excesses)
 
     def plain(self, features: Layers = (), **inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """A pass through the modules; a head gives no hidden states beside its own."""
@@ -457,9 +544,9 @@ class Head:
         """Take up other weights, its own or the target's."""
         if self._fingerprint.lasts():
             return True
-        now = Fingerprint(self.module)
-        if not (now.alike(self._fingerprint) and now.weights.alike(self._fingerprint.weights)):
-            self._fingerprint = now
+        before, self._fingerprint = self._fingerprint, Fingerprint(self.module)
+        now = self._fingerprint
+        if not (now.alike(before) and now.weights.alike(before.weights)):
             self.forget()
         return True
 

@@ -332,7 +332,7 @@ def first(packing, requests, positions, rows, segments):
 @njit
 def passes_and_draws(
     lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens, caches, packs,
-    warpings, numbers, ends, team,
+    warpings, numbers, ends, entering, states, proposed, team,
 ):  # fmt: skip
     """Make a pass and, if chains are drawn, a pass of one token a request after each draw.
 
@@ -346,13 +346,20 @@ def passes_and_draws(
         warpings: see `weigh`, (requests, 4)
         numbers: the uniform numbers that draw, (steps, requests)
         ends: tokens that end a text; the chains end where all texts have ended
+        entering: of a head the states that the pass begins with, (n, W), else of no rows
+        states: receives a head's own states: those of the pass, then those at each further token,
+            from which the next one begins, (n + rows, W)
+        proposed: a head's tokens by their places in its logits, rising; none if they are all
         team: that of `share`
 
     Returns:
         the number of tokens of each chain; the last one is not fed
     """
     steps, requests = tokens.shape
-    answers = np.full(1, np.int64(logits.ctypes.data))
+    answers = np.empty(3, np.int64)
+    answers[0], answers[1], answers[2] = (
+        logits.ctypes.data, states.ctypes.data, entering.ctypes.data,
+    )  # fmt: skip
     carry_out(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team)
     note(logits[:n_wanted], tops, 0)
     if steps == 0:
@@ -361,18 +368,26 @@ def passes_and_draws(
     every, packing = np.arange(requests), np.empty(8 * requests, np.int64)
     line, pack = np.int64(packing.ctypes.data), packs.copy()  # positions, rows and segments
     first(packing, requests, positions, packs[0, 0], packs[0, 1])
+    before, last = np.empty((requests, states.shape[1]), np.float32), np.empty(requests, np.int64)
+    last[:] = carray(pointer_to_integers(wanted), (requests,))
     pack[0, 0], pack[0, 1] = line + 8 * requests, line + 16 * requests
     for step in range(steps):
         begin = step * requests
         for r in range(requests):
             weigh(logits[begin + r], warpings[r], masses)
             token = draw(masses, numbers[step, r])
+            token = proposed[token] if len(proposed) else token
             tokens[step, r] = token
             over[r] |= token in ends
         if step + 1 == steps or over.all():
             return step + 1
         begin += requests
         answers[0] = logits[begin:].ctypes.data
+        if len(states):
+            for r in range(requests):
+                before[r] = states[last[r]]
+                last[r] = n + step * requests + r
+            answers[1], answers[2] = states[last[0] :].ctypes.data, before.ctypes.data
         carry_out(
             lines, reals, work, answers, np.int64(tokens[step].ctypes.data), line,
             np.int64(every.ctypes.data), requests, requests, caches, pack, team,
@@ -396,7 +411,7 @@ RUN = types.void(
 )  # fmt: skip
 CALL = types.int64(
     LINES, TABLE, *[types.int64] * 6, ROWS, FOUND, LINES, LINES, LINES, TABLE, TABLE, WHOLE,
-    types.int64,
+    ROWS, ROWS, WHOLE, types.int64,
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 8, types.float32, types.int64)
 SERVE = types.void(types.int64, types.int64)
@@ -549,12 +564,12 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
     @njit(CALL, nogil=True, **options)
     def passes(
         lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens, caches,
-        packs, warpings, numbers, ends, team,
+        packs, warpings, numbers, ends, entering, states, proposed, team,
     ):  # fmt: skip
         if stamp:
             return passes_and_draws(
                 lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens,
-                caches, packs, warpings, numbers, ends, team,
+                caches, packs, warpings, numbers, ends, entering, states, proposed, team,
             )  # fmt: skip
         return 0
 

@@ -193,6 +193,7 @@ class Program:
         warpings: np.ndarray,
         numbers: np.ndarray,
         ends: np.ndarray,
+        *head: np.ndarray,
     ) -> int:
         """Make a pass and those of chains after it, see `decoders.engine.kernels.program`."""
         ids, positions, wanted, packing = inputs
@@ -202,7 +203,7 @@ class Program:
         return self._passes(
             self._lines, self._reals, work.ctypes.data, ids.data_ptr(), positions.data_ptr(),
             wanted.data_ptr(), n, n_wanted, logits, tops, tokens,
-            self._addresses(packing, packings), lines_of(packings), warpings, numbers, ends,
+            self._addresses(packing, packings), lines_of(packings), warpings, numbers, ends, *head,
         )  # fmt: skip
 
     def _addresses(self, cached: Packing | Layered, packings: Sequence[Packing]) -> np.ndarray:

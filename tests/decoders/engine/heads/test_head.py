@@ -11,11 +11,13 @@ from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, re
 from decoders.engine.heads.head import Head
 from decoders.engine.loading.heads import load_head
 from decoders.engine.protocols import Features, Model
+from decoders.loop import Turn
 from decoders.tree import TokenTree
 from tests.decoders.engine.loading.test_heads import LAYER, OWN, TOP, eagle3
 from tests.heads import Slow, drafts_for, rms, saved
 from tests.laws import enumerated
 from tests.models import VOCABULARY, build, build_tokenizer
+from tests.needs import needs_kernels
 from tests.pairwise import EVERYWHERE
 
 LAYERS = 2, 3, 4
@@ -121,6 +123,44 @@ def test_q_is_what_the_head_says_there_through_whole_texts(pair, name, length):
             assert trial.q == pytest.approx(rows[place][trial.token].item(), abs=1e-9)
             checked += own > 0
     assert checked > 2
+
+
+@needs_kernels
+@pytest.mark.parametrize("warping", [{"temperature": 0}, {}, {"temperature": 0.7, "top_p": 0.9}])
+def test_kernels_draw_a_draft_in_one_call(warping, tmp_path, monkeypatch):
+    """They give the tokens, chances and counts of drawing one by one, alone and in a batch.
+
+    A head's program was made again for the second text: copies of its weights counted as changes.
+    """
+    build(num_hidden_layers=7).bfloat16().save_pretrained(tmp_path / "target")
+    build_tokenizer().save_pretrained(tmp_path / "target")
+    weights = {name: weight.bfloat16() for name, weight in eagle3().items() if name != "d2t"}
+    saved(tmp_path / "head", LAYER | TOP, weights | {"d2t": eagle3()["d2t"]})
+    pair, calls = load_pair(tmp_path / "target", tmp_path / "head", dtype="float32"), []
+    generate(pair, PROMPTS[0], "speculative", max_new_tokens=2)
+    program = pair.draft.forward.serving(1)
+    passes = program.passes
+
+    def counted(*given):
+        calls.append(passes(*given))
+        return calls[-1]
+
+    program.passes = counted
+
+    def told(prompts):
+        results = generate(pair, prompts, "speculative", max_new_tokens=24, seed=3, **warping)
+        rounds = [entry for result in results for entry in result.rounds]
+        trials = [(t.token, t.fate, t.p, t.q, t.u) for entry in rounds for t in entry.trials]
+        counts = [(r.metrics.draft_calls, r.metrics.draft_passes) for r in results]
+        return [r.tokens for r in results], trials, counts
+
+    alone, together = told(PROMPTS[2:]), told(PROMPTS)
+    assert max(calls) == catalog["speculative"]().draft_length
+    assert len(calls) < sum(calls)
+    calls.clear()
+    monkeypatch.setattr(Turn, "chain", None)
+    assert (alone, together) == (told(PROMPTS[2:]), told(PROMPTS))
+    assert not calls
 
 
 def test_the_prompt_that_is_read_first_is_no_call_that_wrote_a_token(pair):
