@@ -293,7 +293,7 @@ class HeadPasses(Passes):
         for place, (each, feed) in enumerate(zip(waiting, feeds, strict=True)):
             states = own[fed : (fed := fed + len(feed.nodes))]
             each.known.own.update(zip(feed.nodes, states, strict=True))
-            each.known.ahead = own[total + place :: requests]
+            each.known.ahead = own[total + place :: requests].unbind()
             answers.append(
                 Answer(
                     rows,
