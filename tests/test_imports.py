@@ -103,7 +103,17 @@ ENGINE: dict[str, set[str]] = {
     "models": SAID
     | {"fingerprint", "weights", "attention", "cache", "pack", "passes", "graphs", "lowering"},
     "heads": SAID
-    | {"attention", "cache", "fingerprint", "kernels", "lowering", "models", "pack", "weights"},
+    | {
+        "attention",
+        "cache",
+        "fingerprint",
+        "kernels",
+        "lowering",
+        "models",
+        "pack",
+        "passes",
+        "weights",
+    },
     "loading": SAID | {"recorder", "fingerprint", "weights", "cache", "models", "passes", "heads"},
 }
 # Libraries that only some rooms may import.

@@ -1,6 +1,7 @@
 """A tiny pair that writes bytes: its text is full of half emoji, control characters and markup."""
 
 import dataclasses
+import inspect
 import pickle
 import sys
 from types import SimpleNamespace
@@ -130,7 +131,10 @@ def spaces(monkeypatch):
                 seen.durations.append(duration(*arguments))
                 there = pickle.loads(pickle.dumps(arguments))
                 seen.crossed.append(there)
-                events = job(*there)
+                return job(*there)
+
+            def step_by_step(*arguments):
+                events = elsewhere(*arguments)
                 try:
                     for event in events:
                         yield pickle.loads(pickle.dumps(event))
@@ -138,7 +142,12 @@ def spaces(monkeypatch):
                     seen.closed += 1
                     events.close()
 
-            return elsewhere
+            def at_once(*arguments):
+                seen.closed += 1
+                return pickle.loads(pickle.dumps(elsewhere(*arguments)))
+
+            # As the module does, too.
+            return step_by_step if inspect.isgeneratorfunction(job) else at_once
 
         return borrow
 

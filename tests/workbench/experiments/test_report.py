@@ -133,7 +133,7 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
         "1 with "
     ) in text
     assert "<figure" not in text
-    assert markdown(found, charts=True).count("<figure") == 4
+    assert markdown(found, charts=True).count("<figure") == 3
     assert f"- experiment: {found.progress.id}" in text
 
 
