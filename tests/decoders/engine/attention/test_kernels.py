@@ -232,12 +232,15 @@ def test_what_a_request_gets_does_not_depend_on_the_batch(interpreter, drafts):
     assert torch.equal(both, torch.cat(single))
 
 
-def of_one_token(dtype: torch.dtype, text: int, fed: int, wrong: int, more: int) -> torch.Tensor:
+def of_one_token(
+    dtype: torch.dtype, text: int, reach: Reach | None, fed: int, wrong: int, more: int
+) -> torch.Tensor:
     """What the last token of a text gets, by the pass that feeds it.
 
     Args:
         dtype: of queries, keys and values
         text: tokens of the text
+        reach: how many of them a token sees
         fed: how many of them this pass feeds
         wrong: how many other tokens stand before each of those, of which it sees none
         more: tokens after it in the same pass
@@ -245,31 +248,50 @@ def of_one_token(dtype: torch.dtype, text: int, fed: int, wrong: int, more: int)
     numbers = torch.Generator().manual_seed(3)
     own = torch.randn(2, text, 1, 16, generator=numbers).to(dtype)
     asking = torch.randn(2, 16, generator=numbers).to(dtype)
-    arena = Arena([(1, 16, 16)], dtype, torch.device("cpu"))
+    kind = partial(ReachRows, reach=reach) if reach else CacheRows
+    arena = Arena([(1, 16, 16)], dtype, torch.device("cpu"), kind=kind)
     tree, cache = TokenTree([0] * (text - fed)), arena.take(text + fed * wrong + more)
     pack([Feed(tree, cache, tree.trunk[:], [])], arena)
+    arena.sync([(cache, tree)])  # gives back rows that no later token sees
     path, nodes = tree.trunk[:], []
     for _ in range(fed):
         nodes += [tree.add(path[-1], i + 1) for i in range(wrong)]
         path.append(tree.add(path[-1], 0))
         nodes.append(path[-1])
     nodes += (further := [tree.add(path[-1], i) for i in range(more)])
-    packing = pack([Feed(tree, cache, nodes, [])], arena).packing
+    packing = pack(
+        [Feed(tree, cache, nodes, [])], arena, window=reach.window if reach else 0
+    ).packing
+    first = cache.first
     for tensor, numbers_of in zip((*arena.keys, *arena.values), own, strict=True):
         tensor.normal_(generator=torch.Generator().manual_seed(0))
-        tensor[[cache.base + cache.row[node] for node in path]] = numbers_of
+        tensor[[cache.base + cache.row[node] for node in path[first:]]] = numbers_of[first:]
     q = torch.randn(2, len(nodes), 16).to(dtype)
     q[:, last := len(nodes) - len(further) - 1] = asking
     return attend_with_triton(q, packing, 0, 0.25)[last]
 
 
 @needs_triton
-@pytest.mark.parametrize(("text", "passes"), [(70, 6), (1022, 6 if EVERYWHERE else 2)])
-def test_a_token_gets_the_same_bits_in_a_chain_a_tree_and_any_pass(interpreter, text, passes):
+@pytest.mark.parametrize(
+    ("text", "reach", "passes"),
+    [
+        (70, None, 6),
+        (1022, None, 6 if EVERYWHERE else 2),
+        (70, Reach(30), 6),
+        (40, Reach(3), 6),
+        (70, Reach(30, chunked=True), 6),
+        (2100, Reach(1030), 6 if EVERYWHERE else 2),
+    ],
+    ids=str,
+)
+def test_a_token_gets_the_same_bits_in_a_chain_a_tree_and_any_pass(
+    interpreter, text, reach, passes
+):
     """They were others in a tree, and where the rows of a pass went beyond a multiple of 1,024.
 
-    So in bfloat16, in which near-ties are common, a draft could change the tokens."""
-    run = partial(interpreter.submit, of_one_token, torch.float16, text)
+    So in bfloat16, in which near-ties are common, a draft could change the tokens. In a window they
+    were others, too, once rows before it had been given back."""
+    run = partial(interpreter.submit, of_one_token, torch.float16, text, reach)
     alone = run(1, 0, 0)
     others = [run(fed, wrong, more) for fed, wrong, more in OTHER_PASSES[:passes]]
     assert all(torch.equal(other.result(), alone.result()) for other in others)
