@@ -10,9 +10,9 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from decoders.distribution import Small, Warping, Whole, held, warp
+from decoders.distribution import Small, Warping, Whole, warp
 from decoders.engine.kernels.loading import scan_for
-from decoders.reading import Readings
+from decoders.reading import Readings, held
 from decoders.testing import situations
 from tests.pieces import last_of_equals
 

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 import decoders
-from decoders.distribution import Warping, held
+from decoders.distribution import Warping
 from decoders.engine.kernels.loading import scan_for
 from decoders.engine.kernels.select import draw, weigh
-from decoders.reading import Readings
+from decoders.reading import Readings, held
 
 SIZES = 4_096, 49_152, 151_936
 SAMPLINGS = [(0.5, 0.9), (0.7, 0.9), (1.0, 0.8), (1.0, 0.95), (1.5, 0.99)]
