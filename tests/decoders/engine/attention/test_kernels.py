@@ -277,9 +277,8 @@ def of_one_token(
     [
         (70, None, 6),
         (1022, None, 6 if EVERYWHERE else 2),
-        (70, Reach(30), 6),
-        (40, Reach(3), 6),
-        (70, Reach(30, chunked=True), 6),
+        (70, Reach(30), 3),
+        (70, Reach(30, chunked=True), 3),
         (2100, Reach(1030), 6 if EVERYWHERE else 2),
     ],
     ids=str,
