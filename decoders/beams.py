@@ -18,7 +18,7 @@ import torch
 from decoders.distribution import UNDER_ONE, Distribution, Warping, Whole, small, top, warp
 from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.shapes import NodeId, TokenId
+from decoders.shapes import NodeId, Probs, TokenId
 from decoders.trace import Fate, Round, Trial
 
 
@@ -180,21 +180,20 @@ class UncutJoint(Whole):
     __slots__ = ("_below", "_highest", "_joint", "_temperature", "_warping")
 
     def __init__(self, joint: Joint, warping: Warping):
-        super().__init__(None)
-        self._joint, self._warping = joint, warping
-        self._temperature = max(warping.temperature, sys.float_info.min)
-        self._highest = max(joint.peaks)
-        masses = map(math.exp, joint.log_masses(self._highest, self._temperature))
-        self._below = [0.0, *accumulate(masses)]
+        temperature, peaks = max(warping.temperature, sys.float_info.min), joint.peaks
+        highest = max(peaks)
+        below = [0.0, *accumulate(map(math.exp, joint.log_masses(highest, temperature)))]
 
-    def _masses(self) -> torch.Tensor:
-        joint, whole = self._joint, self._below[-1]
-        rows = torch.stack([r.row for r in joint.readings])
-        temperature = max(self._temperature, torch.finfo(rows.dtype).tiny)
-        peaks = rows.new_tensor([r.peak for r in joint.readings])[:, None]
-        shares = [math.exp((x - self._highest) / self._temperature) / whole for x in joint.peaks]
-        masses = rows.sub_(peaks).div_(temperature).exp_().mul_(rows.new_tensor(shares)[:, None])
-        return masses.flatten()
+        def masses() -> Probs:
+            rows = torch.stack([r.row for r in joint.readings])
+            heat = max(temperature, torch.finfo(rows.dtype).tiny)
+            shares = [math.exp((x - highest) / temperature) / below[-1] for x in peaks]
+            tops, shares_of = rows.new_tensor([[r.peak for r in joint.readings], shares])[..., None]
+            return rows.sub_(tops).div_(heat).exp_().mul_(shares_of).flatten()
+
+        super().__init__(masses)
+        self._joint, self._warping = joint, warping
+        self._temperature, self._highest, self._below = temperature, highest, below
 
     def __getitem__(self, index: int) -> float:
         over = self._joint.value(index) - self._highest

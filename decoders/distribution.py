@@ -12,11 +12,11 @@ One uniform number draws the same token from both forms, because both add up mas
 import math
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from operator import neg
-from typing import Any, NamedTuple, Protocol, Self, TypedDict
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -109,23 +109,20 @@ class Whole:
     """A tensor of masses, with the interface of `Small`.
 
     Args:
-        mass: the masses (V,); None in a subclass that makes them when they are needed
+        mass: the masses (V,), or what makes them when they are needed
     """
 
     __slots__ = ("_mass",)
 
-    def __init__(self, mass: Probs | None):
+    def __init__(self, mass: Probs | Callable[[], Probs]):
         self._mass = mass
 
     @property
     def mass(self) -> Probs:
         """The masses (V,)."""
-        if self._mass is None:
-            self._mass = self._masses()
+        if not isinstance(self._mass, torch.Tensor):
+            self._mass = self._mass()
         return self._mass
-
-    def _masses(self) -> Probs:
-        raise NotImplementedError
 
     def __getitem__(self, token: TokenId) -> float:
         return self.mass[token].item()
@@ -219,17 +216,17 @@ def residual(p: Distribution, q: Distribution) -> Distribution:
     return rest / mass if mass > 0 else p
 
 
-def above(p: Distribution, q: Distribution) -> Distribution:
-    """The measure max(0, p - q); of distributions, its total is the chance to refuse q's draw."""
+def above(p: Distribution, q: Distribution, times: float = 1.0) -> Distribution:
+    """The measure max(0, p - times q); once, its total is the chance to refuse a draw from q."""
     if isinstance(p, Whole):
         if isinstance(q, Whole):
             taken = beside(q.mass, p.mass)
         else:
             few, taken = dict(q.items()), torch.zeros_like(p.mass)
             taken[list(few)] = taken.new_tensor(list(few.values()))
-        return Whole((p.mass - taken).clamp_(min=0))
+        return Whole(torch.sub(p.mass, taken, alpha=times).clamp_(min=0))
     of_q = (q if isinstance(q, Small) else q.within(x for x, _ in p.items())).mass.get
-    return Small({x: over for x, m in p.items() if (over := m - of_q(x, 0.0)) > 0})
+    return Small({x: over for x, m in p.items() if (over := m - times * of_q(x, 0.0)) > 0})
 
 
 MANY = 80  # tokens, of which torch finds the likeliest in less time than kernels
@@ -372,32 +369,13 @@ def edge(row: np.ndarray, masses: np.ndarray, goal: float) -> tuple[float, int]:
 PLAIN = PlainScan()
 
 
-def fetched(rows: Logits, count: int, temperatures: Collection[float]) -> Tops:
-    """What is read of rows (n, V) on a device, at these temperatures and at 1, in one transfer."""
+def read_of(rows: Logits, count: int, temperatures: Iterable[Any]) -> torch.Tensor:
+    """The logits and ids of Tops and their excesses at these temperatures, side by side."""
     values, ids = rows.topk(count)
-    others = [1.0, *sorted(set(temperatures) - {0, 1})]
-    over, tiny = rows - values[:, :1], torch.finfo(rows.dtype).tiny
-    sums = [(over / max(t, tiny)).logsumexp(-1, keepdim=True) for t in others]
+    over = rows - values[:, :1]
+    sums = [(over / t).logsumexp(-1, keepdim=True) for t in temperatures]
     # Float64 holds every logit and every id.
-    together = torch.cat([x.double() for x in (values, ids, *sums)], -1).cpu().numpy()
-    logits, tokens, excesses = np.split(together, [count, 2 * count], -1)
-    return Tops(logits, tokens.astype(np.int64), dict(zip(others, excesses.T, strict=True)))
-
-
-NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p or min-p limits them
-# A larger top-k takes whole distributions: more numbers are faster in a tensor than one by one.
-MOST = 256
-
-
-class WarpingOptions(TypedDict, total=False):
-    """The fields of a Warping as keywords of a call."""
-
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    top_n_sigma: float
-    temperature_last: bool
+    return torch.cat([x.double() for x in (values, ids, *sums)], -1)
 
 
 @dataclass(frozen=True)
@@ -480,20 +458,6 @@ class Warping:
     def cuts(self) -> bool:
         """Whether it may give a token probability 0 at temperatures above 0."""
         return bool(self.top_k or self.top_p < 1 or self.min_p or self.top_n_sigma)
-
-
-def held(warping: Warping) -> int:
-    """The number of the likeliest tokens that a small distribution needs."""
-    if warping.temperature == 0:
-        return 1
-    if warping.top_k > 0:
-        return warping.top_k if warping.top_k <= MOST else 1
-    return NUCLEUS if (warping.top_p < 1 or warping.min_p) and not warping.top_n_sigma else 1
-
-
-def sought(held: int) -> int:
-    """The number of tokens to look for if `held` must be known: the last may have an equal."""
-    return held + 1 if held > 1 else 1
 
 
 Heat = tuple[np.ndarray, float]

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from decoders.devices import device_of
-from decoders.distribution import MOST, Distribution, Tops, held, sought
+from decoders.distribution import Distribution, Tops
 from decoders.engine.kernels.loading import scan_for
 from decoders.engine.protocols import Answer, OpenChain, Passes, Wants
 from decoders.errors import ModelError
 from decoders.penalties import applied
-from decoders.reading import FEW, Reading, Readings
+from decoders.reading import FEW, MOST, Reading, Readings, held, sought
 from decoders.request import ALTERNATIVES, Ask, Draw, Request, SeededSource, Uniforms, one_by_one
 from decoders.settings import Decoding
 from decoders.shapes import Logits, NodeId, TokenId

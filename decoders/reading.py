@@ -20,15 +20,31 @@ from decoders.distribution import (
     Warping,
     Whole,
     draws,
-    fetched,
+    read_of,
     small,
-    sought,
     top,
     warp,
 )
 from decoders.shapes import Logits, TokenId
 
+NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p or min-p limits them
+# A larger top-k takes whole distributions: more numbers are faster in a tensor than one by one.
+MOST = 256
 FEW = 8  # rows that are all read at once: what numpy and torch take for a call is more than they do
+
+
+def held(warping: Warping) -> int:
+    """The number of the likeliest tokens that a small distribution needs."""
+    if warping.temperature == 0:
+        return 1
+    if warping.top_k > 0:
+        return warping.top_k if warping.top_k <= MOST else 1
+    return NUCLEUS if (warping.top_p < 1 or warping.min_p) and not warping.top_n_sigma else 1
+
+
+def sought(held: int) -> int:
+    """The number of tokens to look for if `held` must be known: the last may have an equal."""
+    return held + 1 if held > 1 else 1
 
 
 class Readings(Sequence["Reading"]):
@@ -44,6 +60,7 @@ class Readings(Sequence["Reading"]):
         tops: what was already read of these
 
     Attributes:
+        rows: the raw logits (n, V), on the model's device or the host
         held: how many of the likeliest tokens are known, one more being looked at
         host: the rows, if they are on the host
         stable: whether of equals among these the lower id comes first
@@ -62,7 +79,8 @@ class Readings(Sequence["Reading"]):
         self.host: np.ndarray | None
         self._length: int
         self.size: int
-        self._rows, (self._length, self.size) = rows, rows.shape
+        self._length, self.size = rows.shape
+        self.rows = torch.from_numpy(rows) if isinstance(rows, np.ndarray) else rows
         self.held = min(likeliest, self.size)
         self.every = every or self._length <= FEW
         self.host, self.scan, self.stable = None, scan, False
@@ -90,16 +108,14 @@ class Readings(Sequence["Reading"]):
     def _fetch(self, rows: Logits, temperatures: Collection[float], tops: Tops | None) -> None:
         # One more than those that are held: the last may have an equal.
         count = min(self.held + 1, self.size)
-        sums = {1.0, *temperatures} - {0}
-        if not tops or tops.ids.shape[1] < count or not tops.excesses.keys() >= sums:
-            tops = fetched(rows, count, temperatures)
+        sums = sorted({1.0, *temperatures} - {0})
+        if not tops or tops.ids.shape[1] < count or not tops.excesses.keys() >= {*sums}:
+            tiny = torch.finfo(rows.dtype).tiny
+            together = read_of(rows, count, [max(t, tiny) for t in sums]).cpu().numpy()
+            logits, tokens, excesses = np.split(together, [count, 2 * count], -1)
+            tops = Tops(logits, tokens.astype(np.int64), dict(zip(sums, excesses.T, strict=True)))
         self.values, self.ids, self.highest = tops.logits, tops.ids, tops.logits[:, 0].tolist()
         self.excesses = {t: sums.tolist() for t, sums in tops.excesses.items()}
-
-    @property
-    def rows(self) -> Logits:
-        """The raw logits (n, V), on the model's device."""
-        return torch.from_numpy(self._rows) if isinstance(self._rows, np.ndarray) else self._rows
 
     def likeliest(self, place: int) -> tuple[list[float], list[TokenId]]:
         """Logits and ids of the likeliest tokens of one row, and perhaps of more."""
@@ -292,16 +308,13 @@ class Uncut(Whole):
         warping: a temperature T above 0 alone
     """
 
-    __slots__ = ("_excess", "_place", "_read", "_temperature", "_warping")
+    __slots__ = ("_excess", "_place", "_read", "_temperature")
 
     def __init__(self, read: Readings, place: int, warping: Warping):
-        super().__init__(None)
-        self._read, self._place, self._warping = read, place, warping
+        super().__init__(lambda: warp(read.rows[place], warping))
+        self._read, self._place = read, place
         self._temperature = max(warping.temperature, sys.float_info.min)
         self._excess: float | None = None
-
-    def _masses(self) -> torch.Tensor:
-        return warp(self._read.rows[self._place], self._warping)
 
     def __getitem__(self, token: TokenId) -> float:
         read, place = self._read, self._place

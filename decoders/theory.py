@@ -91,20 +91,42 @@ def _side_by_side(p: Distribution, q: Distribution) -> tuple[np.ndarray, np.ndar
 # ---- DSBD (Qin et al. 2024, arXiv 2409.16560, section 3.2)
 
 
-def beam_acceptances(p: Distribution, q: Distribution, draws: int) -> list[float]:
+class Refusals:
+    """p_beam after draws from q_beam were refused in a row: norm(max(0, p - q)) of it for each.
+
+    After j of them it is max(0, p - t q) / r, where (t, r) = `after(j)`: the next r is the total of
+    max(0, p - (t + r) q). So none of the measures between has to be made.
+    """
+
+    def __init__(self, p: Distribution, q: Distribution):
+        self.p, self.q, self._after = p, q, [(0.0, 1.0)]
+
+    def after(self, count: int) -> tuple[float, float]:
+        """(t, r) after so many refusals; r is 0 if q covers what is left, but for rounding."""
+        while len(self._after) <= count:
+            taken = sum(self._after[-1])
+            self._after.append((taken, above(self.p, self.q, taken).total))
+        return self._after[count]
+
+    def left(self, count: int) -> Distribution:
+        """What is left of p after so many refusals."""
+        taken, rest = self.after(count)
+        return above(self.p, self.q, taken) / rest if count else self.p
+
+
+def beam_acceptances(refusals: Refusals, draws: int) -> list[float]:
     """alpha_1 .. alpha_draws (eq. 4), for the chance to accept the j-th draw since an acceptance.
 
-    `p` and `q` are p_beam and q_beam. A chance that misses 1 only by the rounding of sums counts as
-    1, because a threshold of 1 asks for exactly that.
+    A chance that misses 1 only by the rounding of sums counts as 1, because a threshold of 1 asks
+    for exactly that.
     """
-    alphas, sure = list[float](), 1 - 32 * max(p.rounding, q.rounding)
-    while len(alphas) < draws:
-        rest = above(p, q)
-        refused = rest.total
-        if 1 - refused >= sure:  # no draw is refused, and p stays
-            return alphas + [1.0] * (draws - len(alphas))
-        alphas.append(max(0.0, 1 - refused))
-        p = rest / refused
+    alphas = list[float]()
+    sure = 1 - 32 * max(refusals.p.rounding, refusals.q.rounding)
+    for j in range(draws):
+        alpha = 1 - refusals.after(j + 1)[1] / refusals.after(j)[1]
+        if alpha >= sure:  # no draw is refused, and p stays
+            return alphas + [1.0] * (draws - j)
+        alphas.append(max(0.0, alpha))
     return alphas
 
 

@@ -201,12 +201,12 @@ class CacheRows:
             self.visible[i, i] = True
         if chain:
             return None
-        start = min(past, self.trunk)
-        visible = np.tri(len(nodes), len(self.nodes) - start, past - start, dtype=bool)
-        visible[first - past :, self.trunk - start :] = self.visible[
-            first - self.trunk : tail, :tail
-        ]
-        return Mask(start, visible)
+        visible = self.visible[first - self.trunk : tail, :tail].copy()
+        if first == past:
+            return Mask(self.trunk, visible)
+        whole = np.tri(len(nodes), dtype=bool)
+        whole[first - past :, first - past :] = visible
+        return Mask(past, whole)
 
     def fed(self, tree: TokenTree) -> int:
         """The number of first nodes of the tree's trunk that have been fed."""

@@ -8,7 +8,6 @@ passes after them, are part of the graph. Where more may be asked of the logits 
 back in the same copy: a row of 128,000 takes some 20 microseconds, a second trip twice as long.
 """
 
-import math
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,10 +18,10 @@ import numpy as np
 import torch
 
 from decoders.devices import device_of
-from decoders.distribution import UNDER_ONE, Tops
+from decoders.distribution import UNDER_ONE, Tops, read_of
 from decoders.engine.attention.interface import Packing
 from decoders.engine.lowering.program import Pass, Programs, nearly, runs_plainly
-from decoders.engine.pack import PackedInputs, brought
+from decoders.engine.pack import MASKS, MOVES, InputPlan, PackedInputs, brought
 from decoders.engine.protocols import Launch, Layers, OpenChain
 from decoders.engine.recorder import CannotRecord
 from decoders.errors import first_line
@@ -33,10 +32,7 @@ REQUESTS = 1, 2, 4, 8, 16, 32, 64
 TOKENS = *REQUESTS, 128, 256
 STEPS = 1, 2, 3, 4, 5, 6, 8, 10, 12, 16  # of a chain; others are made of two
 HELD = 8, 32, 66, 130, 258  # likeliest tokens of each row that come back
-MASKS = 2**16  # numbers in all masks of a pass
-MOVES = 128  # cache rows that a graph moves
 LONGEST_TEXT = 2**24  # rows
-ALIGNED = 64  # bytes
 # The most bytes of logits that come back with a launch: where distributions may need all of them
 # (a millisecond, at 25 GB/s), and elsewhere. More stay on the device.
 NEEDED, USEFUL = 2**25, 2**22
@@ -126,59 +122,6 @@ class Extras(NamedTuple):
     moves: bool = False
 
 
-class InputPlan:
-    """The one array that goes in: where each tensor of a pass of some shape lies in it.
-
-    Args:
-        shape: the shape
-        extras: what the graph does besides
-
-    Attributes:
-        size: its bytes
-    """
-
-    def __init__(self, shape: GraphSize, extras: Extras):
-        tokens, requests, *_ = shape
-        # Lines of indices: ids, positions, rows, wanted; of `chain`: positions and rows of the
-        # second pass, and by how much they grow in each further one.
-        sizes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
-            "indices": (torch.long, (4, tokens)),
-            "table": (torch.int32, (5, requests + 1)),
-            "temperatures": (torch.float64, (2,)),
-        }
-        if extras.moves:
-            sizes["moves"] = torch.long, (2, MOVES)
-        if steps := extras.steps:
-            sizes |= {
-                "chain": (torch.long, (3, requests)),
-                "later": (torch.int32, (5, requests + 1)),
-                "warpings": (torch.float64, (requests, 4)),
-                "numbers": (torch.float64, (steps, requests)),
-            }
-        # Last: only as much of them goes in as a pass has.
-        sizes["masks"] = torch.bool, (MASKS,)
-        self._places, self.size = dict[str, tuple[int, torch.dtype, tuple[int, ...]]](), 0
-        for name, (dtype, shape_of) in sizes.items():
-            self._places[name] = self.size, dtype, shape_of
-            size = math.prod(shape_of) * dtype.itemsize
-            self.size += size + -size % ALIGNED
-
-    def of(self, memory: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The tensors that lie in memory of bytes, whose masks may be cut short."""
-        tensors = {}
-        for name, (begin, dtype, shape) in self._places.items():
-            if name == "masks":
-                tensors[name] = memory[begin:].view(dtype)
-            else:
-                size = math.prod(shape) * dtype.itemsize
-                tensors[name] = memory[begin : begin + size].view(dtype).view(shape)
-        return tensors
-
-    def bytes(self, masks: int) -> int:
-        """How many bytes go in with so many numbers of masks."""
-        return self._places["masks"][0] + masks
-
-
 class Graph:
     """A recorded pass of one shape over one arena, and perhaps a chain after it.
 
@@ -204,7 +147,7 @@ class Graph:
         self.shape, self.extras = shape, extras
         self.keys, self.scratch = packing.keys, packing.scratch
         self.steps = extras.steps if extras else 0
-        self.plan = InputPlan(shape, extras or Extras(0))
+        self.plan = InputPlan(shape.tokens, requests, self.steps, bool(extras and extras.moves))
         self.memory = torch.zeros(self.plan.size, dtype=torch.uint8, device=device)
         inputs = self.plan.of(self.memory)
         self._pinned = device_of(device).pins
@@ -257,11 +200,24 @@ class Graph:
         fixed: Packing,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The logits, those of a chain's passes after them, and what is read of each row."""
-        rows, requests = comparable(logits), self.shape.requests
-        if not extras.steps:
-            none = torch.zeros(len(rows), 1, dtype=torch.double, device=rows.device)
-            return rows, read_of(rows, extras.held, inputs["temperatures"], none)
-        every, picks = [rows[:requests]], []
+        rows, picks = comparable(logits), [torch.zeros(len(logits), device=logits.device)]
+        if extras.steps:
+            rows, picks = self._with_chains(rows, extras, inputs, run, fixed)
+        hot = inputs["temperatures"].to(rows.dtype).clamp(min=torch.finfo(rows.dtype).tiny)
+        read = read_of(rows, min(extras.held, rows.shape[-1]), hot)
+        return rows, torch.cat([read, torch.cat(picks)[:, None].double()], -1)
+
+    def _with_chains(
+        self,
+        rows: Logits,
+        extras: Extras,
+        inputs: dict[str, torch.Tensor],
+        run: Pass,
+        fixed: Packing,
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """The logits before each token of chains that a pass begins, and the tokens."""
+        requests = self.shape.requests
+        every, picks = [rows[:requests]], list[torch.Tensor]()
         place = torch.arange(requests, device=rows.device)
         positions, into, growth = inputs["chain"]
         table = inputs["later"].clone()
@@ -282,9 +238,7 @@ class Graph:
             every.append(comparable(logits))
             positions, into, table = positions + growth, into + growth, table.clone()
             table[2] += 1
-        rows = torch.cat(every)
-        tokens = torch.cat(picks)[:, None].double()
-        return rows, read_of(rows, extras.held, inputs["temperatures"], tokens)
+        return torch.cat(every), picks
 
     def _room(self, size: int) -> tuple[torch.Tensor, dict[str, np.ndarray]]:
         """Memory on the host for passes of some bytes, and the arrays that lie in it."""
@@ -407,18 +361,6 @@ def comparable(logits: Logits) -> Logits:
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
-def read_of(
-    rows: Logits, held: int, temperatures: torch.Tensor, tokens: torch.Tensor
-) -> torch.Tensor:
-    """What is read of rows (n, V), as `decoders.distribution.fetched` has it, and tokens (n, 1)."""
-    values, ids = rows.topk(min(held, rows.shape[-1]))
-    over, tiny = rows - values[:, :1], torch.finfo(rows.dtype).tiny
-    hot = temperatures.to(rows.dtype).clamp(min=tiny)
-    sums = [(over / t).logsumexp(-1, keepdim=True) for t in hot]
-    # Float64 holds every logit and every id.
-    return torch.cat([*(x.double() for x in (values, ids, *sums)), tokens], -1)
-
-
 def draw(
     rows: Logits, warpings: torch.Tensor, uniforms: torch.Tensor, extras: Extras
 ) -> torch.Tensor:
@@ -483,17 +425,14 @@ class Graphs:
     ):
         self.programs, self.arenas, self.record = programs, arenas, record or Capture()
         self._graphs: dict[tuple, Graph] = {}
-        self._running = threading.Lock()
+        self._running = threading.RLock()
         self.why = ""
 
     def prune(self) -> None:
         """Drop the graphs over arenas that nobody uses, or that have grown since."""
         with self._running:
-            self._prune()
-
-    def _prune(self) -> None:
-        alive = {id(keys) for keys in self.arenas()}
-        self._graphs = {k: g for k, g in self._graphs.items() if id(g.keys) in alive}
+            alive = {id(keys) for keys in self.arenas()}
+            self._graphs = {k: g for k, g in self._graphs.items() if id(g.keys) in alive}
 
     @property
     def kind(self) -> str:
@@ -600,7 +539,7 @@ class Graphs:
         with self._running:
             if key in self._graphs:
                 return run(self._graphs[key])
-            self._prune()
+            self.prune()
             packing.arena.settle()
             # A program is made before the capture.
             self.programs.serving(shape.tokens, features)

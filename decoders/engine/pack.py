@@ -1,5 +1,7 @@
 """The tensors of one pass (PackedInputs), made from the nodes that each request feeds (Feed).
 
+A graph takes them in as one array (InputPlan).
+
 The cache memory of one run on a model is Arenas: layers that do not all see equally far back have
 separate rows, and so do the layers of each device. Arenas that no run uses wait in Idle.
 """
@@ -22,6 +24,8 @@ from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 ALIGNED = 64  # bytes: the most that memory-efficient SDPA and any dtype need
+MASKS = 2**16  # numbers in all masks of a graph's pass
+MOVES = 128  # cache rows that a graph moves
 NOTHING = torch.zeros(1, dtype=torch.bool)  # in place of tensors that nobody reads
 
 
@@ -56,6 +60,60 @@ class PackedInputs(NamedTuple):
     position_ids: torch.Tensor
     wanted: torch.Tensor
     packing: Packing | Layered
+
+
+class InputPlan:
+    """The one array that goes in to a graph: where each tensor of a pass lies in it.
+
+    Args:
+        tokens: the most tokens of the pass
+        requests: the most requests
+        steps: tokens of each chain that it draws; 0 for none
+        moves: whether it moves cache rows first
+
+    Attributes:
+        size: its bytes
+    """
+
+    def __init__(self, tokens: int, requests: int, steps: int, moves: bool):
+        # Lines of indices: ids, positions, rows, wanted; of `chain`: positions and rows of the
+        # second pass, and by how much they grow in each further one.
+        sizes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
+            "indices": (torch.long, (4, tokens)),
+            "table": (torch.int32, (5, requests + 1)),
+            "temperatures": (torch.float64, (2,)),
+        }
+        if moves:
+            sizes["moves"] = torch.long, (2, MOVES)
+        if steps:
+            sizes |= {
+                "chain": (torch.long, (3, requests)),
+                "later": (torch.int32, (5, requests + 1)),
+                "warpings": (torch.float64, (requests, 4)),
+                "numbers": (torch.float64, (steps, requests)),
+            }
+        # Last: only as much of them goes in as a pass has.
+        sizes["masks"] = torch.bool, (MASKS,)
+        self._places, self.size = dict[str, tuple[int, torch.dtype, tuple[int, ...]]](), 0
+        for name, (dtype, shape_of) in sizes.items():
+            self._places[name] = self.size, dtype, shape_of
+            size = math.prod(shape_of) * dtype.itemsize
+            self.size += size + -size % ALIGNED
+
+    def of(self, memory: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The tensors that lie in memory of bytes, whose masks may be cut short."""
+        tensors = {}
+        for name, (begin, dtype, shape) in self._places.items():
+            if name == "masks":
+                tensors[name] = memory[begin:].view(dtype)
+            else:
+                size = math.prod(shape) * dtype.itemsize
+                tensors[name] = memory[begin : begin + size].view(dtype).view(shape)
+        return tensors
+
+    def bytes(self, masks: int) -> int:
+        """How many bytes go in with so many numbers of masks."""
+        return self._places["masks"][0] + masks
 
 
 def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId]) -> list[NodeId]:

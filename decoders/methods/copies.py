@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from decoders.distribution import Distribution, held
+from decoders.distribution import Distribution
 from decoders.methods.sources import (
     DRAFT_LENGTH,
     LARGEST_TREE,
@@ -36,7 +36,7 @@ from decoders.methods.sources import (
     planted,
     tree,
 )
-from decoders.reading import Reading, Readings
+from decoders.reading import Reading, Readings, held
 from decoders.request import Ask, Request
 from decoders.settings import claim, setting
 from decoders.shapes import NodeId, Probs, TokenId

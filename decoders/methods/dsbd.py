@@ -9,12 +9,12 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from decoders.beams import Beam, BeamDraw, Joint, commit_beams, draw_beams, drawn_trials
-from decoders.distribution import Distribution, residual
+from decoders.distribution import Distribution
 from decoders.reading import Reading
 from decoders.request import Ask, RandomSource, Request
 from decoders.settings import Criterion, Decoding, Law, Method, claim, setting
 from decoders.shapes import NodeId
-from decoders.theory import beam_acceptances, dynamic_width
+from decoders.theory import Refusals, beam_acceptances, dynamic_width
 from decoders.trace import Fate, Trial
 
 
@@ -48,39 +48,40 @@ def accept_layer(
     source: RandomSource,
     trials: Sequence[Trial],
     places: Sequence[int | None],
-    p_beam: Distribution,
-    q_beam: Distribution,
+    refusals: Refusals,
     width: int,
-) -> tuple[set[int], Distribution]:
+) -> tuple[set[int], int]:
     """The inner loop of algorithm 1: try draws from q_beam in turn until `width` are accepted.
 
     Args:
         trials: the trials of the draws, which are filled in
         places: index of each draw in p_beam and q_beam; a draw with None, whose parent is not live,
             is skipped
-        p_beam: the target's distribution over (beam, token) pairs
-        q_beam: the distribution that they were drawn from
+        refusals: the target's distribution over (beam, token) pairs, and the one that they were
+            drawn from
         width: W_L
 
     Returns:
-        The indices of the accepted draws, and the distribution for a correction.
+        The indices of the accepted draws, and how many were refused since the last of them.
     """
     accepted: set[int] = set()
-    rest = p_beam
+    refused = 0
     for i, (place, trial) in enumerate(zip(places, trials, strict=True)):
         if place is None or len(accepted) == width:
             continue
-        trial.p, trial.q = rest[place], q_beam[place]
+        (taken, rest), trial.q = refusals.after(refused), refusals.q[place]
+        trial.p = max(0.0, refusals.p[place] - taken * trial.q) / rest
         trial.accept_probability = min(1.0, trial.p / trial.q)
         passes, trial.u = source.accept(trial.accept_probability)
         if passes:
             trial.fate = Fate.ACCEPTED
             accepted.add(i)
-            rest = p_beam
+            refused = 0
         else:
             trial.fate = Fate.REJECTED
-            rest = residual(rest, q_beam)
-    return accepted, rest
+            # If nothing is left, only rounding can have caused the refusal.
+            refused += refusals.after(refused + 1)[1] > 0
+    return accepted, refused
 
 
 @dataclass(frozen=True)
@@ -193,19 +194,18 @@ class DSBD(Method):
             q_beam = layer.q_beam.regrouped(rows, joint.size)
             places = layer.places(rows, joint.size)
             surviving = sum(place is not None for place in places)
+            refusals = Refusals(p_beam, q_beam)
             if self.beams is None:
-                alphas = beam_acceptances(p_beam, q_beam, surviving)
+                alphas = beam_acceptances(refusals, surviving)
                 width = dynamic_width(alphas, self.width_threshold, self.min_beams)
-            indices, rest = accept_layer(
-                request.source, layer_trials, places, p_beam, q_beam, width
-            )
+            indices, refused = accept_layer(request.source, layer_trials, places, refusals, width)
             accepted = {
                 i: Beam(d.beam.node, joint.origin + joint.value(place))
                 for i, (d, place) in enumerate(zip(layer.draws, places, strict=True))
                 if i in indices and place is not None
             }
             if len(accepted) < width:
-                draws = draw_beams(request, joint, rest, 1)
+                draws = draw_beams(request, joint, refusals.left(refused), 1)
                 draws += draw_beams(request, joint, p_beam, width - len(accepted) - 1)
                 first = Fate.CORRECTED if surviving else Fate.SAMPLED
                 fates = [first] + [Fate.SAMPLED] * (len(draws) - 1)

@@ -72,9 +72,8 @@ def test_the_number_of_accepted_draws_equals_a_brute_force_acceptance_tree(seed,
     p, q = drawn_pair(seed, 2 + (m < 4))
     expected = brute_force(p, q, m)
     for form in FORMS.values():
-        alphas = theory.beam_acceptances(
-            *(form(torch.tensor(x, dtype=torch.float64)) for x in (p, q)), m
-        )
+        both = (form(torch.tensor(x, dtype=torch.float64)) for x in (p, q))
+        alphas = theory.beam_acceptances(theory.Refusals(*both), m)
         assert theory.accepted_distribution(alphas) == pytest.approx(expected, abs=1e-12)
 
 
@@ -105,7 +104,9 @@ def test_a_draft_that_is_the_target_keeps_its_whole_width(dtype):
         logits = torch.randn(4, 4096, generator=torch.Generator().manual_seed(seed)).to(dtype)
         p = Whole(logits.flatten().softmax(-1))
         q = p / p.total
-        assert theory.dynamic_width(theory.beam_acceptances(p, q, 12), 1.0, 1) == 12
+        assert (
+            theory.dynamic_width(theory.beam_acceptances(theory.Refusals(p, q), 12), 1.0, 1) == 12
+        )
 
 
 # ---- MTAD

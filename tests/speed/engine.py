@@ -1,19 +1,27 @@
-"""The engine beside `transformers` and the memory bus, one pass, and the Python outside of passes.
+"""The engine beside `transformers`, the memory bus and an older checkout; a pass, and what is not.
 
-    python -m tests.speed.engine [--only llama passes outside] [--rounds 5] [--threads 1]
+    python -m tests.speed.engine [--only llama passes outside host texts] [--rounds 5] [--threads 1]
 
 *llama*: a random Llama of 28M parameters beside transformers' `generate`, alone, by beams and in a
 batch (`--dtypes float32 bfloat16 --prompt 64 --tokens 64`). *passes*: passes of the pair, plain and
 as a program, by their number of tokens (`--pair smollm2 --past 500`). *outside*: wall time without
 calls of kernels, by token and by round, of texts of twice 64 tokens at temperature 0; a whole call
 of `generate` counts, and what each further token or round takes is told from texts of twice the
-length. Prints Markdown: medians of interleaved rounds with the least and the most.
+length. *host*: processor time of a round on a GPU whose launches return at once, for which a CPU
+stands; *texts*: tokens/s of the pair and of a `--pair`. With `--beside ../old` both are set beside
+that checkout (00d05b0 or later), in a process of its own that takes turns. Prints Markdown: medians
+of interleaved rounds with the least and the most; of *host* the least.
 """
 
 import argparse
+import inspect
+import json
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -23,7 +31,7 @@ from decoders import Method, ModelPair, catalog, generate, load_pair
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.passes import PackedPasses
 from decoders.tree import TokenTree
-from tests.speed.measure import measure, options, prompts, ratio, spread, table
+from tests.speed.measure import WARPINGS, measure, options, prompts, ratio, spread, table
 
 VOCABULARY, BEAMS, MOST = 4096, 4, 65
 # Greedy and beams over transformers, and greedy's share of the bandwidth floor.
@@ -160,7 +168,150 @@ def outside(args: argparse.Namespace) -> None:
     table(("", "ms of Python", "of each further one", "ms in all"), rows())
 
 
-SECTIONS = {section.__name__: section for section in (llama, passes, outside)}
+def answers(at_once: bool, pair_name: str | None) -> None:
+    """Decode what each line of stdin says; print seconds, processor seconds, rounds and tokens.
+
+    It runs in any checkout since 00d05b0, and so names what is there."""
+    import json
+    import sys
+    import time
+    from contextlib import nullcontext
+
+    import torch
+
+    import decoders
+    from decoders import devices
+
+    torch.set_num_threads(1)
+    if at_once:
+        try:
+            from decoders.engine import graphs
+            from decoders.engine.attention import interface as ways
+            from decoders.engine.loading import admission
+        except ImportError:
+            from decoders.engine.memory import feeds
+
+            from decoders.engine.attention import operator as ways
+            from decoders.engine.loading import choice as admission
+            from decoders.engine.passes import graphs
+
+            feeds.needs_biases = ways.needs_biases = lambda device, dtype: False
+            feeds.moved = lambda tensors, device: [tensor.clone() for tensor in tensors]
+            graphs.check = lambda replayed, plain: None
+        from decoders.engine.models.packed import PackedModel
+
+        gpu = {
+            "name": "stand-in", "free_bytes": None, "_modern": True, "pins": False,
+            "default_dtype": torch.float32, "has_kernels": lambda self, dtype: True,
+            "products": lambda self: "ieee", "current": lambda self: nullcontext(),
+            "synchronize": lambda self: None,
+        }  # fmt: skip
+        devices.KINDS["cpu"] = type("Gpu", (devices.Cuda,), gpu)
+        devices.device_of.cache_clear()
+        ways.takes_kernels = lambda device, dtype: True
+        admission.agrees_with_plain_pass = lambda model: None
+        logits = 3 * torch.randn(64, 4096, generator=torch.Generator().manual_seed(0))
+        PackedModel.plain = lambda self, wanted, **_: (logits[: len(wanted)].clone(),)
+        graphs.Graphs.__init__.__defaults__ = (lambda run: (lambda: None, run()),)
+    pair = decoders.load_pair(pair_name, device="cpu")
+    for line in sys.stdin:
+        name, settings, options, prompt = json.loads(line)
+        method, began = (
+            decoders.catalog[name](**settings),
+            (time.perf_counter(), time.process_time()),
+        )
+        result = decoders.generate(pair, prompt, method, seed=1, ignore_eos=True, **options)
+        took = time.perf_counter() - began[0], time.process_time() - began[1]
+        print(json.dumps([*took, len(result.rounds), len(result.tokens)]), flush=True)
+        del result  # not in the time of the next one
+
+
+class Checkout:
+    """A process in a checkout that decodes what it is asked to."""
+
+    def __init__(self, place: str, at_once: bool, pair: str | None):
+        code = f"{inspect.getsource(answers)}\nanswers({at_once}, {pair!r})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=place, text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def __enter__(self) -> "Checkout":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def __call__(self, case: tuple, tokens: int, prompt: str) -> list[float]:
+        name, settings, options = case
+        line = json.dumps([name, settings, {**options, "max_new_tokens": tokens}, prompt])
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+def checkouts(stack: ExitStack, args: argparse.Namespace, *given: Any) -> list[Checkout]:
+    places = [".", *([args.beside] if args.beside else [])]
+    return [stack.enter_context(Checkout(place, *given)) for place in places]
+
+
+COLD, HOT = ({"temperature": 0.0}, WARPINGS["T=1, top-k 20, top-p 0.9"])
+DRAFT = {"draft_length": 4}
+ROUNDS = {
+    "greedy": ("greedy", {}, COLD), "sampling, cut": ("multinomial", {}, HOT),
+    "speculative (4), T=0": ("speculative", DRAFT, COLD),
+    "speculative (4), T=1": ("speculative", DRAFT, {}),
+    "speculative (4), cut": ("speculative", DRAFT, HOT),
+    "MTAD, T=1": ("mtad", {}, {}), "MTAD, cut": ("mtad", {}, HOT),
+    "DSBD, T=1": ("dsbd", {}, {}), "DSBD, cut": ("dsbd", {}, HOT),
+}  # fmt: skip
+
+
+def host(args: argparse.Namespace) -> None:
+    lengths, text = (24 + args.tokens, 24), prompts()["openings"][0]
+
+    def rows(runs: list[Checkout]) -> Iterator[tuple[str, ...]]:
+        for title, case in ROUNDS.items():
+            turns = [
+                [[run(case, n, text)[1:3] for n in lengths] for run in runs]
+                for _ in range(args.rounds + 1)
+            ][1:]
+            each = []
+            for many, few in (zip(*run, strict=True) for run in zip(*turns, strict=True)):
+                seconds = min(s for s, _ in many) - min(s for s, _ in few)
+                each.append(1e6 * seconds / (many[0][1] - few[0][1]))
+            yield title, *(f"{us:.0f}" for us in each), f"{each[0] / each[-1]:.2f}"
+
+    with ExitStack() as stack:
+        runs = checkouts(stack, args, True, None)
+        table(("us a round", *("now", "before")[: len(runs)], "ratio"), rows(runs))
+
+
+SPEEDS = {
+    "greedy": ("greedy", {}, COLD), "sampling, cut": ("multinomial", {}, HOT),
+    "speculative (3), T=0": ("speculative", {"draft_length": 3}, COLD),
+    "speculative (3), cut": ("speculative", {"draft_length": 3}, HOT),
+    "look-up, T=0": ("lookup", {}, COLD),
+}  # fmt: skip
+
+
+def texts(args: argparse.Namespace) -> None:
+    def rows(runs: list[Checkout]) -> Iterator[tuple[str, ...]]:
+        for title, case in SPEEDS.items():
+            rates = []
+            for _ in range(args.rounds + 1):
+                took = [run(case, args.tokens, prompts()["openings"][0]) for run in runs]
+                rates.append([tokens / seconds for seconds, *_, tokens in took])
+            speeds = (f"{statistics.median(each):.0f}" for each in zip(*rates[1:], strict=True))
+            yield title, *speeds, spread([now / then for now, *_, then in rates[1:]])
+
+    with ExitStack() as stack:
+        runs = checkouts(stack, args, False, args.pair)
+        table(("tokens/s", *("now", "before")[: len(runs)], "now over before"), rows(runs))
+
+
+SECTIONS = {section.__name__: section for section in (llama, passes, outside, host, texts)}
 
 if __name__ == "__main__":
     args = options(
@@ -174,6 +325,7 @@ if __name__ == "__main__":
         pair=None,
         past=100,
         most=MOST,
+        beside=None,
     )
     for name in args.only:
         SECTIONS[name](args)

@@ -2,7 +2,8 @@
 
 One launch attends with the chains of all requests, and one with their trees. Another joins the
 splits of their rows. A token's result has the same bits in a chain, in a tree and in any pass: only
-the rows that it sees count, in the order of its text, and each split takes the same ones of them.
+the rows that it sees count, in the order of its text from the first of them on, and each split
+takes the same ones of them.
 """
 
 import torch
@@ -14,25 +15,18 @@ EVERYTHING = 2**30  # rows
 SHORT = tl.constexpr(256)  # tokens of a chain; more keep a GPU busy by themselves
 # Few tokens keep few programs busy, so their rows are split among several (Dao et al. 2023,
 # Flash-Decoding): a split takes every sixteenth block of rows, however long the text is.
+# The blocks begin with the first row that a token sees, so that in a window, whose rows have other
+# numbers once earlier ones are given back, they hold the same part of the text.
 SPLITS = tl.constexpr(16)
 # Instead of -inf, which gives NaN for a block of rows of which a token sees none.
 LOWEST = tl.constexpr(-3.4028235e38)
 
 
 @triton.jit
-def rows_seen(n, total, first, window, TOKENS: tl.constexpr, ROWS: tl.constexpr):
-    """The begin and end of the rows that TOKENS tokens of a chain from `first` on see.
-
-    The block of tokens sees whole blocks of ROWS.
-    """
-    begin = tl.maximum(total - n + first - window + 1, 0) // ROWS * ROWS
+def rows_seen(n, total, first, window, TOKENS: tl.constexpr):
+    """The begin and end of the rows that TOKENS tokens of a chain from `first` on see."""
+    begin = tl.maximum(total - n + first - window + 1, 0)
     return begin, tl.minimum(total, total - n + first + TOKENS)
-
-
-@triton.jit
-def first_row(begin, split, ROWS: tl.constexpr):
-    """The first row from `begin`, a multiple of ROWS, on that a split takes."""
-    return begin + (split + SPLITS - begin // ROWS % SPLITS) % SPLITS * ROWS
 
 
 @triton.jit
@@ -151,12 +145,12 @@ def kernel(
     base = tl.load(table + requests + 1 + request).to(tl.int64)
     total = tl.load(table + 2 * (requests + 1) + request)
     opening = tl.load(table + 4 * (requests + 1) + request)
-    begin, end = rows_seen(n, total, first, window, TOKENS, ROWS)
+    begin, end = rows_seen(n, total, first, window, TOKENS)
     begin = tl.where(TREE, 0, begin)
     if TREE:
         end = opening + tl.load(counts + start + first)
     if SPLIT:
-        begin = first_row(begin, split, ROWS)
+        begin += split * ROWS
     if begin >= end:
         return
 
@@ -261,7 +255,7 @@ def join(
     if (n > SHORT) & ~masked:
         return
     total = tl.load(table + 2 * (requests + 1) + request)
-    begin, end = rows_seen(n, total, token // TOKENS * TOKENS, window, TOKENS, ROWS)
+    begin, end = rows_seen(n, total, token // TOKENS * TOKENS, window, TOKENS)
     ancestry = tl.load(table + 4 * (requests + 1) + request) + tl.load(counts + place)
     end = tl.where(masked, ancestry, end)
     begin = tl.where(masked, 0, begin)
@@ -274,7 +268,7 @@ def join(
     result = tl.zeros([VALUE_BLOCK], tl.float32)
     slot = (first_slot(table, request, requests) + token) * HEADS + head
     for split in range(splits):
-        has = first_row(begin, split, ROWS) < end
+        has = begin + split * ROWS < end
         part = parts + (slot.to(tl.int64) * splits + split) * (VALUE_SIZE + 2)
         top = tl.where(has, tl.load(part + VALUE_SIZE + 1), LOWEST)
         higher = tl.maximum(highest, top)
@@ -291,22 +285,22 @@ def join(
 
 
 def tiling(
-    short: bool, tree: bool, groups: int, key_size: int, value_size: int, dtype: torch.dtype
+    short: bool, alone: bool, groups: int, key_size: int, value_size: int, dtype: torch.dtype
 ) -> dict[str, int]:
     """The kernel's block sizes for trees and chains of at most SHORT tokens, or for longer ones.
 
     A matrix unit takes at least 16 lines, which are enough for single tokens and drafts; a token of
-    a tree, which has rows of its own, gets them alone. With more lines the cache is read less
-    often. If heads are larger than 128, 64 lines need too much shared memory on small GPUs (64 KB
-    at capability 7.5). In float32, which has no matrix unit, 64 lines would make a kernel of
-    600 kB.
+    a tree or in a window, which has rows of its own, gets them `alone`. With more lines the cache
+    is read less often. If heads are larger than 128, 64 lines need too much shared memory on small
+    GPUs (64 KB at capability 7.5). In float32, which has no matrix unit, 64 lines would make a
+    kernel of 600 kB.
     """
     lanes = triton.next_power_of_2(groups)
     key_block, value_block = (max(16, triton.next_power_of_2(n)) for n in (key_size, value_size))
     largest = max(key_block, value_block)
     few = short or dtype == torch.float32
     lines = 16 if few else 64 if largest <= 128 else 32
-    lanes = max(lanes, lines) if tree else lanes
+    lanes = max(lanes, lines) if alone else lanes
     # Tiles have at most 16 KiB, so that two stages of keys and values fit into the shared memory of
     # small GPUs.
     rows = max(16, min(64, 2**14 // (largest * dtype.itemsize)))
@@ -350,7 +344,7 @@ def attend_packed(
     short = max((n for n, _, masked in each if not masked and n <= SHORT.value), default=0)
     totals = [total for n, total, masked in each if masked or n <= SHORT.value]
     sizes = groups, size, value_size, q.dtype
-    tiles = tiling(True, False, *sizes)
+    tiles = tiling(True, window > 0, *sizes)
     splits = min(triton.cdiv(max(totals, default=0), tiles["ROWS"]), SPLITS.value)
     slots = min(sum(n for n, _, masked in each if masked or n <= SHORT.value), tokens)
     parts = torch.empty(

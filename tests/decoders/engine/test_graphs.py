@@ -12,14 +12,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from decoders import ModelPair, generate
-from decoders.distribution import Warping, held
+from decoders.distribution import Warping
 from decoders.engine import graphs
 from decoders.engine.attention import interface
 from decoders.engine.graphs import Graphs
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from decoders.engine.recorder import refuse_reading
-from decoders.reading import Readings
+from decoders.reading import Readings, held
 from decoders.tree import TokenTree
 from tests import zoo
 from tests.models import build

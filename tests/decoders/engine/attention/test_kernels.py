@@ -152,11 +152,14 @@ def test_triton_interpreted(interpreter, case):
     assert interpreter.submit(triton_error, case).result() < TOLERANCE
 
 
-def of_one_token(text: int, fed: int, wrong: int, more: int, beside: int = 0) -> torch.Tensor:
+def of_one_token(
+    text: int, reach: Reach | None, fed: int, wrong: int, more: int, beside: int = 0
+) -> torch.Tensor:
     """What the last token of a text gets, by the pass that feeds it.
 
     Args:
         text: tokens of the text
+        reach: how many of them a token sees
         fed: how many of them this pass feeds
         wrong: how many other tokens stand before each of those, of which it sees none
         more: tokens after it in the same pass
@@ -165,9 +168,11 @@ def of_one_token(text: int, fed: int, wrong: int, more: int, beside: int = 0) ->
     numbers, dtype = torch.Generator().manual_seed(3), torch.float16
     own = torch.randn(2, text, 1, 16, generator=numbers).to(dtype)
     asking = torch.randn(2, 16, generator=numbers).to(dtype)
-    arena = Arena([(1, 16, 16)], dtype, torch.device("cpu"))
+    kind = partial(ReachRows, reach=reach) if reach else CacheRows
+    arena = Arena([(1, 16, 16)], dtype, torch.device("cpu"), kind=kind)
     tree, cache = TokenTree([0] * (text - fed)), arena.take(text + fed * wrong + more)
     pack([Feed(tree, cache, tree.trunk[:], [])], arena)
+    arena.sync([(cache, tree)])  # gives back rows that no later token sees
     path, nodes = tree.trunk[:], []
     for _ in range(fed):
         nodes += [tree.add(path[-1], i + 1) for i in range(wrong)]
@@ -179,22 +184,36 @@ def of_one_token(text: int, fed: int, wrong: int, more: int, beside: int = 0) ->
         other, rows = TokenTree([0] * beside), arena.take(beside)
         pack([Feed(other, rows, other.trunk[:-1], [])], arena)
         feeds.append(Feed(other, rows, other.trunk[-1:], []))
-    packing = pack(feeds, arena).packing
+    packing = pack(feeds, arena, window=reach.window if reach else 0).packing
+    first = cache.first
     for tensor, numbers_of in zip((*arena.keys, *arena.values), own, strict=True):
         tensor.normal_(generator=torch.Generator().manual_seed(0))
-        tensor[[cache.base + cache.row[node] for node in path]] = numbers_of
+        tensor[[cache.base + cache.row[node] for node in path[first:]]] = numbers_of[first:]
     q = torch.randn(2, len(packing.rows), 16).to(dtype)
     q[:, last := len(nodes) - len(further) - 1] = asking
     return attend_with_triton(q, packing, 0, 0.25)[last]
 
 
 @needs_triton
-@pytest.mark.parametrize(("text", "passes"), [(70, 7), (1022, 7 if EVERYWHERE else 2)])
-def test_a_token_gets_the_same_bits_in_a_chain_a_tree_and_any_pass(interpreter, text, passes):
+@pytest.mark.parametrize(
+    ("text", "reach", "passes"),
+    [
+        (70, None, 7),
+        (1022, None, 7 if EVERYWHERE else 2),
+        (70, Reach(30), 3),
+        (70, Reach(30, chunked=True), 3),
+        (2100, Reach(1030), 6 if EVERYWHERE else 2),
+    ],
+    ids=str,
+)
+def test_a_token_gets_the_same_bits_in_a_chain_a_tree_and_any_pass(
+    interpreter, text, reach, passes
+):
     """They were others in a tree, and where the rows of a pass went beyond a multiple of 1,024.
 
-    So in bfloat16, in which near-ties are common, a draft could change the tokens."""
-    run = partial(interpreter.submit, of_one_token, text)
+    So in bfloat16, in which near-ties are common, a draft could change the tokens. In a window they
+    were others, too, once rows before it had been given back."""
+    run = partial(interpreter.submit, of_one_token, text, reach)
     alone = run(1, 0, 0)
     others = [run(*each) for each in OTHER_PASSES[:passes]]
     assert all(torch.equal(other.result(), alone.result()) for other in others)
