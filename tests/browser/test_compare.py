@@ -273,32 +273,3 @@ def test_stop_ends_and_keeps_what_there_is(visit, address, server):
     kept = server[1].store.get(id)
     assert kept.cancelled
     assert len(kept.results) < 200
-
-
-def test_phone_and_dark(visit, address, shown):
-    page = visit(f"{address}?run={shown.run.id}&__theme=dark", 390, 844)
-    expect(panel(page, "dsbd")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert panel(page, "dsbd").bounding_box()["width"] >= 320
-    for where, dark in ((page, True), (shown.page, False)):
-        ink, paper = contrast(where)
-        assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) > 4.5
-        assert (paper < ink) == dark
-
-
-def contrast(page: Page) -> tuple[float, float]:
-    """Relative luminance of a token's ink and of the paper under its panel."""
-    return page.evaluate(
-        """() => {
-            const luminance = (colour) => {
-                const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255)
-                    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-            };
-            const ink = document.querySelector(".wb-panel .tok");
-            let paper = ink.closest(".wb-panel");
-            const ground = () => getComputedStyle(paper).backgroundColor;
-            while (ground().endsWith(", 0)")) paper = paper.parentElement;
-            return [getComputedStyle(ink).color, ground()].map(luminance);
-        }"""
-    )
