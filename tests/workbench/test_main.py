@@ -10,25 +10,6 @@ from workbench import __main__ as program
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["bogus"],
-        ["compare"],
-        ["runs", "burn"],
-        ["compare", "x", "--colour"],
-        ["--port", "80", "runs"],
-    ],
-)
-def test_a_wrong_command_line_says_where_help_is(arguments, capsys):
-    with pytest.raises(SystemExit) as end:
-        program.main(arguments)
-    err = capsys.readouterr().err
-    assert end.value.code == 2
-    assert "--help" in err
-    assert err.strip().count("\n") == 0
-
-
-@pytest.mark.parametrize(
     ("command", "words"),
     [
         ([], ["compare", "batch", "runs", "--port", "--version"]),

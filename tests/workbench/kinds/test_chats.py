@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from urllib.parse import parse_qsl
 
 import pytest
 import torch
@@ -102,13 +101,6 @@ def test_a_run_of_the_version_before_opens(run):
     old = Run.from_json(json.dumps(data))
     assert old.version == 3
     assert Comparison.from_json(old.study).prompt == '[{"role": "user"}]'  # a text then, and now
-
-
-def test_links_keep_the_messages(run):
-    query = registry.to_query("comparison", run.study)
-    link = registry.from_query(dict(parse_qsl(query)))
-    assert link.faults == []
-    assert Comparison.from_json(link.data) == Comparison.from_json(run.study)
 
 
 def test_panels_draw_what_the_template_wrote_as_such(run):

@@ -69,13 +69,6 @@ def test_a_study_stopped_on_a_borrowed_gpu_ends_with_what_was_finished(host, mon
     assert [kept.id for kept in host.store.list()] == [ended.run.id]
 
 
-def test_the_limits_of_the_place_come_first(pair, tmp_path):
-    host = a_host(pair, tmp_path, max_new_tokens=3)
-    for refuse in (host.check, lambda *asked: list(host.run(*asked))):
-        with pytest.raises(InputError, match="At most 3 new tokens here"):
-            refuse(study(), PairChoice())
-
-
 def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
     """The page answered in the library's words: "load one with load_pair(target, draft)"."""
     host = a_host(ModelPair(pair.target, None, pair.tokenizer), tmp_path)
@@ -85,15 +78,6 @@ def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
     ):
         host.check(study(decoders=["greedy", "speculative", "mtad"]), PairChoice())
     host.check(study(decoders=["greedy", "lookup"]), PairChoice())
-
-
-def test_stop_is_told_to_one_job_and_forgotten_after_it(host):
-    with host.stoppable("a") as a, host.stoppable("b") as b:
-        host.stop("a")
-        assert (a.is_set(), b.is_set()) == (True, False)
-    host.stop("a")
-    with host.stoppable("a") as again:
-        assert not again.is_set()
 
 
 def test_a_job_that_ends_late_leaves_the_stop_of_its_successor(host):
