@@ -75,25 +75,6 @@ def test_an_iterator_lives_and_ends_in_the_one_thread(device, leaves):
 # ---- Studies on it
 
 
-def test_a_stop_ends_it_within_a_round_and_gives_the_run_so_far(device, keeper, every_round):
-    stopped = threading.Event()
-    for event in device.run(comparison("greedy", "mtad", max_new_tokens=200), CHOICE, stopped):
-        if isinstance(event, Progress):
-            stopped.set()
-    assert event.run.cancelled
-    assert event.run.results[0].alone.finished == "cancelled"
-    assert {*keeper.threads} == {device.call(threading.get_ident)}
-
-
-def test_leaving_early_frees_the_device_for_the_next(device, rows_out, every_round):
-    events = device.run(comparison("greedy", "speculative", max_new_tokens=200), CHOICE)
-    next(e for e in events if isinstance(e, Progress))
-    assert rows_out() > 0
-    events.close()
-    assert rows_out() == 0
-    assert len(results(device.run(comparison("greedy"), CHOICE))) == 1
-
-
 @pytest.mark.parametrize("choice", [PairChoice("broken"), CHOICE])
 def test_what_cannot_run_is_refused_before_any_event_and_the_device_stays_usable(device, choice):
     long = comparison("greedy", prompt="abc" * 200) if choice == CHOICE else comparison("greedy")

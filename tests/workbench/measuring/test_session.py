@@ -15,7 +15,6 @@ from tests.workbench.measuring.conftest import (
     FEW,
     batch,
     break_decoder,
-    broken,
     comparison,
     make,
     results,
@@ -56,18 +55,6 @@ def test_events_come_in_order_and_say_which_job_they_are_of(pair, unmetered):
     assert run.environment["target"]["parameters"] == sum(
         p.numel() for p in pair.target.parameters()
     )
-
-
-def test_progress_counts_tokens_of_all_requests(pair, unmetered, every_round):
-    events = session.run(pair, batch("lookup", sizes=(3,), schemes=("unpadded",)), meter=unmetered)
-    updates = [e for e in events if isinstance(e, Progress)]
-    assert {e.budget for e in updates} == {60}  # the last batch is filled up from the start
-    for decoder in ("greedy", "lookup"):
-        done = [e.done for e in updates if e.at.decoder == decoder]
-        assert done == sorted(done)
-        assert 0 < done[0] < done[-1] == 60
-    assert all((e.eta_seconds or 0) >= 0 and e.tokens == [] for e in updates)
-    assert updates[-1].eta_seconds is not None
 
 
 def test_progress_shows_what_stands_and_is_a_snapshot(pair, unmetered, every_round):
@@ -275,12 +262,6 @@ def test_a_device_that_fails_when_waited_for_fails_that_job_alone(
     assert rows_out() == 0
 
 
-def test_a_text_that_fails_to_be_decoded_fails_its_job_alone(pair, unmetered, monkeypatch):
-    monkeypatch.setattr(pair.tokenizer, "decode", lambda *a, **o: (_ for _ in ()).throw(broken()))
-    found = results(session.run(pair, comparison("greedy", "mtad"), meter=unmetered))
-    assert [r.error for r in found] == ["RuntimeError: device-side assert"] * 2
-
-
 def token(id, *probabilities, shift=0.0):
     """A token whose place lists ids 0, 1, 2, ... with these probabilities, moved by `shift` nats of
     rounding."""
@@ -336,12 +317,6 @@ GOOD, OTHER = [token(0, 0.6, 0.4)], [token(1, 0.6, 0.4)]
 def compare(references: References, of: Job, tokens, **changes):
     found = result(tokens, decoder=of.method.name, **changes)
     return references.compare(of, found, outputs(found))
-
-
-def test_without_greedy_an_exact_decoder_is_no_reference_for_the_others():
-    references = References(0.0, "float32")
-    assert compare(references, job("speculative"), GOOD) is None
-    assert compare(references, job("spectr"), OTHER) is None
 
 
 def test_what_failed_or_was_stopped_is_neither_compared_nor_a_reference():
