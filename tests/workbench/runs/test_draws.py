@@ -13,6 +13,7 @@ from decoders.methods.sources import Chain
 from decoders.request import SeededSource
 from decoders.testing import Situation, decode, distance, drawn, mutant
 from decoders.testing.situations import ancestral
+from tests.pairwise import EVERYWHERE
 from tests.pieces import Made
 from tests.workbench.runs.simulated import directions, ever_unlike, found_share, laws
 from workbench.runs.draws import (
@@ -25,7 +26,7 @@ from workbench.runs.draws import (
     p_value,
 )
 
-CELLS = (2, 10, 20)
+CELLS = (2, 10, 20) if EVERYWHERE else (10,)
 
 
 def chance(counts: tuple[int, ...], law: tuple[float, ...]) -> float:
@@ -86,9 +87,6 @@ def test_two_unlucky_draws_are_no_proof():
 def test_holm_as_the_textbooks_have_it():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([None, 0.6, 0.7, None]) == [None, 1.0, 1.0, None]
-
-
-EXPERIMENTS, DRAWS = 200, 100
 
 
 def prefixes(situation: Situation, warping: Warping | None = None) -> dict[Tokens, float]:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.runs.figures import BatchFigures, places, rows, speed, times_greedy
-from workbench.studies.study import SCHEMES
 
 
 def test_repeats_stand_together_each_beside_greedy_of_its_seed(run):
@@ -52,26 +51,6 @@ def test_a_speed_of_decoding_leaves_out_each_batch_s_first_round(batch_run):
     assert speed(result, decoding=True) == pytest.approx(m["decode_tokens"] / m["decode_seconds"])
     dynamic = next(r for r in batch_run.results if r.scheme == "dynamic")
     assert speed(dynamic, decoding=True) is None
-
-
-def test_a_batch_s_figures_are_found_by_decoder_size_and_scheme(batch_run):
-    figures = BatchFigures(batch_run)
-    assert (figures.decoders, figures.sizes) == (["lookup", "speculative"], [1, 2])
-    assert figures.schemes("lookup") == list(SCHEMES)
-    assert figures.schemes("lookup", decoding=True) == list(SCHEMES)[:-1]
-    assert figures.row("lookup", 1, "vanilla") is figures.row("lookup", 1, "dynamic")
-    assert figures.row("lookup", 7, "vanilla") is figures.speed("lookup", 7, "vanilla") is None
-    own, base = figures.speed("lookup", 2, "vanilla"), figures.speed("greedy", 2, "unpadded")
-    assert figures.times_greedy("lookup", 2, "vanilla") == pytest.approx(own / base)
-
-
-def test_a_speed_is_the_mean_over_repeats_and_missing_if_one_is(batch_run):
-    of = "lookup", 2, "vanilla"
-    speeds = [speed(r) for r in batch_run.results if (r.decoder, r.batch_size, r.scheme) == of]
-    assert len(speeds) == 2
-    assert BatchFigures(batch_run).speed(*of) == pytest.approx(fmean(speeds))
-    broken = [replace(r, metrics={}) if r.repeat else r for r in batch_run.results]
-    assert BatchFigures(replace(batch_run, results=broken)).speed(*of) is None
 
 
 def test_acceptance_lengths_add_up_to_the_outputs_and_do_not_depend_on_the_batch(batch_run):

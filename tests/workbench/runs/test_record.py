@@ -8,18 +8,6 @@ from decoders import InputError
 from workbench.runs.record import LARGEST_FILE, Run
 
 
-@pytest.fixture(params=["comparison", "batch"])
-def any_run(request, run, batch_run) -> Run:
-    return run if request.param == "comparison" else batch_run
-
-
-def test_a_run_comes_back_from_its_json_whole(any_run):
-    text = json.dumps(any_run.to_json(), allow_nan=False)
-    assert Run.from_json(text) == any_run
-    assert Run.from_json(text.encode()) == any_run
-    assert Run.from_json(any_run.dumps()) == any_run
-
-
 @pytest.mark.parametrize(
     "text",
     [

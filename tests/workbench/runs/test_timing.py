@@ -1,6 +1,6 @@
 """Estimates from several timings, their ranges and their limits: made-up laps, no clock."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,10 +123,10 @@ def rounds(*seconds: tuple[float, float]) -> list[Sample]:
 def test_the_seconds_of_rounds_add_up_to_those_of_the_text():
     """A race on other seconds than those of the figures would contradict them."""
     two = rounds((0.1, 0.2), (0.1, 0.3))
-    found = dataclasses.replace(result(lap(9, 1), lap(1, 9)), samples=two)
+    found = replace(result(lap(9, 1), lap(1, 9)), samples=two)
     assert timing.round_seconds(found) == [1, 1]
     assert sum(timing.round_seconds(found)) == timing.whole(found.laps)
-    differ = dataclasses.replace(found, laps=[lap(9, 1), lap(1, 2, same_rounds=False)])
+    differ = replace(found, laps=[lap(9, 1), lap(1, 2, same_rounds=False)])
     assert timing.round_seconds(differ) == [9, 1]
 
 
@@ -140,9 +140,9 @@ def test_rounds_that_were_not_timed_share_the_seconds_as_their_passes_do():
         ([lap(seconds=1.4)], [0.6, 0.8]),
         ([lap(0.2, 0.2, 0.3)], [0.3, 0.4]),
     ):
-        found = dataclasses.replace(result(*each), samples=two)
+        found = replace(result(*each), samples=two)
         assert timing.round_seconds(found) == pytest.approx(expected)
-    idle = dataclasses.replace(result(lap(seconds=1.0)), samples=rounds((0, 0)))
+    idle = replace(result(lap(seconds=1.0)), samples=rounds((0, 0)))
     assert timing.round_seconds(idle) == [0]
 
 
@@ -162,7 +162,7 @@ STEADY = Load(cpu_share=1.0, preempted=1.0, throttled=0.0, stolen=0.0, pressure=
 )
 def test_each_counter_gives_its_reason(change, word):
     """One timing alone has no range, but its counters speak."""
-    found = timing.unsteady(result(lap(1, load=dataclasses.replace(STEADY, **change))), None)
+    found = timing.unsteady(result(lap(1, load=replace(STEADY, **change))), None)
     assert len(found) == 1
     assert word in found[0]
 
@@ -173,7 +173,7 @@ def test_a_steady_lap_and_a_machine_that_shows_no_counters_give_none():
 
 
 def test_one_disturbed_lap_of_three_does_not_condemn_the_estimate():
-    bad, good = lap(1, load=dataclasses.replace(STEADY, pressure=0.9)), lap(1, load=STEADY)
+    bad, good = lap(1, load=replace(STEADY, pressure=0.9)), lap(1, load=STEADY)
     assert timing.unsteady(result(bad, good, good), None) == []
     assert timing.unsteady(result(bad, bad, good), None)
 
