@@ -29,15 +29,6 @@ def every(found: list[Row], asked: dict) -> list[go.Figure]:
     return charts
 
 
-def test_bars_are_the_means_and_their_spread(run):
-    found = rows(run.results)
-    bar = comparison.speed(found).data[0]
-    for i, row in enumerate(found):
-        speeds = [r.metrics["tokens_per_second"] for r in row.results]
-        assert bar.x[i] == pytest.approx(sum(speeds) / 2)
-        assert bar.error_x.array[i] == pytest.approx(abs(speeds[0] - speeds[1]) / 2**0.5)
-
-
 def test_energy_has_its_place_and_the_reason_where_nothing_can_be_measured(run):
     """No heading had the word where a machine has no counter."""
     unmeasured = [replace(r, energy=Energy(None, "not measured: a test")) for r in run.results]

@@ -131,13 +131,6 @@ def test_one_text_that_the_target_never_writes_is_proof():
     assert "script" not in tree.seen
 
 
-def test_how_far_one_has_to_go_is_said():
-    far = draws.reach(made(EVEN))
-    assert "To notice an error of 0.1 you need about 1,590 draws; you have 100." in far
-    assert "you have 2,000, which is enough." in draws.reach(made(EVEN * 20))
-    assert draws.reach(made(EVEN, "mtad")) == ""
-
-
 class Nesting(HTMLParser):
     """Fails where an element is not closed in order."""
 

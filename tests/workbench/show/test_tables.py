@@ -96,17 +96,6 @@ def test_findings_say_how_much_samples_differ(made):
     assert batch.acceptance(BatchFigures(with_results(made, made.results[2:])), "lookup") == ""
 
 
-def test_two_comparisons_side_by_side(run):
-    fewer = replace(run, results=[r for r in run.results if r.decoder != "mtad"])
-    table = tables.side_by_side(fewer, run)
-    assert table.heads == ["decoder", "figure", "A", "B"]
-    speeds = {row[0]: row[2:] for row in table.rows if row[1] == "tokens/s"}
-    assert list(speeds) == ["Greedy", "Beam search", "Speculative", "DSBD", "MTAD"]
-    assert speeds["MTAD"][0] == "–"
-    assert speeds["Greedy"][0] == speeds["Greedy"][1]
-    assert not any(row[2:] == ["–", "–"] for row in table.rows)
-
-
 def test_a_table_as_markdown_and_as_html():
     table = Table(["a", "b|c"], [["<b>", "2"]])
     assert tables.markdown(table).splitlines() == [
