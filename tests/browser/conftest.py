@@ -1,6 +1,5 @@
-"""A real Chromium on a real server with a tiny pair.
-
-No request may leave 127.0.0.1, and the console must stay free of errors."""
+"""A real Chromium on a real server with a tiny pair. No request may leave 127.0.0.1, and the
+console must stay free of errors."""
 
 import os
 import shutil
@@ -83,9 +82,8 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """A function `visit(address, width=..., height=...)` that opens a page as another visitor.
-
-    With `touch` it is a visitor on a phone. Errors of the page are reported at the end."""
+    """A function `visit(address, width=..., height=...)` that opens a page as another visitor. With
+    `touch` it is a visitor on a phone. Errors of the page are reported at the end."""
     contexts, sins = [], []
 
     def guard(request: Request) -> None:
@@ -117,9 +115,8 @@ def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
 
 
 def is_sin(message: ConsoleMessage) -> bool:
-    """Whether a console message is an error.
-
-    The answer 422 is not: with it Gradio carries a message to a field."""
+    """Whether a console message is an error. The answer 422 is not: with it Gradio carries a
+    message to a field."""
     return message.type == "error" and "422 (Unprocessable" not in message.text
 
 

@@ -1,6 +1,5 @@
-"""Charts, tables and texts of a report and of the page: nothing overlaps or is cut off.
-
-At any width and on paper."""
+"""Charts, tables and texts of a report and of the page: nothing overlaps or is cut off. At any
+width and on paper."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -70,9 +69,8 @@ def report(chromium, tmp_path, runs, request) -> Iterator[Page]:
 
 @pytest.mark.parametrize("report", ["one", "five", "all", "repeats"], indirect=True)
 def test_charts_of_a_report_read_at_any_width_and_on_paper(report):
-    """With 15 decoders, values and names overlapped and every second name was missing.
-
-    On paper, columns were cut and 2 of 5 rows were there."""
+    """With 15 decoders, values and names overlapped and every second name was missing. On paper,
+    columns were cut and 2 of 5 rows were there."""
     for width in (1400, 768, 390):
         report.set_viewport_size({"width": width, "height": 900})
         report.wait_for_function(FITS)

@@ -66,7 +66,6 @@ MANY = "greedy,multinomial,speculative,mtad,dsbd,beam_search,lookup,suffix,trave
 
 def test_every_word_of_a_run_of_ones_own_is_read_off_the_picture(visit, address):
     """The one picture showed no guess and no refusal, and vanished with the visitor's own run.
-
     Below, what each decoder drafted, kept, struck, corrected and got for free is compared with the
     run's JSON, for every decoder that ran."""
     page = visit(link(address, "A prompt of my own", decoders=MANY, max_new_tokens=12, seed=3))

@@ -1,6 +1,5 @@
-"""The Experiments tab in Chromium: a visitor's own plan runs while the page is used.
-
-It is there after a reload, on any screen."""
+"""The Experiments tab in Chromium: a visitor's own plan runs while the page is used. It is there
+after a reload, on any screen."""
 
 import re
 

@@ -15,9 +15,8 @@ from workbench.models.presets import PairChoice
 
 
 def test_a_message_stays_until_its_field_changes(visit, address):
-    """The answer to a change of the form that came after Run's redrew the fields.
-
-    A message was gone before it was read."""
+    """The answer to a change of the form that came after Run's redrew the fields. A message was
+    gone before it was read."""
     page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
     run(page)
     unfold_form(page)

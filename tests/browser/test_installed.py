@@ -84,9 +84,8 @@ def home(tmp_path_factory, wheel) -> Home:
 
 
 def test_a_wheel_holds_two_packages_and_every_asset_inside_of_them(wheel):
-    """Once `pip wheel .` failed.
-
-    A folder of assets that no package reads is named here, so that a new one is not forgotten."""
+    """Once `pip wheel .` failed. A folder of assets that no package reads is named here, so that a
+    new one is not forgotten."""
     names = [Path(name) for name in zipfile.ZipFile(wheel).namelist()]
     assert {name.parts[0] for name in names} == {
         "decoders",
@@ -173,9 +172,8 @@ def test_a_strangers_decoder_runs_in_the_terminal_and_is_exported_with_its_setti
 
 
 def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
-    """Gradio once wrote type stubs into site-packages, and uninstalling left them there.
-
-    A stranger's decoder is chosen, set and run too. The measured orderings once were in a checkout
+    """Gradio once wrote type stubs into site-packages, and uninstalling left them there. A
+    stranger's decoder is chosen, set and run too. The measured orderings once were in a checkout
     alone, and the page left them out without a word."""
     process = subprocess.Popen(
         [home.bin / "decoding-workbench"],

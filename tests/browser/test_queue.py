@@ -20,9 +20,8 @@ def patient(address: str) -> Client:
 
 
 def test_visitors_each_get_their_own(visit, server):
-    """The device stays busy until all have asked.
-
-    On a busy machine, the visitor of the page was sometimes served before the others had asked."""
+    """The device stays busy until all have asked. On a busy machine, the visitor of the page was
+    sometimes served before the others had asked."""
     address, host = server
     asked = threading.Event()
     visitors = [patient(address) for _ in range(OTHERS)]

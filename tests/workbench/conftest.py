@@ -74,9 +74,8 @@ def run(pair, unmetered) -> Run:
 
 @pytest.fixture(scope="session")
 def batch_run(pair, unmetered) -> Run:
-    """Two decoders that draft, batches of one and two in every scheme, two repeats, T=0.
-
-    The prompts are hostile."""
+    """Two decoders that draft, batches of one and two in every scheme, two repeats, T=0. The
+    prompts are hostile."""
     texts = ["<b>aba aba</b>", "${x} aba abab", "=1+1 ab", "é 🦊 é 🦊"]
     shared = {
         "decoders": ["lookup", "speculative"],

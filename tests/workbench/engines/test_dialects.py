@@ -198,18 +198,3 @@ def test_a_prompt_is_ids_or_text_and_nothing_is_cut_off():
 def test_other_shapes_and_counts_that_contradict_each_other_are_refused(event):
     with pytest.raises(InputError, match=r"another shape|contradict"):
         list(SGLANG.chunks([event]))
-
-
-@pytest.mark.parametrize(
-    "counts",
-    [
-        (3, 4),
-        (3, -1),
-        (3, 2, 0),
-        (3, 2, 1, ((3, 1),)),
-        (3, 2, 1, ((1, 2),)),
-    ],
-)
-def test_counts_that_contradict_each_other_are_refused(counts):
-    with pytest.raises(InputError, match="contradict"):
-        Speculation(*counts)

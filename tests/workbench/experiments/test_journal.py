@@ -207,10 +207,9 @@ def prompts(journal: Journal, id: str) -> list[dict[int, int]]:
 def test_old_experiments_open_with_each_row_under_its_prompt_and_nothing_is_done_twice(
     old, id, done, total, miscounted, ran
 ):
-    """Item numbers now mean a prompt and a timing.
-
-    p0 p1 p0 p1 p1 p2 was taken for two timings of each of three prompts, and the page said "7 of 7
-    items done" although three prompts of a decoder had never been run."""
+    """Item numbers now mean a prompt and a timing. p0 p1 p0 p1 p1 p2 was taken for two timings of
+    each of three prompts, and the page said "7 of 7 items done" although three prompts of a decoder
+    had never been run."""
     now = old.progress(id)
     assert (now.done, now.total, now.miscounted) == (done, total, miscounted)
     assert resumed(old, id) == ran

@@ -245,7 +245,6 @@ def two_sets(prepared, journal, crew, tmp_path):
 
 def test_what_is_of_one_of_several_sets_names_it(two_sets):
     """Tables by category and by place of the draft had a nameless row "speculative" for each set.
-
     In heat maps the last set took the place of the others."""
     for shown in (
         by_category(two_sets, "two"),

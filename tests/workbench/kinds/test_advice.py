@@ -54,9 +54,8 @@ def two_tokenizers() -> ModelPair:
 
 @pytest.fixture(params=["pair", "two_tokenizers"])
 def each_pair(request) -> ModelPair:
-    """For such a draft the advisor predicted almost no acceptance, or failed.
-
-    It fed the target's ids to the draft."""
+    """For such a draft the advisor predicted almost no acceptance, or failed. It fed the target's
+    ids to the draft."""
     return request.getfixturevalue(request.param)
 
 
@@ -152,9 +151,8 @@ def short_run(pair) -> Run:
 
 
 def timed(speeds: dict[str, list[float]], disturbed: tuple[str, ...] = ()) -> dict:
-    """Timings on prompts of 20 tokens, at these tokens/s on each of them.
-
-    Speculative decoding is as fast as "speculative"."""
+    """Timings on prompts of 20 tokens, at these tokens/s on each of them. Speculative decoding is
+    as fast as "speculative"."""
 
     def runs(name: str) -> list[Timed]:
         return [
@@ -173,7 +171,6 @@ def found(speeds: dict[str, list[float]], disturbed: tuple[str, ...] = ()) -> Fi
 
 def test_it_pays_only_if_the_whole_interval_is_above_1_and_the_best_exact_decoder_is_named():
     """It said "It pays: mtad runs at 1.06 times greedy", without an interval, on a busy machine.
-
     The decoder changes the text."""
     steady = {"greedy": [10.0] * 6, "speculative": [9.0] * 6}
     noisy = found({**steady, "mtad": [7.0, 30.0, 7.0, 30.0, 7.5, 30.0]})

@@ -126,9 +126,8 @@ def choices(visitor: Visitor) -> list[int]:
 
 
 def test_sizes_that_have_no_box_get_one(house):
-    """Measure asked to reload the page, and nobody could untick a size that had no box.
-
-    Links may name any size, and so may runs of the terminal."""
+    """Measure asked to reload the page, and nobody could untick a size that had no box. Links may
+    name any size, and so may runs of the terminal."""
     visitor = Visitor(house[1], LINK.replace("sizes=1", "sizes=3,1"))
     assert choices(visitor) == [1, 2, 3, 4, 8, 12, 16, 20, 24]
     run = measured(house[0], visitor)

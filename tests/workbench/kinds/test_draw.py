@@ -22,9 +22,8 @@ def draw(draws: int = 100, **shared) -> Draw:
 
 @pytest.mark.parametrize("draws", [10, 64, 65, 97, 100, 1000])
 def test_batches_are_small_enough_to_stop_and_hardly_draw_twice(draws):
-    """The last batch of a job is filled up from the start.
-
-    A batch of 64 would have drawn 28 of 100 texts twice."""
+    """The last batch of a job is filled up from the start. A batch of 64 would have drawn 28 of 100
+    texts twice."""
     job, _ = draw(draws).jobs()
     assert job.batch_size <= MOST_AT_ONCE
     batches = -(-draws // job.batch_size)
@@ -45,9 +44,8 @@ OLD = Path(__file__).parents[1] / "runs" / "version2" / "draw.json"  # written a
 
 
 def test_a_run_of_an_older_version_opens_and_can_be_added_to():
-    """It knows fewer prefixes: those that its 40 draws were expected to begin with five times.
-
-    The larger run knows more."""
+    """It knows fewer prefixes: those that its 40 draws were expected to begin with five times. The
+    larger run knows more."""
     run = Run.from_json(OLD.read_bytes())
     assert [each.texts for each in findings(run)] == [40, 40]
     finer = replace(
@@ -142,9 +140,8 @@ def test_draws_with_other_seeds_are_added_to_the_run_on_screen(house):
 
 
 def test_draws_that_others_added_meanwhile_stay(house):
-    """The study that adds draws was made at the click, of the run as it was then.
-
-    What another tab had added by the time the device was free was saved over, and lost."""
+    """The study that adds draws was made at the click, of the run as it was then. What another tab
+    had added by the time the device was free was saved over, and lost."""
     visitor = Visitor(house[1], FEW)
     visitor.press("draw-run")
     (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
@@ -171,9 +168,8 @@ def test_draws_that_were_added_are_not_measured_again(house, monkeypatch):
 
 @pytest.mark.parametrize("until", ["Preparing the models", "Plain sampling (1 of 2)"])
 def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, until):
-    """A complete run was called stopped, on the page and in the store.
-
-    Its link and its downloads were gone, too."""
+    """A complete run was called stopped, on the page and in the store. Its link and its downloads
+    were gone, too."""
     visitor = Visitor(house[1], FEW.replace("max_new_tokens=4", "max_new_tokens=30"))
     visitor.press("draw-run")
     (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]

@@ -182,9 +182,8 @@ def test_a_shared_machine_offers_no_plan_of_ones_own_and_no_list(pair, tmp_path,
 def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a_restart(
     pair, tmp_path, monkeypatch
 ):
-    """There, the list of experiments was hidden and empty, so that Resume could not be pressed.
-
-    A restarted page forgot it."""
+    """There, the list of experiments was hidden and empty, so that Resume could not be pressed. A
+    restarted page forgot it."""
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "stories.toml").write_text(PLAN.replace("limit = 2", "limit = 3"))
     monkeypatch.setattr("workbench.experiments.plan.FOLDER", tmp_path / "plans")
@@ -206,9 +205,8 @@ def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a
 
 
 def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
-    """What an experiment had written could be seen in no panel, tree or chart.
-
-    The numbers of prompts were no texts, which the page refuses of a list to choose from."""
+    """What an experiment had written could be seen in no panel, tree or chart. The numbers of
+    prompts were no texts, which the page refuses of a list to choose from."""
     texts = visitor.find("experiment-texts")
     visitor.fire(texts, "expand")
     said = visitor.value("experiment-opened")
@@ -254,9 +252,8 @@ decoders = ["speculative"]
 def test_a_prompt_states_the_settings_it_was_decoded_with_so_that_it_can_be_run_again(
     prepared, journal, crew, pair, unmetered
 ):
-    """Every prompt but the first had the seed of the first, and so another text when run again.
-
-    It stated three timings, and there was one."""
+    """Every prompt but the first had the seed of the first, and so another text when run again. It
+    stated three timings, and there was one."""
     experiment = prepared(TWICE)
     *_, last = driver.run(experiment, journal, crew)
     assert (last.done, last.failed) == (8, 0)

@@ -218,9 +218,8 @@ def use(run: Run) -> None:
 def documents(
     run, batch_run, draw_run, branch_run, pair, unmetered
 ) -> list[tuple[Any, list[tuple]]]:
-    """A run of each kind as written today and by version 1, each with its places.
-
-    Cut short to be quick."""
+    """A run of each kind as written today and by version 1, each with its places. Cut short to be
+    quick."""
     asked = {**advice.Advice.usual, "decoders": ["mtad"], "max_new_tokens": 8}
     texts = {"name": "mine", "texts": ["abc abc", "xyz"]}
     study = advice.Advice.from_json({"prompts": texts, "settings": asked})

@@ -1,6 +1,5 @@
-"""Draws through the engine: every seed's text is that of a separate decoding.
-
-The exact law is the model's, and Stop keeps all draws."""
+"""Draws through the engine: every seed's text is that of a separate decoding. The exact law is the
+model's, and Stop keeps all draws."""
 
 import itertools
 
@@ -126,9 +125,8 @@ def test_stop_within_a_round_keeps_what_is_drawn(pair, unmetered):
 
 
 def test_draws_with_other_seeds_are_added_to_a_run(pair, unmetered):
-    """Only a new run could follow 200 draws that looked odd, and it forgot them.
-
-    Draws that are added twice are those of as many draws at once."""
+    """Only a new run could follow 200 draws that looked odd, and it forgot them. Draws that are
+    added twice are those of as many draws at once."""
     run = ended(pair, draw("multinomial", "speculative"), unmetered)
     for _ in range(2):
         study = again(run)

@@ -30,9 +30,8 @@ def run(measuring) -> tuple[list[Update], Result, dict]:
 
 @pytest.fixture(scope="module")
 def measured(unmetered) -> list[Result]:
-    """Two decoders that draft, in every scheme of batches of three.
-
-    The pair is one whose drafts are accepted now and then."""
+    """Two decoders that draft, in every scheme of batches of three. The pair is one whose drafts
+    are accepted now and then."""
     pair = build_pair(tokenizer=build_tokenizer())
     study = batch("lookup", "speculative", sizes=(3,))
     place = work(pair, study, unmetered)

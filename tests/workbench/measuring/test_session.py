@@ -167,9 +167,8 @@ def test_cancelling_a_comparison_ends_within_a_round_and_gives_the_run_so_far(
 def test_a_batch_stopped_between_two_of_its_batches_is_no_whole_measurement(
     pair, unmetered, every_round
 ):
-    """A stop in the last round of one batch left out the next ones.
-
-    The job was kept as if it had decoded all prompts."""
+    """A stop in the last round of one batch left out the next ones. The job was kept as if it had
+    decoded all prompts."""
     for stop_at in range(1, 12):
         stop = threading.Event()
         rounds = 0
@@ -251,9 +250,8 @@ class Failing:
 def test_a_device_that_fails_when_waited_for_fails_that_job_alone(
     pair, rows_out, kind, failure, nth
 ):
-    """A CUDA device reports its errors late, where the meter waits for it.
-
-    That is before and after the work."""
+    """A CUDA device reports its errors late, where the meter waits for it. That is before and after
+    the work."""
     meter = Meter(NoGauge("not measured: a test"), Failing(nth, failure))
     found = results(session.run(pair, make(kind, "lookup"), meter=meter))
     failed = [i for i, r in enumerate(found) if r.errors]

@@ -1,6 +1,5 @@
-"""The form is made from the dataclasses: each field of the catalog has an input.
-
-The inputs read back as they were filled."""
+"""The form is made from the dataclasses: each field of the catalog has an input. The inputs read
+back as they were filled."""
 
 import dataclasses
 import html

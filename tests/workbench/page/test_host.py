@@ -54,9 +54,8 @@ def test_what_is_finished_is_kept_while_the_study_runs(host):
 
 
 def test_a_study_stopped_on_a_borrowed_gpu_ends_with_what_was_finished(host, monkeypatch):
-    """Such a device stops without a last event.
-
-    The page showed neither the finished results nor the place where they are kept."""
+    """Such a device stops without a last event. The page showed neither the finished results nor
+    the place where they are kept."""
     events = list(host.device.run(study(decoders=["greedy", "speculative"]), PairChoice()))
     last = next(i for i, event in enumerate(events) if isinstance(event, Finished))
 

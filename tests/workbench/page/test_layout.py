@@ -88,9 +88,8 @@ def test_a_link_to_settings_holds_only_what_differs(visit):
 
 @pytest.mark.parametrize("prefix", ["draw-", "batch-"])
 def test_a_link_brings_back_a_setting_whose_default_the_form_does_not_show(visit, prefix):
-    """Temperature 1, the default of all settings, was left out of the link.
-
-    Draws then opened with .7, Batch with 0."""
+    """Temperature 1, the default of all settings, was left out of the link. Draws then opened with
+    .7, Batch with 0."""
     visitor = visit("")
     visitor.put(setting(visitor, prefix, "temperature"), 1)
     again = visit(urlencode(shared(visitor, prefix)))
@@ -154,9 +153,8 @@ def test_an_example_of_a_head_fills_the_form_with_what_another_pair_can_run(
 
 
 def test_the_second_visitor_sees_what_the_first_one_saw(visit):
-    """The panels of a recorded run are drawn once and handed out as copies.
-
-    Gradio takes the values out of updates."""
+    """The panels of a recorded run are drawn once and handed out as copies. Gradio takes the values
+    out of updates."""
     address = f"run={recordings()[0].run.id}"
     visit(address).press("open-run")
     second = visit(address)

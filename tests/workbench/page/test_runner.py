@@ -49,9 +49,8 @@ STEPS: dict[str, Callable[[Event], bool] | None] = {
 
 
 class Replayed:
-    """A device that replays a recorded run, with a new id each time.
-
-    The first time it may break down at a step."""
+    """A device that replays a recorded run, with a new id each time. The first time it may break
+    down at a step."""
 
     def __init__(self, events: list[Event], step: str = "", error: Exception | None = None):
         self.events, self.step, self.error = events, step, error
@@ -228,9 +227,8 @@ def test_measuring_again_runs_the_same_study_and_can_leave_the_queue(house, repl
 
 
 def test_a_run_that_nobody_asked_for_is_none(house):
-    """A client can fire the hidden Measure again before there is any ticket.
-
-    That once ended in a traceback."""
+    """A client can fire the hidden Measure again before there is any ticket. That once ended in a
+    traceback."""
     host, page = house
     visitor, before = Visitor(page, COMPARE), host.store.list()
     visitor.press("again")

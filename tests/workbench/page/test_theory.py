@@ -1,6 +1,5 @@
-"""The Theory tab without a browser: every page at every corner of its sliders.
-
-With and without a run beside it."""
+"""The Theory tab without a browser: every page at every corner of its sliders. With and without a
+run beside it."""
 
 import itertools
 import re

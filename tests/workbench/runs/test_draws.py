@@ -37,9 +37,8 @@ def chance(counts: tuple[int, ...], law: tuple[float, ...]) -> float:
 
 @given(st.lists(st.integers(0, 60), min_size=2, max_size=6), st.data())
 def test_the_evidence_is_a_martingale_of_a_true_law(counts, data):
-    """One more draw leaves it as it is on average, whatever was drawn before.
-
-    So no rule of looking and adding draws wins against it."""
+    """One more draw leaves it as it is on average, whatever was drawn before. So no rule of looking
+    and adding draws wins against it."""
     weights = data.draw(st.lists(st.floats(0.05, 1), min_size=len(counts), max_size=len(counts)))
     law = [weight / sum(weights) for weight in weights]
     assert evidence([0] * len(law), law) == 0
@@ -54,10 +53,9 @@ def test_the_evidence_is_a_martingale_of_a_true_law(counts, data):
 
 @pytest.mark.parametrize("cells", CELLS)
 def test_a_true_law_is_hardly_ever_called_unlike_however_often_one_looks(cells):
-    """Five decoders of one law were all "Unlike the target (p = 0.019)" by one set of seeds.
-
-    Of 2,000 sets of seeds, each looked at after every hundred draws up to 4,000, at most two may
-    say so (0.2 are expected at most)."""
+    """Five decoders of one law were all "Unlike the target (p = 0.019)" by one set of seeds. Of
+    2,000 sets of seeds, each looked at after every hundred draws up to 4,000, at most two may say
+    so (0.2 are expected at most)."""
     law = laws(cells, 1, 0)[0]
     assert sum(ever_unlike(law, 5, shared=True, seed=seed) for seed in range(2000)) <= 2
 
@@ -75,9 +73,8 @@ def test_a_law_that_is_off_by_a_tenth_is_found_with_the_draws_that_are_asked_for
 
 
 def test_two_unlucky_draws_are_no_proof():
-    """Pearson's test gave p = 0.019 and said "unlike" of plain sampling.
-
-    Draws that are far enough off are proof."""
+    """Pearson's test gave p = 0.019 and said "unlike" of plain sampling. Draws that are far enough
+    off are proof."""
     assert p_value([120, 80], [0.5, 0.5]) > 0.01
     assert p_value([180, 20], [0.5, 0.5]) < 1e-4
     assert p_value([200], [1.0]) is None

@@ -93,7 +93,6 @@ def test_a_run_from_outside_never_replaces_another(store, small):
 
 def test_the_list_reads_the_beginning_of_a_title_that_is_too_long(store, small, batch_run):
     """One run with a title of two million characters, once imported, froze every list that had it.
-
     It is still found by its end."""
     where = {**small.environment, "target": {"name": "y" * 2_000_000}}
     store.save(replace(small, title="x" * 2_000_000 + " the end", environment=where))

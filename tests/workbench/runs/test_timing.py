@@ -27,9 +27,8 @@ def test_rounds_that_differ_and_batches_take_the_undisturbed_one_of_whole_laps()
 
 
 def test_one_lucky_timing_of_twenty_is_not_the_estimate():
-    """A minimum falls with every further timing.
-
-    The second quickest of twenty does not follow an outlier."""
+    """A minimum falls with every further timing. The second quickest of twenty does not follow an
+    outlier."""
     assert timing.whole([lap(0.1), *(lap(1) for _ in range(19))]) == 1
 
 
@@ -41,9 +40,8 @@ def test_the_range_holds_the_middle_of_the_resamples_of_whole_laps():
 
 
 def test_a_range_narrows_with_more_timings():
-    """The least and the most of all resamples grew with every lap.
-
-    Among more laps there is always one that was disturbed."""
+    """The least and the most of all resamples grew with every lap. Among more laps there is always
+    one that was disturbed."""
     source = np.random.default_rng(0)
     for few, many in ((3, 9), (5, 20)):
         widths = []
@@ -83,7 +81,6 @@ def test_the_estimate_lies_in_its_range(rounds):
 
 def test_energy_is_that_of_the_laps_that_drew_nothing():
     """The first lap's energy contains the pauses in which the page is drawn, its seconds do not.
-
     That was a factor of 1.18."""
     drawn, quiet = (
         lap(1, joules=9.0, drawn=True),
@@ -132,7 +129,6 @@ def test_the_seconds_of_rounds_add_up_to_those_of_the_text():
 
 def test_rounds_that_were_not_timed_share_the_seconds_as_their_passes_do():
     """Runs of earlier versions have no laps, and lengths chosen by the clock give other rounds.
-
     Those raced on the seconds of their passes, which were not the panel's."""
     two = rounds((0.1, 0.2), (0.1, 0.3))
     for each, expected in (

@@ -39,9 +39,8 @@ def disturbed(decoder: str, scheme: str | None = None) -> Run:
 
 
 def test_doubts_stand_at_the_points_and_in_the_papers_table():
-    """A batch on a busy machine had ≈ only in its table of figures.
-
-    Charts and the paper's table showed plain numbers."""
+    """A batch on a busy machine had ≈ only in its table of figures. Charts and the paper's table
+    showed plain numbers."""
     run = disturbed("lookup", "vanilla")
     figures = BatchFigures(run)
     for draw in (batch.speed, batch.speed_up):

@@ -197,9 +197,8 @@ def test_a_tree_counts_merges_what_does_not_fork_and_is_closed():
 
 
 def test_a_file_with_a_thousand_forks_above_each_other_is_shown():
-    """Each text leaves the one before it a token later.
-
-    A fold in a fold a thousand times over is more than Python can follow."""
+    """Each text leaves the one before it a token later. A fold in a fold a thousand times over is
+    more than Python can follow."""
     found = parsed(draws.trees(made([(2,) * i + (1,) for i in range(1000)], law=[])))
     assert any("…" in text for text in found.texts)
 

@@ -20,9 +20,8 @@ def contrast(a, b):
 
 
 def test_no_two_decoders_share_a_mark():
-    """MTAD and SpecInfer once shared colour, dash and symbol, as did two other pairs.
-
-    They were speculative and SpecTr, DSBD and MCSS."""
+    """MTAD and SpecInfer once shared colour, dash and symbol, as did two other pairs. They were
+    speculative and SpecTr, DSBD and MCSS."""
     assert len({look_of(decoder).symbol for decoder in catalog}) == len(catalog)
     assert len({mark(look_of(decoder)) for decoder in catalog}) == len(catalog)
 

@@ -33,9 +33,8 @@ def test_a_batch_has_a_row_for_each_measurement_and_repeats_as_a_spread(made):
 
 
 def test_the_papers_table(made):
-    """Speed-ups of dynamic batches did not follow from the only speed of greedy beside them.
-
-    Four cells of a batch of one were empty."""
+    """Speed-ups of dynamic batches did not follow from the only speed of greedy beside them. Four
+    cells of a batch of one were empty."""
     figures = BatchFigures(made)
     table = batch.paper_table(figures, "lookup", decoding=False)
     assert table.heads == [

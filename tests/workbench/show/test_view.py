@@ -139,9 +139,8 @@ def test_the_report_holds_the_run_it_draws(page, run):
 
 
 def test_the_report_is_named_after_its_prompt_and_its_date(run, batch_run, draw_run):
-    """Every report of a comparison was "Decoders side by side" and "Decoding run 2ac9f035727d".
-
-    No prompt, no date."""
+    """Every report of a comparison was "Decoders side by side" and "Decoding run 2ac9f035727d". No
+    prompt, no date."""
     long = dataclasses.replace(run, title="A long\nprompt " * 100)
     for each, head in (
         (long, "Decoders side by side"),

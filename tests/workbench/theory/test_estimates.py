@@ -147,9 +147,8 @@ def found() -> MeasuredBatch:
 
 
 def test_accuracy_counts_right_and_wrong_tokens(found):
-    """The longest, 4, is the cap: it has three right tokens and none wrong.
-
-    Each shorter one ends with a wrong token."""
+    """The longest, 4, is the cap: it has three right tokens and none wrong. Each shorter one ends
+    with a wrong token."""
     assert found.cap == 4
     right, wrong = (
         sum(g - 1 for gains in GAINED for g in gains),
