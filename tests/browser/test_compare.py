@@ -14,7 +14,6 @@ from tests.browser.test_picture import assert_read_off
 from workbench.runs.figures import label
 from workbench.runs.record import Result, Run
 from workbench.runs.recorded import id_of, recorded
-from workbench.show.looks import FATES
 
 PLAIN = ("greedy", "multinomial")
 FIVE = "greedy,speculative,mtad,dsbd,beam_search"
@@ -127,31 +126,6 @@ def test_what_a_visitor_writes_stays_text(shown):
         "${window.hacked=1} {{{window.hacked}}}"
     )
     assert shown.page.evaluate("window.hacked") is None
-
-
-def test_pointing_at_a_token_shows_what_decided(shown):
-    page, result = shown.page, shown.result("speculative").alone
-    index = next(i for i, t in enumerate(result.tokens) if t.fate == "accepted")
-    card = page.locator(".wb-card")
-    panel(page, "speculative").locator(".tok:not(.refused)").nth(index).hover()
-    for part in (
-        f"#{result.tokens[index].id}",
-        "p / q",
-        "accept probability",
-        "random number",
-        "Likeliest here",
-    ):
-        expect(card).to_contain_text(part)
-    expect(card.locator("li")).to_have_count(5)
-    page.mouse.move(0, 0)
-    expect(card).to_be_hidden()
-    panel(page, "speculative").locator('.tok[tabindex="0"]').focus()
-    expect(card).to_contain_text(f"#{result.tokens[0].id}")
-    page.keyboard.press("ArrowRight")
-    expect(card).to_contain_text(f"#{result.tokens[1].id}")
-    # also spoken by a screen reader: only colours told fates apart
-    label = FATES[result.tokens[1].fate].label
-    expect(page.locator("body > .wb-unseen[aria-live]")).to_contain_text(f", {label}.")
 
 
 def test_rejected_drafts_are_shown_and_clean_text_hides_them(shown):

@@ -5,30 +5,7 @@ import sys
 
 import pytest
 
-from decoders import catalog
 from workbench import __main__ as program
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ([], ["compare", "batch", "runs", "--port", "--version"]),
-        (["compare"], [*catalog, "examples:", "--decoders", "--html", "--no-save"]),
-        (
-            ["batch"],
-            ["vanilla", "dynamic", "examples:", "--schemes", "--ways", "--html", "--no-save"],
-        ),
-        (["runs"], ["list", "show", "compare", "export", "import", "delete"]),
-        (["runs", "list"], ["--kind", "--search", "--order"]),
-    ],
-    ids=str,
-)
-def test_help_names_all_there_is(command, words, capsys):
-    with pytest.raises(SystemExit) as end:
-        program.main([*command, "--help"])
-    out = capsys.readouterr().out
-    assert end.value.code == 0
-    assert all(word in out for word in words)
 
 
 def test_it_is_a_module_that_runs():

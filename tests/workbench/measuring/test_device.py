@@ -48,30 +48,6 @@ def test_a_call_runs_in_the_one_thread_and_hands_back_what_it_gives_or_raises(de
     assert device.call(int, "7") == 7
 
 
-@pytest.mark.parametrize("leaves", [False, True])
-def test_an_iterator_lives_and_ends_in_the_one_thread(device, leaves):
-    """Also where it fails, or is left."""
-    threads = []
-
-    def steps():
-        try:
-            for i in (1, 2):
-                threads.append(threading.get_ident())
-                yield i
-            raise KeyError("broken")
-        finally:
-            threads.append(threading.get_ident())
-
-    items = device.iterate(steps)
-    assert next(items) == 1
-    if leaves:
-        items.close()
-    else:
-        with pytest.raises(KeyError, match="broken"):
-            list(items)
-    assert threads == [device.call(threading.get_ident)] * (2 if leaves else 3)
-
-
 # ---- Studies on it
 
 

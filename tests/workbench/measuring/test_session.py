@@ -22,39 +22,12 @@ from tests.workbench.measuring.conftest import (
 from workbench.measuring import session
 from workbench.measuring.meter import Meter, NoGauge
 from workbench.measuring.session import References, agreement
-from workbench.runs.events import Ended, Finished, Progress, Started
+from workbench.runs.events import Progress, Started
 from workbench.runs.record import Alternative, Energy, Result, Sample, TokenRecord
 from workbench.runs.store import RunStore
 from workbench.studies.study import Job
 
 KINDS = ("comparison", "batch")
-
-
-def test_events_come_in_order_and_say_which_job_they_are_of(pair, unmetered):
-    events = list(
-        session.run(pair, comparison("mtad", "greedy", repeats=2, seed=5), meter=unmetered)
-    )
-    outline = [
-        (type(e), (e.at.decoder, e.at.repeat, e.at.job, e.at.jobs))
-        for e in events
-        if isinstance(e, (Started, Finished))
-    ]
-    jobs = [("greedy", 0, 0, 4), ("mtad", 0, 1, 4), ("greedy", 1, 2, 4), ("mtad", 1, 3, 4)]
-    assert outline == [(kind, job) for job in jobs for kind in (Started, Finished)]
-    assert [isinstance(e, Ended) for e in events] == [False] * (len(events) - 1) + [True]
-    run = events[-1].run
-    assert [(r.decoder, r.repeat, r.seed) for r in run.results] == [
-        ("greedy", 0, 5), ("mtad", 0, 5), ("greedy", 1, 6), ("mtad", 1, 6),
-    ]  # fmt: skip
-    assert not run.cancelled
-    assert (run.kind, run.title, run.settings["decoders"]) == (
-        "comparison",
-        "abc",
-        ["mtad", "greedy"],
-    )
-    assert run.environment["target"]["parameters"] == sum(
-        p.numel() for p in pair.target.parameters()
-    )
 
 
 def test_progress_shows_what_stands_and_is_a_snapshot(pair, unmetered, every_round):
