@@ -105,23 +105,6 @@ def test_nothing_is_cut_from_the_likeliest_token():
     assert (call.body["top_p"], call.body["min_p"]) == (1.0, 0.0)
 
 
-def test_pieces_are_heard_as_they_come_and_may_be_the_last():
-    def stop(piece, seconds):
-        heard.append((piece.text, seconds))
-        if len(heard) == 2:
-            raise InputError("Enough.")
-
-    heard: list[tuple[str, float]] = []
-    pieces = [chunk(f" {i}", [i]) for i in range(4)]
-    with served(vllm(lambda call: a_stream(pieces))) as server:
-        client = Client(Wire(server.engine()), DIALECTS["vllm"], MODEL)
-        record = client.ask(Query((1,), 4), heard=stop)
-        client.wire.close()
-    assert [text for text, _ in heard] == [" 0", " 1"]
-    assert (record.text, record.note) == (" 0 1", "Engine fake: enough.")
-    assert heard[0][1] == record.first
-
-
 OLDER = {
     "spec_accept_rate": 0.5,
     "spec_accept_length": 2.5,

@@ -10,11 +10,11 @@ import decoders
 from decoders import InputError
 from decoders.distribution import Warping, warp
 from tests.models import build_pair, build_tokenizer, plain_logits
+from tests.workbench.conftest import finished
 from tests.workbench.measuring.conftest import comparison
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.branch import TextPlace, alternatives, branch, listed
 from workbench.kinds.comparison import Comparison
-from workbench.measuring import session
 from workbench.measuring.work import admit
 from workbench.page.host import Host
 from workbench.page.widgets import Alternatives
@@ -36,13 +36,7 @@ def exact():
 
 @pytest.fixture(scope="module")
 def run(exact, unmetered) -> Run:
-    *_, last = session.run(exact, comparison(*NAMES, prompt="abcab", **SHARED), meter=unmetered)
-    return last.run
-
-
-def ended(pair, study, meter) -> Run:
-    *_, last = session.run(pair, study, meter=meter)
-    return last.run
+    return finished(exact, comparison(*NAMES, prompt="abcab", **SHARED), unmetered)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,7 +58,7 @@ def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered
         assert admit(exact, study) == [ids]
         assert [(job.method, job.seed) for job in study.jobs()] == [(decoders.catalog[name](), 7)]
         if at in (0, 3, len(own)):
-            found = ended(exact, study, unmetered).results[0].alone
+            found = finished(exact, study, unmetered).results[0].alone
             scratch = decoders.generate(exact, ids, name, **SHARED)
             assert found.prompt_ids == ids
             assert [t.id for t in found.tokens] == scratch.tokens
@@ -73,7 +67,7 @@ def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered
 
 def test_all_chosen_decoders_continue_and_a_branch_can_be_branched(exact, run, unmetered):
     study = branch(exact, run, TextPlace("mtad", 3), 5, ["greedy", "dsbd"])
-    first = ended(exact, study, unmetered)
+    first = finished(exact, study, unmetered)
     assert first.decoders == ["greedy", "dsbd"]
     second = branch(exact, first, TextPlace("dsbd", 2), 6)
     assert second.start.ids == (
@@ -94,7 +88,7 @@ def test_a_branch_is_never_tokenised_again(exact, run, unmetered):
     """`ab` and `c` are two tokens, and their text would be three."""
     one, two = exact.tokenizer.convert_tokens_to_ids(["ab", "c"])
     study = branch(exact, run, TextPlace("greedy", 0), one)
-    first = ended(exact, study, unmetered)
+    first = finished(exact, study, unmetered)
     again = branch(exact, first, TextPlace("greedy", 0), two)
     assert again.prompt.endswith("abc")
     assert again.start.ids[-2:] == (one, two)

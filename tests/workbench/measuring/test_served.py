@@ -114,19 +114,6 @@ def test_steps_that_do_not_explain_the_tokens_explain_none(count):
     assert rebuilt(count, Speculation(5, 3, 2)) is None
 
 
-def test_an_answer_without_ids_is_split_here(stories):
-    sample = made.sample(record(" a little girl", count=3), 0, [1], stories)
-    assert sample.text == "".join(token.text for token in sample.tokens)
-    assert {token.fate for token in sample.tokens} == {UNTOLD}
-    assert sample.tokens[0].round is None
-
-
-def test_ids_that_are_not_the_targets_are_not_taken_for_its(stories):
-    other = record(" a dog", (10**6,), 1)
-    assert made.ids_of(other, stories) is None
-    assert made.sample(other, 0, [1], stories).text == " a dog"
-
-
 def test_an_end_that_a_server_leaves_out_is_the_only_one_there_is(stories):
     (end,) = stories.end_tokens
     assert made.ids_of(record(" a", (5,), 1, finished="stop"), stories) == [5, end]

@@ -79,25 +79,6 @@ def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
     host.check(study(decoders=["greedy", "lookup"]), PairChoice())
 
 
-def test_a_job_that_ends_late_leaves_the_stop_of_its_successor(host):
-    first = host.stoppable("a")
-    first.__enter__()
-    with host.stoppable("a") as second:
-        first.__exit__(None, None, None)
-        host.stop("a")
-        assert second.is_set()
-
-
-def test_without_the_embedded_pair_the_page_knows_why(tmp_path):
-    def load(choice, custom_allowed, token):
-        raise InputError("There are no weights; run `make train`.")
-
-    pairs = PairKeeper(loader=load)
-    host = Host(limits=Limits(), store=RunStore(tmp_path / "runs.sqlite"), pairs=pairs)
-    host.open()
-    assert host.fault == "There are no weights; run `make train`."
-
-
 def test_other_visitors_load_nothing_while_one_switches_pairs(pair, tmp_path):
     """A visitor who typed while another switched pairs once loaded a model in another thread."""
     loads: list[tuple[str, str]] = []
