@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders import InputError, catalog
+from tests.pairwise import EVERYWHERE
 from tests.workbench.conftest import finished
 from workbench.kinds import advice, registry
 from workbench.kinds.batch import Batch, findings
@@ -236,7 +237,7 @@ def documents(
     return [(data, list(places(data))) for data in found]
 
 
-@settings(max_examples=150)
+@settings(max_examples=400 if EVERYWHERE else 80)
 @given(data=st.data())
 def test_whatever_stands_in_a_file_it_is_a_run_or_one_sentence(documents, data):
     """`metrics: {}`, texts in place of numbers, 10^400 and `settings.speculative: 5` gave a 500

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoders import Fate
+from tests.pairwise import EVERYWHERE
 from workbench.runs.figures import Row, rows
 from workbench.runs.record import Energy, Lap, Load, Run
 from workbench.show import comparison
@@ -113,7 +114,9 @@ def test_chance_is_not_shown_as_a_ranking(run):
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=50 if EVERYWHERE else 8,
 )
 @given(seconds=st.floats(-1e100, 1e100), figure=st.floats(-1e100, 1e100))
 def test_forged_figures_are_drawn(run, seconds, figure):
