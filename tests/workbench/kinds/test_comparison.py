@@ -152,29 +152,6 @@ def test_whatever_is_sent_is_answered_in_one_sentence(answer, host, caplog, argu
     assert host.store.list() == []
 
 
-def test_a_comparison_prints_texts_and_figures_writes_files_and_is_kept(call, store, tmp_path):
-    files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "html")}
-    flags = [x for kind, path in files.items() for x in (f"--{kind}", str(path))]
-    status, out, _err = call(
-        "compare", "Once", "--decoders", "greedy", "mtad", "--max-new-tokens", "12",
-        "--temperature", "0.5", "--seed", "3", "--set", "mtad.beams=3", "--set", "mtad.ratio=raw",
-        "--repeats", "2", *flags,
-    )  # fmt: skip
-    assert status == 0
-    run = Run.from_json(files["json"].read_bytes())
-    assert run.settings["decoders"] == ["greedy", "mtad"]
-    shared = run.settings["temperature"], run.settings["seed"]
-    own = run.settings["mtad"]["beams"], run.settings["mtad"]["ratio"]
-    assert (*shared, *own) == (0.5, 3, 3, "raw")
-    assert [r.seed for r in run.results] == [3, 3, 4, 4]
-    assert store.get(run.id) == run
-    assert out.endswith(f"\nkept as run {run.id}\n")
-    assert "tokens/s" in out
-    assert out.count("\ngreedy  Takes the likeliest token") == 1  # the texts of the first repeat
-    assert files["csv"].read_text().count("\n") == 5
-    assert files["html"].read_text().startswith("<!doctype html>")
-
-
 def test_a_preset_is_the_ground_that_flags_change_and_a_run_need_not_be_kept(call, store, tmp_path):
     path = tmp_path / "out.json"
     _, out, _ = call(
