@@ -130,9 +130,8 @@ def choose_pair(page: Page, name: str) -> None:
 
 
 def setting(page: Page, label: str) -> Locator:
-    """The input of a setting of the opened form.
-
-    The label must match whole: the decoders' summaries speak of settings too."""
+    """The input of a setting of the opened form. The label must match whole: the decoders'
+    summaries speak of settings too."""
     return page.locator("#form").get_by_label(label, exact=True)
 
 

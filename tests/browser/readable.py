@@ -27,9 +27,8 @@ CONTRAST = {"runOnly": ["color-contrast"]}  # all that depends on the mode
 
 
 def faults(page: Page, within: str = "body") -> list[str]:
-    """The serious and critical findings of axe-core, with their places.
-
-    All rules are applied in light mode, contrast in dark mode too."""
+    """The serious and critical findings of axe-core, with their places. All rules are applied in
+    light mode, contrast in dark mode too."""
     # plots that are not drawn yet
     expect(page.locator("[aria-label='Empty value']:visible")).to_have_count(0)
     page.evaluate(AXE)

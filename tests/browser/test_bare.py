@@ -1,6 +1,5 @@
-"""What a Space runs, here also without the embedded weights.
-
-It runs `python app.py` with SYSTEM=spaces, without git and without a Makefile."""
+"""What a Space runs, here also without the embedded weights. It runs `python app.py` with
+SYSTEM=spaces, without git and without a Makefile."""
 
 import os
 import re

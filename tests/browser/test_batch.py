@@ -1,15 +1,13 @@
-"""The Batch tab: measure, look, stop, link, reopen, and bring a file of one's own."""
+"""The Batch tab: measure, look, take home, reopen."""
 
 import csv
 import io
 import json
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import finished, link, open_lab, press_run, toggle
-from tests.browser.conftest import visits
+from tests.browser.actions import finished, toggle
 
 FEW = (
     "kind=batch&count=3&sizes=1,2&decoders=lookup,speculative"
@@ -19,17 +17,6 @@ FEW = (
 
 @pytest.fixture
 def tab(visit, address) -> Page:
-    return few(visit, address)
-
-
-@pytest.fixture(scope="module")
-def page(chromium, address) -> Iterator[Page]:
-    """The same, for all tests of what is typed into its fields."""
-    with visits(chromium) as visit:
-        yield few(visit, address)
-
-
-def few(visit, address: str) -> Page:
     """The tab, filled by a link; its settings are open."""
     page = visit(f"{address}?{FEW}")
     expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true")
@@ -85,32 +72,3 @@ def test_every_scheme_is_measured_shown_taken_home_and_reopened(
     expect(again.locator("#batch")).to_contain_text("3 prompts in batches of 1, 2")
     again.set_viewport_size({"width": 390, "height": 844})
     assert again.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_stop_ends_the_job_of_its_own_tab_and_keeps_what_is_finished(visit, address, server):
-    """One visitor runs a comparison while a batch waits: each tab has its own Stop and Leave."""
-    page = visit(
-        link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100)
-    )
-    expect(page.locator("#progress")).to_contain_text("token")
-    open_lab(page, "Batch")
-    page.locator("#batch-run").click()
-    expect(page.locator("#batch-leave")).to_be_visible()
-    expect(page.locator("#batch-progress")).to_contain_text("Waiting for the device")
-    page.get_by_role("tab", name="Compare").click()
-    page.locator("#stop").click()
-    expect(page.locator("#progress")).to_contain_text("Stopped")
-    expect(page.locator("#run")).to_be_visible()
-    open_lab(page, "Batch")
-    expect(page.locator("#batch-progress .wb-track")).to_be_visible()  # it runs now
-    page.get_by_role("tab", name="Compare").click()
-    press_run(page)
-    expect(page.locator("#leave")).to_be_visible()
-    open_lab(page, "Batch")
-    page.locator("#batch-stop").click()
-    expect(page.locator("#batch-progress")).to_contain_text("Stopped")
-    expect(page.locator("#batch-run")).to_be_visible()
-    page.get_by_role("tab", name="Compare").click()
-    expect(page.locator("#progress")).to_contain_text("token")  # and now this one
-    page.locator("#stop").click()
-    expect(page.locator("#run")).to_be_visible()

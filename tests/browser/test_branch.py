@@ -1,6 +1,5 @@
-"""Branching in a browser: from a token to its alternatives to a new run and back.
-
-By mouse and by keyboard."""
+"""Branching in a browser: from a token to its alternatives to a new run and back. By mouse and by
+keyboard."""
 
 import re
 from collections.abc import Iterator

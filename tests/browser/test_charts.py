@@ -1,6 +1,5 @@
-"""Charts, tables and texts of a report and of the page: nothing overlaps or is cut off.
-
-At any width and on paper."""
+"""Charts, tables and texts of a report and of the page: nothing overlaps or is cut off. At any
+width and on paper."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import open_recorded
 from workbench.runs.record import Run
 from workbench.runs.store import id_of, recorded, recordings
 from workbench.show.view import WRITERS
@@ -71,9 +69,8 @@ def report(chromium, tmp_path, runs, request) -> Iterator[Page]:
 
 @pytest.mark.parametrize("report", ["one", "five", "all", "repeats"], indirect=True)
 def test_charts_of_a_report_read_at_any_width_and_on_paper(report):
-    """With 15 decoders, values and names overlapped and every second name was missing.
-
-    On paper, columns were cut and 2 of 5 rows were there."""
+    """With 15 decoders, values and names overlapped and every second name was missing. On paper,
+    columns were cut and 2 of 5 rows were there."""
     for width in (1400, 768, 390):
         report.set_viewport_size({"width": width, "height": 900})
         report.wait_for_function(FITS)
@@ -84,23 +81,3 @@ def test_charts_of_a_report_read_at_any_width_and_on_paper(report):
     report.wait_for_function(FITS)
     assert report.evaluate(FAULTS) == []
     assert report.evaluate(CUT_ON_PAPER) == []
-
-
-@pytest.mark.parametrize("recording", [FIVE, ALL], ids=["five", "all"])
-def test_charts_of_the_page_read_at_any_width_and_on_paper(page, recording):
-    page.emulate_media(media="screen")
-    open_recorded(page, recording)
-    count = len(recording.run.decoders)
-    expect(page.locator("#charts .js-plotly-plot")).to_have_count(3)
-    for width in (1400, 768, 390):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(200)
-        page.wait_for_function(FITS)
-        assert page.evaluate(FAULTS) == [], width
-    page.set_viewport_size({"width": PAPER, "height": 1000})
-    page.emulate_media(media="print")
-    page.wait_for_timeout(500)
-    page.wait_for_function(FITS)
-    assert page.evaluate(FAULTS) == []
-    assert page.evaluate(CUT_ON_PAPER) == []
-    expect(page.locator("#summary tbody tr")).to_have_count(count)

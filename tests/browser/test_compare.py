@@ -14,7 +14,6 @@ from tests.browser.test_picture import assert_read_off
 from workbench.runs.figures import label
 from workbench.runs.record import Result, Run
 from workbench.runs.store import id_of, recorded
-from workbench.show.looks import FATES
 
 PLAIN = ("greedy", "multinomial")
 FIVE = "greedy,speculative,mtad,dsbd,beam_search"
@@ -66,7 +65,6 @@ MANY = "greedy,multinomial,speculative,mtad,dsbd,beam_search,lookup,suffix,trave
 
 def test_every_word_of_a_run_of_ones_own_is_read_off_the_picture(visit, address):
     """The one picture showed no guess and no refusal, and vanished with the visitor's own run.
-
     Below, what each decoder drafted, kept, struck, corrected and got for free is compared with the
     run's JSON, for every decoder that ran."""
     page = visit(link(address, "A prompt of my own", decoders=MANY, max_new_tokens=12, seed=3))
@@ -128,31 +126,6 @@ def test_what_a_visitor_writes_stays_text(shown):
         "${window.hacked=1} {{{window.hacked}}}"
     )
     assert shown.page.evaluate("window.hacked") is None
-
-
-def test_pointing_at_a_token_shows_what_decided(shown):
-    page, result = shown.page, shown.result("speculative").alone
-    index = next(i for i, t in enumerate(result.tokens) if t.fate == "accepted")
-    card = page.locator(".wb-card")
-    panel(page, "speculative").locator(".tok:not(.refused)").nth(index).hover()
-    for part in (
-        f"#{result.tokens[index].id}",
-        "p / q",
-        "accept probability",
-        "random number",
-        "Likeliest here",
-    ):
-        expect(card).to_contain_text(part)
-    expect(card.locator("li")).to_have_count(5)
-    page.mouse.move(0, 0)
-    expect(card).to_be_hidden()
-    panel(page, "speculative").locator('.tok[tabindex="0"]').focus()
-    expect(card).to_contain_text(f"#{result.tokens[0].id}")
-    page.keyboard.press("ArrowRight")
-    expect(card).to_contain_text(f"#{result.tokens[1].id}")
-    # also spoken by a screen reader: only colours told fates apart
-    label = FATES[result.tokens[1].fate].label
-    expect(page.locator("body > .wb-unseen[aria-live]")).to_contain_text(f", {label}.")
 
 
 def test_rejected_drafts_are_shown_and_clean_text_hides_them(shown):
@@ -273,32 +246,3 @@ def test_stop_ends_and_keeps_what_there_is(visit, address, server):
     kept = server[1].store.get(id)
     assert kept.cancelled
     assert len(kept.results) < 200
-
-
-def test_phone_and_dark(visit, address, shown):
-    page = visit(f"{address}?run={shown.run.id}&__theme=dark", 390, 844)
-    expect(panel(page, "dsbd")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert panel(page, "dsbd").bounding_box()["width"] >= 320
-    for where, dark in ((page, True), (shown.page, False)):
-        ink, paper = contrast(where)
-        assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) > 4.5
-        assert (paper < ink) == dark
-
-
-def contrast(page: Page) -> tuple[float, float]:
-    """Relative luminance of a token's ink and of the paper under its panel."""
-    return page.evaluate(
-        """() => {
-            const luminance = (colour) => {
-                const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255)
-                    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-            };
-            const ink = document.querySelector(".wb-panel .tok");
-            let paper = ink.closest(".wb-panel");
-            const ground = () => getComputedStyle(paper).backgroundColor;
-            while (ground().endsWith(", 0)")) paper = paper.parentElement;
-            return [getComputedStyle(ink).color, ground()].map(luminance);
-        }"""
-    )

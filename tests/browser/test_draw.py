@@ -54,25 +54,6 @@ def test_trees_side_by_side_with_what_they_say_on_every_screen(visit, address):
     expect(page.locator("#draw-trees .wb-panel")).to_have_count(3)
 
 
-def test_draws_with_other_seeds_join_those_on_screen(visit, address):
-    """After 200 odd draws plain sampling was called unlike the target; nobody could add draws."""
-    page = drawn(visit, address)
-    run, again = page.url, page.get_by_role("button", name="Again with other seeds")
-    expect(page.locator("#draw-headline")).to_contain_text("All share seeds 0 to 29")
-    again.click()
-    expect(page.locator("#draw-headline")).to_contain_text(
-        "All share seeds 0 to 59", timeout=60_000
-    )
-    expect(page.locator("#draw-trees .pace").first).to_have_text("60 draws")
-    expect(page.locator("#draw-progress")).to_contain_text("Done", timeout=60_000)
-    expect(page).to_have_url(run)
-    expect(again).to_be_visible()
-    page.reload()
-    expect(page.locator("#draw-headline")).to_contain_text("All share seeds 0 to 59")
-    expect(again).to_be_visible()
-    assert faults_of_screens(page, "#draw-headline") == []
-
-
 def test_a_late_answer_leaves_the_link_as_it_is(visit, address, monkeypatch):
     """Two summaries of the form as it was before its values came were asked for at once; one that
     was late on a busy machine took the place of the right one, and the link forgot the prompt."""

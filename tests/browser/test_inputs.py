@@ -8,56 +8,15 @@ from tests.browser.actions import (
     link,
     press_run,
     run,
-    setting,
     unfold_form,
     unfold_models,
 )
-from workbench.models.presets import EMBEDDED, PairChoice
-
-
-def test_faults_are_told_at_their_fields(visit, address):
-    page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
-    unfold_form(page)
-    expect(page.locator("#decoders input:checked")).to_have_count(2)
-    fill_prompt(page, "   ")
-    press_run(page)
-    expect(page.locator("#prompt")).to_contain_text("The prompt is empty")
-
-    unfold_form(page)
-    fill_prompt(page, "long " * 200)
-    expect(page.locator("#token-count")).to_contain_text("too long")
-    press_run(page)
-    expect(page.locator("#prompt")).to_contain_text("positions")
-    expect(page.locator("#prompt textarea")).to_have_value("long " * 200)
-
-    unfold_form(page)
-    fill_prompt(page, "Once")
-    setting(page, "temperature").fill("101")
-    press_run(page)
-    expect(page.locator("#settings")).to_contain_text("temperature must be")
-    setting(page, "temperature").fill("1")
-
-    page.locator(".fold summary", has_text="MTAD ·").click()
-    threshold = page.locator(".fold").filter(has_text="MTAD ·").get_by_label("threshold")
-    threshold.fill("2")
-    press_run(page)
-    expect(page.locator("#settings")).to_contain_text("threshold must be")
-    threshold.fill("0.5")
-
-    for name in ("greedy", "mtad"):
-        page.locator(f"#decoders input[name={name}]").uncheck()
-    expect(page.locator(".fold summary", has_text="MTAD ·")).to_be_hidden()
-    press_run(page)
-    expect(page.locator("#decoders")).to_contain_text("No decoder is chosen")
-
-    page.locator("#decoders input[name=greedy]").check()
-    run(page)
+from workbench.models.presets import PairChoice
 
 
 def test_a_message_stays_until_its_field_changes(visit, address):
-    """The answer to a change of the form that came after Run's redrew the fields.
-
-    A message was gone before it was read."""
+    """The answer to a change of the form that came after Run's redrew the fields. A message was
+    gone before it was read."""
     page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
     run(page)
     unfold_form(page)
@@ -100,35 +59,6 @@ def test_a_refused_pair_leaves_the_one_in_use(visit, server):
     assert host.pairs.peek(PairChoice("/no/such/folder")) is None
     expect(target).to_have_value("/no/such/folder")
     run(page)
-
-
-def test_the_first_screen_names_the_pair_in_use(visit, address, pair, tmp_path):
-    """The header spoke of two tiny story models whatever pair was loaded."""
-    for role in ("target", "draft"):
-        getattr(pair, role).save_pretrained(tmp_path / role)
-        pair.tokenizer.save_pretrained(tmp_path / role)
-    page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
-    header = page.locator("#says .models")
-    expect(header).to_contain_text("tiny story models")
-    unfold_models(page)
-    choose_pair(page, "own models")
-    page.locator("#own-target").get_by_role("textbox").fill(str(tmp_path / "target"))
-    page.get_by_role("button", name="Load", exact=True).click()
-    size = sum(p.numel() for p in pair.target.parameters())
-    expect(header).to_contain_text(
-        f"In use: {tmp_path / 'target'} ({size:,} parameters), without a draft model."
-    )
-    page.locator("#own-draft").get_by_role("textbox").fill(str(tmp_path / "draft"))
-    page.get_by_role("button", name="Load", exact=True).click()
-    expect(header).to_contain_text(f"In use: {tmp_path / 'target'} + {tmp_path / 'draft'} (")
-    expect(header).not_to_contain_text("story")
-    page.evaluate("scrollTo(0, 0)")
-    expect(header).to_be_in_viewport()
-    page.set_viewport_size({"width": 390, "height": 844})  # where it gives way to the picture
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    choose_pair(page, EMBEDDED.name)
-    page.get_by_role("button", name="Load", exact=True).click()
-    expect(header).to_contain_text("tiny story models")
 
 
 def test_run_waits_until_the_page_shows_what_its_address_asks_for(chromium, server):

@@ -1,6 +1,5 @@
 """`pip install`: the wheel outside of the repository, its command, its page, and uninstalling."""
 
-import json
 import os
 import re
 import shutil
@@ -84,9 +83,8 @@ def home(tmp_path_factory, wheel) -> Home:
 
 
 def test_a_wheel_holds_two_packages_and_every_asset_inside_of_them(wheel):
-    """Once `pip wheel .` failed.
-
-    A folder of assets that no package reads is named here, so that a new one is not forgotten."""
+    """Once `pip wheel .` failed. A folder of assets that no package reads is named here, so that a
+    new one is not forgotten."""
     names = [Path(name) for name in zipfile.ZipFile(wheel).namelist()]
     assert {name.parts[0] for name in names} == {
         "decoders",
@@ -148,34 +146,9 @@ def test_without_the_package_its_error_names_it_and_not_a_strangers(tmp_path):
     )
 
 
-def test_a_strangers_decoder_runs_in_the_terminal_and_is_exported_with_its_settings(home):
-    """The broken ones beside it are named in a warning each."""
-    asked = (
-        "compare Once --decoders greedy mine --set mine.strength=0.25 --max-new-tokens 4 "
-        "--timings 1"
-    )
-    command = [home.bin / "decoding-workbench", *asked.split()]
-    command += ["--json", "run.json", "--csv", "run.csv", "--html", "run.html"]
-    done = subprocess.run(
-        command, cwd=home.folder, env=home.environ, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert "\nmine  " in done.stdout
-    assert [done.stderr.count(strangers.warning(name)) for name in strangers.REASONS] == [1] * len(
-        strangers.REASONS
-    )
-    assert "Traceback" not in done.stderr
-    kept = json.loads((home.folder / "run.json").read_text())
-    assert kept["study"]["settings"]["mine"] == {"strength": 0.25}
-    assert [result["decoder"] for result in kept["results"]] == ["greedy", "mine"]
-    assert "mine" in (home.folder / "run.csv").read_text()
-    assert "Mine, all mine" in (home.folder / "run.html").read_text()
-
-
 def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
-    """Gradio once wrote type stubs into site-packages, and uninstalling left them there.
-
-    A stranger's decoder is chosen, set and run too. The measured orderings once were in a checkout
+    """Gradio once wrote type stubs into site-packages, and uninstalling left them there. A
+    stranger's decoder is chosen, set and run too. The measured orderings once were in a checkout
     alone, and the page left them out without a word."""
     process = subprocess.Popen(
         [home.bin / "decoding-workbench"],

@@ -44,9 +44,8 @@ FIRST_SCREEN = """() => {
 
 
 def test_the_first_screen_is_one_picture_and_few_words(chromium, server, monkeypatch):
-    """It had 776 words, 59 things that take the focus, and 12 sizes of type.
-
-    No model computes it: nothing may reach the device."""
+    """It had 776 words, 59 things that take the focus, and 12 sizes of type. No model computes it:
+    nothing may reach the device."""
     address, host = server
     monkeypatch.setattr(
         host.device, "run", lambda *_: pytest.fail("a model ran for a recorded run")
@@ -156,9 +155,8 @@ def test_after_a_reload_during_a_run_the_page_says_where_its_finished_part_is(ch
 
 
 def test_a_preset_says_what_it_sets_and_is_left_when_that_changes(visit, address):
-    """Presets kept their name after settings changed, and silently reset decoders and tokens.
-
-    A laptop did not show all of their names."""
+    """Presets kept their name after settings changed, and silently reset decoders and tokens. A
+    laptop did not show all of their names."""
     page = visit(link(address, "Once", decoders="mtad", max_new_tokens=7), 1366, 700)
     unfold_form(page)
     preset = page.locator("#preset input")
@@ -226,6 +224,9 @@ def test_back_and_forward_walk_through_examples_and_runs(visit, address):
     page.locator("#gallery button").nth(1).click()
     expect(page).to_have_url(f"{address}?run={second.run.id}")
     page.locator("#prompt textarea").fill("A run of my own")
+    unfold_form(page)
+    for name, few in (("max new tokens", "4"), ("timings", "1")):
+        setting(page, name).fill(few)
     id = run(page)
     expect(page).to_have_url(f"{address}?run={id}")
     page.go_back()

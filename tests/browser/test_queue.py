@@ -2,17 +2,14 @@
 
 import threading
 import time
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import pytest
 from gradio_client import Client
 from playwright.sync_api import expect
 
 from tests.browser.actions import finished, link, press_run
-from tests.browser.conftest import serving
 
-LONG = {"decoders": "greedy,speculative", "max_new_tokens": 400, "repeats": 500}
 ONCE = {"timings": 1}
 OTHERS = 4  # visitors beside that of the page
 
@@ -22,15 +19,9 @@ def patient(address: str) -> Client:
     return Client(address, verbose=False, httpx_kwargs={"timeout": 60})
 
 
-@pytest.fixture(scope="module")
-def client(address) -> Client:
-    return patient(address)
-
-
 def test_visitors_each_get_their_own(visit, server):
-    """The device stays busy until all have asked.
-
-    On a busy machine, the visitor of the page was sometimes served before the others had asked."""
+    """The device stays busy until all have asked. On a busy machine, the visitor of the page was
+    sometimes served before the others had asked."""
     address, host = server
     asked = threading.Event()
     visitors = [patient(address) for _ in range(OTHERS)]
@@ -86,25 +77,3 @@ def test_who_waits_reads_one_message_with_the_number_ahead(visit, server):
             assert line.inner_text().strip() == f"Waiting for the device: {i} ahead of you."
     for page in pages:
         finished(page)
-
-
-def test_a_closed_tab_frees_the_device(visit, address, client):
-    page = visit(link(address, "Once", **LONG))
-    expect(page.locator("#progress")).to_contain_text("token")
-    page.context.close()
-    began = time.monotonic()
-    client.predict("next", ["greedy"], {"max_new_tokens": 4, **ONCE}, api_name="/compare")
-    assert time.monotonic() - began < 20
-
-
-def test_a_full_queue_turns_visitors_away(pair, tmp_path):
-    with serving(pair, tmp_path, queue_size=1) as (address, host):
-        visitor, settings = patient(address), {"max_new_tokens": 4, **ONCE}
-        with host.device.turn:  # the first gets no further
-            jobs = [
-                visitor.submit("x", ["greedy"], settings, api_name="/compare") for _ in range(4)
-            ]
-            wait(jobs, 60, FIRST_COMPLETED)
-        errors = [job.exception(timeout=60) for job in jobs]
-    assert any(error is None for error in errors)
-    assert any("full" in str(error) for error in errors if error)

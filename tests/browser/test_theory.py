@@ -54,24 +54,6 @@ def test_it_opens_with_one_picture_of_two_sliders(tab):
     expect(words).to_contain_text("guesses were kept")
 
 
-def test_an_emptied_box_says_what_to_do(tab):
-    """Once a toast said "'<' not supported between instances of 'NoneType' and 'float'"."""
-    box, alert = (
-        tab.get_by_label("number input for acceptance α"),
-        tab.locator(".wb-now [role=alert]"),
-    )
-    for text in ("", "7"):
-        box.fill(text)
-        expect(alert).to_have_text(
-            "acceptance α must be a number from 0 to 1; type one, or move the slider."
-        )
-        expect(marks(tab, "3.69")).to_be_visible()
-    box.fill("0.6")
-    expect(marks(tab, "2.38")).to_be_visible()
-    expect(alert).to_have_count(0)
-    expect(tab.get_by_test_id("toast-body")).to_have_count(0)
-
-
 def test_every_page_is_one_click_away(tab):
     """At 390 px two of the four were hidden in a menu "…"."""
     for page, width in itertools.product(PAGES, (390, 1400)):

@@ -42,9 +42,8 @@ def computing() -> Iterator[None]:
 
 
 def test_no_handler_makes_a_pool(two_threads, visit, pair, tmp_path):
-    """Moving a slider of the Theory tab once gave one of Gradio's threads another pool.
-
-    Decoding then took twice as long."""
+    """Moving a slider of the Theory tab once gave one of Gradio's threads another pool. Decoding
+    then took twice as long."""
     with serving(pair, tmp_path) as (address, _):
         page = visit(
             link(address, "Once", decoders="greedy,speculative,mtad,dsbd", max_new_tokens=8)

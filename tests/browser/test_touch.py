@@ -53,9 +53,8 @@ def still(page: Page) -> None:
 
 
 def tap(page: Page, place: Locator) -> None:
-    """The middle of its largest box: a token may begin at the end of a line.
-
-    Playwright's own tap scrolls first."""
+    """The middle of its largest box: a token may begin at the end of a line. Playwright's own tap
+    scrolls first."""
     place.scroll_into_view_if_needed()
     still(page)
     x, y = place.evaluate(
@@ -79,9 +78,8 @@ def drag(page: Page) -> None:
 
 
 def test_the_first_tap_shows_the_card_of_a_token(page):
-    """A tap opened the table of alternatives and scrolled a thousand pixels away.
-
-    The card closed before it could be read."""
+    """A tap opened the table of alternatives and scrolled a thousand pixels away. The card closed
+    before it could be read."""
     tap(page, token(page, 5))
     expect(card(page)).to_be_visible()
     expect(card(page)).to_contain_text("no draft")

@@ -1,9 +1,9 @@
 """A tiny pair that writes bytes: its text is full of half emoji, control characters and markup."""
 
-import dataclasses
 import inspect
 import pickle
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -64,22 +64,17 @@ def run(pair, unmetered) -> Run:
     )
     found = finished(pair, Comparison("<b>é 🦊 ${x} {{{y}}}</b>\n", settings), unmetered)
     first, *rest = found.results
-    token = dataclasses.replace(
-        first.alone.tokens[0], text="</script><script>alert(1)</script>\x1b[31m"
-    )
+    token = replace(first.alone.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
     tokens = [token, *first.alone.tokens[1:]]
-    sample = dataclasses.replace(first.alone, tokens=tokens, text="".join(t.text for t in tokens))
+    sample = replace(first.alone, tokens=tokens, text="".join(t.text for t in tokens))
     energy = Energy(1.5, "measured: GPU energy counter", "2.00 s")
-    return dataclasses.replace(
-        found, results=[dataclasses.replace(first, samples=[sample], energy=energy), *rest]
-    )
+    return replace(found, results=[replace(first, samples=[sample], energy=energy), *rest])
 
 
 @pytest.fixture(scope="session")
 def batch_run(pair, unmetered) -> Run:
-    """Two decoders that draft, batches of one and two in every scheme, two repeats, T=0.
-
-    The prompts are hostile."""
+    """Two decoders that draft, batches of one and two in every scheme, two repeats, T=0. The
+    prompts are hostile."""
     texts = ["<b>aba aba</b>", "${x} aba abab", "=1+1 ab", "é 🦊 é 🦊"]
     shared = {
         "decoders": ["lookup", "speculative"],

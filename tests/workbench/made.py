@@ -19,7 +19,6 @@ UNMEASURED = Energy(None, "not measured: made by hand")
 
 def made_result(decoder: str, size: int, scheme: str, speed: float, **changes: Any) -> Result:
     """100 tokens at `speed`, 80 of them in the half of the time that is not spent on prompts.
-
     `changes` are fields and metrics."""
     static, vanilla = SCHEMES[scheme].static, scheme == "vanilla"
     metrics = {

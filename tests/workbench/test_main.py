@@ -5,49 +5,7 @@ import sys
 
 import pytest
 
-from decoders import catalog
 from workbench import __main__ as program
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["bogus"],
-        ["compare"],
-        ["runs", "burn"],
-        ["compare", "x", "--colour"],
-        ["--port", "80", "runs"],
-    ],
-)
-def test_a_wrong_command_line_says_where_help_is(arguments, capsys):
-    with pytest.raises(SystemExit) as end:
-        program.main(arguments)
-    err = capsys.readouterr().err
-    assert end.value.code == 2
-    assert "--help" in err
-    assert err.strip().count("\n") == 0
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ([], ["compare", "batch", "runs", "--port", "--version"]),
-        (["compare"], [*catalog, "examples:", "--decoders", "--html", "--no-save"]),
-        (
-            ["batch"],
-            ["vanilla", "dynamic", "examples:", "--schemes", "--ways", "--html", "--no-save"],
-        ),
-        (["runs"], ["list", "show", "compare", "export", "import", "delete"]),
-        (["runs", "list"], ["--kind", "--search", "--order"]),
-    ],
-    ids=str,
-)
-def test_help_names_all_there_is(command, words, capsys):
-    with pytest.raises(SystemExit) as end:
-        program.main([*command, "--help"])
-    out = capsys.readouterr().out
-    assert end.value.code == 0
-    assert all(word in out for word in words)
 
 
 def test_it_is_a_module_that_runs():

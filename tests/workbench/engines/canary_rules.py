@@ -1,7 +1,5 @@
-"""A target and a draft over a few tokens, and servers that verify drafts of it, also wrongly.
-
-Each row of a table is the law of the next token after one token. Texts begin after four of them.
-"""
+"""A target and a draft over a few tokens, and servers that verify drafts of it, also wrongly. Each
+row of a table is the law of the next token after one token. Texts begin after four of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,10 +46,8 @@ class Server:
     bonus: Table | None = None
 
     def draws(self, texts: int, source: np.random.Generator) -> tuple[np.ndarray, ...]:
-        """The token before each drawn one, and the drawn ones, (TOKENS, texts) each.
-
-        The third is whether the server's draft had been kept as a whole there.
-        """
+        """The token before each drawn one, and the drawn ones, (TOKENS, texts) each. The third is
+        whether the server's draft had been kept as a whole there."""
         before = np.arange(texts) % STARTS
         kept = np.ones(texts, dtype=bool)
         found = []

@@ -32,11 +32,8 @@ def drawing(model: PreTrainedModel, temperature: float = 1.0) -> Writer:
 def serving(
     pair: ModelPair, write: Writer, prefixes: Sequence[str], draws: int, tokens: int
 ) -> Answers:
-    """A server of the pair.
-
-    Its draws are made in advance, as the canary will ask for them: the seeds from 0 on, after each
-    prefix in turn.
-    """
+    """A server of the pair. Its draws are made in advance, as the canary will ask for them: the
+    seeds from 0 on, after each prefix in turn."""
     prompts = [list(pair.tokenizer(prefix).input_ids) for prefix in prefixes]
     each = -(-draws // len(prompts))
     written = [write(prompt, each, tokens) for prompt in prompts]

@@ -8,6 +8,7 @@ import pytest
 
 import decoders
 from decoders import InputError, ModelPair
+from tests.pairwise import EVERYWHERE
 from tests.workbench.engines.canary_rules import RIGHT, WRONG
 from tests.workbench.engines.canary_servers import drawing, serving
 from tests.workbench.engines.served import Call, a_json, served
@@ -87,12 +88,6 @@ def test_a_greedy_text_of_its_own_is_a_fault(pair, right):
     report = watched(pair, answers, replace(WHAT, draws=20))
     assert report.verdict == "fault"
     assert "Fault at new token 6" in report.greedy[0].divergence.says
-
-
-def test_few_draws_say_nothing(pair, right):
-    report = watched(pair, right, replace(WHAT, draws=20))
-    assert report.verdict == "cannot tell"
-    assert any(rule.caught < rule.times for rule in report.controls)
 
 
 def test_a_server_that_dies_leaves_its_draws_to_be_tested(pair, right):
@@ -178,7 +173,7 @@ def flagged(server, times: int, seed: int) -> int:
     return sum(int(unlike(server.watched(DRAWS, source))) for _ in range(times))
 
 
-@pytest.mark.parametrize("rule", WRONG)
+@pytest.mark.parametrize("rule", [*WRONG][:: 1 if EVERYWHERE else 3])
 def test_a_rule_that_is_off_by_a_tenth_is_found_in_99_of_100(rule):
     assert DRAWS == 2000
     assert flagged(WRONG[rule], 100, 0) >= 99
@@ -219,9 +214,3 @@ def test_pearson_s_statistic_is_the_same_where_all_places_are_alike():
 def test_an_end_without_its_token_cannot_be_tested_without_end_tokens(pair, right):
     with pytest.raises(InputError, match="ended a text without saying with which token"):
         watched(pair, changed(right, finish_reason="stop"))
-
-
-def test_a_model_without_a_draft_has_coarser_cells(pair):
-    alone = ModelPair(pair.target, None, pair.tokenizer)
-    draws = canary.read(alone, [((1, 2), (3,))])
-    assert (draws.chances.shape, len(draws.others)) == ((1, 5), 1)

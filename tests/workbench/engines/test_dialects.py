@@ -5,8 +5,8 @@ import json
 import pytest
 
 from decoders import InputError, Warping
-from tests.workbench.engines.served import MODEL, a_stream, chunk, served, usage, vllm
-from workbench.engines.client import Client, Wire, connect
+from tests.workbench.engines.served import MODEL, a_stream, chunk, served, vllm
+from workbench.engines.client import Client, Wire
 from workbench.engines.dialects import DIALECTS, SGLANG
 from workbench.engines.record import Query, Speculation
 
@@ -41,12 +41,6 @@ def unsaid(kind: str, **sampling) -> str | None:
 
 
 CUT = {"top_k": 20, "top_p": 0.9}
-
-
-def test_vllm():
-    found = body("vllm", **CUT)
-    assert (found["temperature"], found["top_k"], found["top_p"]) == (0.7, 20, 0.9)
-    assert body("vllm", min_p=0.1)["min_p"] == 0.1
 
 
 def test_sglang():
@@ -111,23 +105,6 @@ def test_nothing_is_cut_from_the_likeliest_token():
     assert (call.body["top_p"], call.body["min_p"]) == (1.0, 0.0)
 
 
-def test_pieces_are_heard_as_they_come_and_may_be_the_last():
-    def stop(piece, seconds):
-        heard.append((piece.text, seconds))
-        if len(heard) == 2:
-            raise InputError("Enough.")
-
-    heard: list[tuple[str, float]] = []
-    pieces = [chunk(f" {i}", [i]) for i in range(4)]
-    with served(vllm(lambda call: a_stream(pieces))) as server:
-        client = Client(Wire(server.engine()), DIALECTS["vllm"], MODEL)
-        record = client.ask(Query((1,), 4), heard=stop)
-        client.wire.close()
-    assert [text for text, _ in heard] == [" 0", " 1"]
-    assert (record.text, record.note) == (" 0 1", "Engine fake: enough.")
-    assert heard[0][1] == record.first
-
-
 OLDER = {
     "spec_accept_rate": 0.5,
     "spec_accept_length": 2.5,
@@ -183,15 +160,6 @@ def test_the_target_s_own_token_is_not_counted_as_accepted(meta):
     assert found.speculation.length == 2.5
 
 
-def test_the_figures_of_return_spec_tokens_details_are_the_same():
-    answer = {
-        "choices": [{"text": "a", "finish_reason": "length"}],
-        "sglext": {"spec_tokens_details": NEWER},
-    }
-    (found,) = SGLANG.chunks([answer])
-    assert found.speculation == Speculation(6, 3, 2)
-
-
 def test_a_prompt_is_ids_or_text_and_nothing_is_cut_off():
     body = SGLANG.body(Query((1, 2), 3, Warping(0.5), seed=9), "m")
     assert body["input_ids"] == [1, 2]
@@ -213,38 +181,3 @@ def test_a_prompt_is_ids_or_text_and_nothing_is_cut_off():
 def test_other_shapes_and_counts_that_contradict_each_other_are_refused(event):
     with pytest.raises(InputError, match=r"another shape|contradict"):
         list(SGLANG.chunks([event]))
-
-
-DETAILED = {
-    "num_draft_tokens": 9,
-    "num_accepted_draft_tokens": 4,
-    "num_spec_steps": 3,
-    "acceptance_histogram": [1, 1, 0, 1],
-    "mean_acceptance_length": 2.33,
-    "per_step_accepted": [0, 3, 1],
-    "per_step_drafted": [3, 3, 3],
-}
-
-
-def test_vllm_tells_each_step():
-    told = usage(8, metrics={"speculative_decoding": DETAILED})
-    answers = vllm(lambda call: a_stream([chunk("a", [1], finish_reason="length"), told]))
-    with served(answers) as server:
-        found = connect(server.engine()).ask(Query((1,), 8)).speculation
-    assert found == Speculation(9, 4, 3, ((3, 0), (3, 3), (3, 1)))
-    assert found.length == pytest.approx(1 + 4 / 3)
-
-
-@pytest.mark.parametrize(
-    "counts",
-    [
-        (3, 4),
-        (3, -1),
-        (3, 2, 0),
-        (3, 2, 1, ((3, 1),)),
-        (3, 2, 1, ((1, 2),)),
-    ],
-)
-def test_counts_that_contradict_each_other_are_refused(counts):
-    with pytest.raises(InputError, match="contradict"):
-        Speculation(*counts)

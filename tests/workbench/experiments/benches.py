@@ -41,9 +41,8 @@ class Reader(Sleepy):
 
 
 class Either:
-    """Sleeps over the embedded pair, which it never loads, and decodes with any other.
-
-    So the same actors serve both kinds of tests."""
+    """Sleeps over the embedded pair, which it never loads, and decodes with any other. So the same
+    actors serve both kinds of tests."""
 
     def __init__(self):
         self._sleepy, self._bench = Sleepy(), Bench()

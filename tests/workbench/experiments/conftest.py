@@ -52,9 +52,8 @@ def prepared(crew):
 
 
 def answers(journal: Journal, id: str) -> set:
-    """Each row's cell, item, tokens and scores.
-
-    They must not depend on interruptions or on the worker."""
+    """Each row's cell, item, tokens and scores. They must not depend on interruptions or on the
+    worker."""
     return {
         (
             kept.part,

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from decoders import catalog
-from workbench.experiments.cells import Cell, blocks, experiment_id, label
+from workbench.experiments.cells import Cell, blocks, experiment_id
 from workbench.experiments.plan import Plan, Sweep, parse, restricted
 from workbench.experiments.sets import Item, ScoredSet
 from workbench.models.presets import PairChoice
@@ -33,44 +32,6 @@ def test_what_is_timed_shares_a_block_with_greedy_and_what_is_not_stands_alone()
     assert [c.method.name for c in timed.cells] == ["greedy", "speculative", "mtad"]
     assert [len(b.cells) for b in spelled(f"{DECODERS}timed = false")] == [1, 1]
     assert timed.items == {i: (i,) for i in range(5)}
-
-
-def test_batches_are_filled_up_and_dynamic_ones_are_one_item():
-    found = spelled(
-        f'{DECODERS}batch_sizes = [1, 2]\nschemes = ["vanilla", "unpadded", "dynamic"]\ntimings = 2'
-    )
-    alone, static, dynamic = found
-    assert len(alone.items) == 10
-    assert list(static.items.values()) == [(0, 1), (2, 3), (4, 0)] * 2
-    assert list(dynamic.items.values()) == [(0, 1, 2, 3, 4)] * 2
-    assert [c.scheme for c in static.cells] == [
-        "unpadded",
-        "vanilla",
-        "unpadded",
-        "vanilla",
-        "unpadded",
-    ]
-    assert [c.scheme for c in dynamic.cells] == ["dynamic"] * 3
-
-
-def test_labels_say_what_differs_within_a_part():
-    text = (
-        '[[part]]\ntemperature = [0.0, 1.0]\nbatch_sizes = [1, 2]\nschemes = ["vanilla", '
-        f'"unpadded"]\n{DECODERS[9:]}'
-    )
-    labels = {label for block in spelled(text) for label in block.labels}
-    assert {
-        "greedy, temperature 0, batch 1",
-        "mtad, temperature 1, batch 2, padded (usual)",
-    } <= labels
-    grid = {label for b in spelled(f"{DECODERS}min_p = [0.0, 0.1]\n") for label in b.labels}
-    assert {"mtad, min_p 0", "mtad, min_p 0.1"} <= grid
-    plan = parse('[[part]]\ndecoders = [{name = "mtad", beams = [2, 4]}, "greedy"]', "a.toml")
-    assert [label(c, plan.parts[0]) for c in cells_of(plan.parts[0])] == [
-        "greedy",
-        "mtad beams=2",
-        "mtad beams=4",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -109,12 +70,6 @@ def test_a_timed_cell_is_another_in_other_company_and_a_quality_cell_is_the_same
         {i for b in spelled(f"{text}timed = false") for i in b.ids} for text in (DECODERS, alone)
     ]
     assert quality[1] < quality[0]
-
-
-def test_the_parts_seeds_reach_each_prompt():
-    cell = cells_of(parse(f"{DECODERS}seeds = 7", "a.toml").parts[0])[1]
-    assert cell.job(3).seed == 10
-    assert cell.method == catalog["speculative"]()
 
 
 def test_another_head_changes_the_cells_that_it_drafts_for_and_no_others():

@@ -1,6 +1,5 @@
-"""Ray: two nodes with two workers each give the rows of one process, and lose nothing.
-
-Skipped where Ray is not installed."""
+"""Ray: two nodes with two workers each give the rows of one process, and lose nothing. Skipped
+where Ray is not installed."""
 
 import os
 

@@ -9,8 +9,6 @@ from workbench.experiments import plan as plans
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
 from workbench.experiments.journal import Journal
 from workbench.experiments.plan import ExperimentRequest
-from workbench.measuring.device import Device
-from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.studies.study import Limits
 
@@ -37,19 +35,6 @@ def test_every_cell_has_a_row_for_every_item(prepared, journal, crew):
         assert row.result.energy.source.startswith("not measured")
 
 
-def test_a_prompt_that_does_not_fit_is_a_row_with_its_error(prepared, journal, crew, tmp_path):
-    (tmp_path / "mine.jsonl").write_text('{"prompt": "ab"}\n{"prompt": "%s"}\n' % ("ab " * 400))
-    text = (
-        '[[part]]\nprompts = ["mine.jsonl"]\nmax_new_tokens = 4\ntimed = false\ndecoders = '
-        '["multinomial"]\n'
-    )
-    experiment = prepared(text, data=str(tmp_path))
-    assert finished(experiment, journal, crew).failed == 1
-    (kept,) = journal.cells(experiment.id)
-    assert "exceed the 512 positions" in kept.rows[1].result.error
-    assert not kept.rows[0].errors
-
-
 def test_a_journal_that_cannot_be_written_ends_it_with_its_sentence(prepared, journal, crew):
     class Full(Journal):
         def commit(self, *row):
@@ -62,15 +47,6 @@ def test_a_journal_that_cannot_be_written_ends_it_with_its_sentence(prepared, jo
         list(driver.run(experiment, Full(journal.path), crew))
     now = journal.progress(experiment.id)
     assert (1 <= now.done < 5, now.running) == (True, False)
-
-
-def test_it_waits_its_turn_for_the_device(prepared, journal, crew, device):
-    experiment = prepared()
-    with device.turn:  # a comparison has it
-        happening = driver.run(experiment, journal, crew)
-        assert [next(happening).done for _ in range(3)] == [0, 0, 0]
-    *_, last = happening
-    assert last.done == 5
 
 
 def test_quantised_weights_make_another_experiment_which_is_resumed_with_them(
@@ -87,14 +63,6 @@ def test_quantised_weights_make_another_experiment_which_is_resumed_with_them(
     again = journal.experiment(int8.id).request
     assert again.choice.quantization == "int8"
     assert driver.prepare(again, crew).id == int8.id
-
-
-def test_a_request_that_was_kept_without_a_quantization_is_read():
-    old = {
-        **ExperimentRequest(PLAN, "small.toml").to_json(),
-        "choice": ["a", "b", "cpu", "float32"],
-    }
-    assert ExperimentRequest.from_json(old).choice == PairChoice("a", "b", "cpu", "float32")
 
 
 def test_an_experiment_runs_from_the_moment_that_it_can_be_seen(prepared, journal, crew):
@@ -130,16 +98,6 @@ def test_it_runs_to_its_end_and_says_how_far_it_is(make, journal):
     assert background.says(now) == "Small: 5 of 5 items done"
 
 
-def test_what_breaks_down_is_a_sentence(journal):
-    def fail(*_):
-        raise InputError("The models are missing.")
-
-    background = Background(Device(PairKeeper(loader=fail)), journal, Limits())
-    background.start(REQUEST)
-    background.join()
-    assert background.work.fault == "The models are missing."
-
-
 def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
     background = make(public=True)
     with pytest.raises(InputError, match="only the plans that come with the project"):
@@ -165,17 +123,3 @@ def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):
         background.stop("me")
     background.join()
     assert not background.running
-
-
-def test_a_plan_that_names_files_cannot_read_them_here(make):
-    background = make()
-    plan = PLAN.replace('name = "timed"', 'name = "timed"\nprompts = ["/etc/passwd.txt"]')
-    with pytest.raises(InputError, match="There is no set of prompts"):
-        background.start(ExperimentRequest(plan, "small.toml", paths=False))
-
-
-@pytest.mark.parametrize("public", [False, True])
-def test_a_plan_of_an_earlier_version_that_asks_servers_is_one_sentence(make, public):
-    plan = '[[engine]]\nstart = "fast"\nlimit = 1\n'
-    with pytest.raises(InputError, match="shared machine" if public else "no longer ask servers"):
-        make(public=public).start(ExperimentRequest(plan, "load.toml"))

@@ -1,6 +1,5 @@
-"""The items that are done, for all limits and timings.
-
-Each row is of its prompt, none is made twice, and done is done."""
+"""The items that are done, for all limits and timings. Each row is of its prompt, none is made
+twice, and done is done."""
 
 import sqlite3
 import tempfile
@@ -111,9 +110,8 @@ class Place:
 
 
 def test_a_number_means_the_same_prompts_under_any_limit(tmp_path):
-    """With two timings and first 2, then 3 prompts, an item's number meant another prompt.
-
-    p0 p1 p0 p1 p1 p2 was taken for two timings of each, and the page said "6 of 6 items done"."""
+    """With two timings and first 2, then 3 prompts, an item's number meant another prompt. p0 p1 p0
+    p1 p1 p2 was taken for two timings of each, and the page said "6 of 6 items done"."""
     place, plan = (
         Place(tmp_path),
         '[[part]]\nprompts = ["own.txt"]\ndecoders = ["multinomial"]\ntimings = 2\n',
@@ -138,10 +136,9 @@ def brisk():
 @settings(max_examples=10)
 @given(st.lists(STEPS, min_size=2, max_size=3))
 def test_each_row_is_of_its_prompt_none_is_made_twice_and_done_is_done(steps):
-    """When two parts shared work, the one with more prompts was cut to the length of the other.
-
-    The page said "items done: 7 of 7", and tables compared figures over 5 prompts with figures over
-    2. And an item's number meant another prompt under another limit."""
+    """When two parts shared work, the one with more prompts was cut to the length of the other. The
+    page said "items done: 7 of 7", and tables compared figures over 5 prompts with figures over 2.
+    And an item's number meant another prompt under another limit."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))
         for parts, limit, how in steps:

@@ -47,18 +47,6 @@ def test_an_item_is_claimed_once_and_done_once(journal):
     assert journal.left([BLOCK]) == {BLOCK.id: 4}
 
 
-def test_rows_come_back_as_they_were_and_progress_counts_items(journal):
-    begun(journal)
-    owner = new_owner()
-    for item in (journal.claim(BLOCK, owner), journal.claim(BLOCK, owner)):
-        journal.commit(BLOCK, item, owner, rows(item, "broken" if item else None))
-    kept = journal.cells("e1")
-    assert [k.label for k in kept] == ["greedy", "speculative", "mtad"]
-    assert kept[1].rows == {0: rows(0)[1], 1: rows(1, "broken")[1]}
-    now = journal.progress("e1")
-    assert (now.done, now.total, now.failed, now.running) == (2, 5, 3, False)
-
-
 def test_a_claim_is_free_when_its_process_is_gone_or_has_not_been_heard_of(tmp_path):
     clock = [1000.0]
     journal = begun(Journal(tmp_path / "j.sqlite", now=lambda: clock[0]))
@@ -74,19 +62,6 @@ def test_a_claim_is_free_when_its_process_is_gone_or_has_not_been_heard_of(tmp_p
     journal.beat("e1", silent, None, "")
     assert [journal.claim(BLOCK, new_owner()) for _ in range(2)] == [1, 2]
     assert not journal.commit(BLOCK, 1, far, rows(1))
-
-
-def test_progress_says_who_is_at_work_and_stop_is_seen(journal):
-    begun(journal)
-    owner = new_owner()
-    journal.beat("e1", owner, 12.5, "part: prompt 1")
-    now = journal.progress("e1")
-    assert (now.running, now.eta, now.doing, now.stopping) == (True, 12.5, "part: prompt 1", False)
-    journal.ask_to_stop("e1")
-    assert journal.asked_to_stop("e1")
-    assert journal.progress("e1").stopping
-    begun(journal)  # run again
-    assert not journal.asked_to_stop("e1")
 
 
 def test_a_locked_file_is_one_sentence_and_nothing_committed_is_lost(tmp_path):
@@ -125,12 +100,6 @@ def test_a_full_disk_is_one_sentence_and_an_item_is_kept_whole_or_not_at_all(tmp
     assert journal.progress("e1").done == 1
     assert journal.commit(BLOCK, item, owner, large)
     assert journal.progress("e1").done == 2
-
-
-def test_an_experiment_that_is_not_there(journal):
-    for read in (journal.experiment, journal.progress):
-        with pytest.raises(InputError, match="There is no experiment 'x'"):
-            read("x")
 
 
 def test_a_damaged_file_is_one_sentence_before_anything_runs(tmp_path):

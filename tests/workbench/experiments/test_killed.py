@@ -3,7 +3,6 @@
 import random
 import sqlite3
 import time
-from collections import Counter
 from contextlib import closing
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -69,17 +68,3 @@ def test_killed_at_random_moments_it_ends_with_the_rows_of_an_undisturbed_run(
     assert answers(Journal(path), id) == undisturbed
     assert committed(path) == ITEMS
     assert Journal(path).progress(id).done == ITEMS
-
-
-def test_two_processes_on_one_experiment_never_do_the_same(undisturbed, tmp_path):
-    path = tmp_path / "j.sqlite"
-    Journal(path)
-    both = [started(path, 0.05) for _ in range(2)]
-    for process in both:
-        process.join(300)
-        assert process.exitcode == 0
-    id = killed.main(str(path), 0.0)
-    assert answers(Journal(path), id) == undisturbed
-    with closing(sqlite3.connect(path)) as db:
-        counts = Counter(db.execute("SELECT cell, item FROM rows").fetchall())
-    assert set(counts.values()) == {1}

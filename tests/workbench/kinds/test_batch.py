@@ -23,52 +23,27 @@ def batch(*names: str, prompts=FEW, sizes=(1, 3), **changes) -> Batch:
     return Batch(prompts, Settings(tuple(catalog[n]() for n in names), seed=5), sizes, **changes)
 
 
-def test_the_baseline_runs_once_in_static_and_once_in_dynamic_batches():
-    jobs = batch("greedy", "lookup", schemes=("vanilla", "dynamic")).jobs()
-    assert [(j.method.name, j.batch_size, j.scheme) for j in jobs] == [
-        ("greedy", 1, "unpadded"), ("lookup", 1, "unpadded"),
-        ("greedy", 3, "unpadded"), ("greedy", 3, "dynamic"), ("lookup", 3, "vanilla"),
-        ("lookup", 3, "dynamic"),
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("prompts", "settings", "says"),
     [
-        ({"sizes": (0,)}, "A batch size must be a whole number from 1"),
-        ({"sizes": ()}, "choose at least one of each"),
-        ({"schemes": ("vanila",)}, "did you mean 'vanilla'"),
-        ({"cache_mb": 0}, "cache_mb must be None or a number from 0.01"),
-        ({"prefill_chunk": 2.5}, "prefill_chunk must be None or a whole number from 1"),
-        (
-            {"cache_mb": 1.0},
-            (
-                r"schemes that pad nothing: leave out padded \(usual\), unpadded cache, unpadded "
-                r"inputs, or"
-            ),
-        ),
+        ({}, {"sizes": [0]}, "A batch size must be a whole number from 1"),
+        ({}, {"sizes": []}, "choose at least one of each"),
+        ({}, {"sizes": 3}, "`sizes` must be a list"),
+        ({}, {"schemes": ["vanila"]}, "did you mean 'vanilla'"),
+        ({}, {"schemes": [["vanilla"]]}, "no scheme"),
+        ({}, {"ways": ["vanilla"]}, "no setting 'ways'"),
+        ({}, {"cache_mb": 0}, "cache_mb must be None or a number from 0.01"),
+        ({}, {"cache_mb": 1.0}, r"leave out padded \(usual\), unpadded cache, unpadded inputs, or"),
+        ({}, {"prefill_chunk": 2.5}, "prefill_chunk must be None or a whole number from 1"),
+        ({"name": "mine.txt", "texts": None}, {}, "not part of this study"),
+        ({"name": "mine.txt", "texts": ["a", 5]}, {}, "not part of this study"),
+        ({"count": "all"}, {}, "number of prompts"),
     ],
 )
-def test_what_cannot_be_is_refused(changes, says):
-    with pytest.raises(InputError, match=says):
-        batch("lookup", **changes)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"settings": {"decoders": ["lookup"], "sizes": 3}}, "`sizes` must be a list"),
-        ({"settings": {"decoders": ["lookup"], "schemes": [["vanilla"]]}}, "no scheme"),
-        ({"settings": {"decoders": ["lookup"], "ways": ["vanilla"]}}, "no setting 'ways'"),
-        ({"prompts": {"name": "mine.txt", "texts": None}}, "not part of this study"),
-        ({"prompts": {"name": "mine.txt", "texts": ["a", 5]}}, "not part of this study"),
-        ({"prompts": {"name": "stories", "count": "all"}}, "number of prompts"),
-    ],
-)
-def test_json_that_cannot_be_used_is_one_sentence(change, says):
-    data = {**batch("lookup").to_json(), **change}
+def test_json_that_cannot_be_used_is_one_sentence(prompts, settings, says):
+    asked = {"name": "stories", **prompts}, {"decoders": ["lookup"], **settings}
     with pytest.raises(InputError, match=says) as refusal:
-        Batch.from_json(data)
+        Batch.from_json(dict(zip(("prompts", "settings"), asked, strict=True)))
     assert "\n" not in str(refusal.value)
 
 
@@ -88,7 +63,7 @@ def measured(host: Host, visitor: Visitor):
     before = {run.id for run in host.store.list()}
     visitor.press("batch-run")
     assert visitor.breakdowns == []
-    assert "Done" in visitor.value(visitor.find("batch-progress"))
+    assert "Done" in visitor.value("batch-progress")
     [new] = [run.id for run in host.store.list() if run.id not in before]
     return host.store.get(new)
 
@@ -96,7 +71,7 @@ def measured(host: Host, visitor: Visitor):
 def refused(visitor: Visitor) -> str:
     visitor.press("batch-run")
     assert visitor.breakdowns == []
-    assert visitor.visible(visitor.find("batch-run"))
+    assert visitor.visible("batch-run")
     return visitor.message("batch-prompts")
 
 
@@ -105,7 +80,7 @@ def test_a_file_is_read_once_when_it_is_given(house, visitor, tmp_path):
     file.write_text("one\ntwo\nthree\n")
     visitor.put("batch-prompts", "own")
     visitor.give("batch-file", file)
-    assert "mine.txt: 3 prompts" in visitor.value(visitor.find("batch-file-note"))
+    assert "mine.txt: 3 prompts" in visitor.value("batch-file-note")
     file.unlink()
     assert measured(house[0], visitor).study["prompts"]["texts"] == ["one", "two"]
 
@@ -117,9 +92,9 @@ def test_a_file_that_cannot_be_read_is_said_at_once_and_at_measure(visitor, tmp_
     assert refused(visitor) == "No file is chosen; choose one, or take a built-in set."
     visitor.give("batch-file", file)
     reason = "bad.txt, line 2: not text in UTF-8; save the file as plain text in UTF-8."
-    assert reason in visitor.value(visitor.find("batch-file-note"))
+    assert reason in visitor.value("batch-file-note")
     assert refused(visitor) == reason
-    visitor.fire(visitor.find("batch-file"), "clear")
+    visitor.fire("batch-file", "clear")
     assert refused(visitor) == "No file is chosen; choose one, or take a built-in set."
 
 
@@ -131,9 +106,9 @@ def test_a_run_of_a_file_keeps_its_prompts_when_it_is_opened(house, visitor, tmp
     visitor.give("batch-file", file)
     run = measured(house[0], visitor)
     again = Visitor(house[1], f"run={run.id}")
-    assert "Done" in again.value(again.find("batch-progress"))
-    assert again.value(again.find("batch-prompts")) == "own"
-    assert "mine.txt: 2 prompts" in again.value(again.find("batch-file-note"))
+    assert "Done" in again.value("batch-progress")
+    assert again.value("batch-prompts") == "own"
+    assert "mine.txt: 2 prompts" in again.value("batch-file-note")
     assert measured(house[0], again).study == run.study
 
 
@@ -147,20 +122,19 @@ def test_a_path_in_the_form_is_never_read(house, visitor, sent):
 
 
 def choices(visitor: Visitor) -> list[int]:
-    return visitor.told(visitor.find("batch-sizes"), "choices")
+    return visitor.told("batch-sizes", "choices")
 
 
 def test_sizes_that_have_no_box_get_one(house):
-    """Measure asked to reload the page, and nobody could untick a size that had no box.
-
-    Links may name any size, and so may runs of the terminal."""
+    """Measure asked to reload the page, and nobody could untick a size that had no box. Links may
+    name any size, and so may runs of the terminal."""
     visitor = Visitor(house[1], LINK.replace("sizes=1", "sizes=3,1"))
     assert choices(visitor) == [1, 2, 3, 4, 8, 12, 16, 20, 24]
     run = measured(house[0], visitor)
-    assert "sizes=3%2C1" in visitor.value(visitor.find("batch-settings-link"))
+    assert "sizes=3%2C1" in visitor.value("batch-settings-link")
     again = Visitor(house[1], f"run={run.id}")
     assert choices(again) == choices(visitor)
-    assert again.value(again.find("batch-sizes")) == [3, 1]
+    assert again.value("batch-sizes") == [3, 1]
     assert measured(house[0], again).study == run.study
     again.put("batch-sizes", [1])  # the box can be unticked
     assert measured(house[0], again).study["settings"]["sizes"] == [1]
@@ -187,9 +161,9 @@ def test_a_run_stopped_during_greedy_has_no_charts(house, visitor):
     house[0].store.save(stopped := replace(run, id=new_id(), results=greedy, cancelled=True))
     for shown, charts in ((run, True), (stopped, False)):
         again = Visitor(house[1], f"run={shown.id}")
-        assert again.visible(again.find("batch-drawn")) is charts
-        assert "Greedy" in again.value(again.find("batch-figures"))
-    assert "Too little to compare." in again.value(again.find("batch-verdict"))
+        assert again.visible("batch-drawn") is charts
+        assert "Greedy" in again.value("batch-figures")
+    assert "Too little to compare." in again.value("batch-verdict")
 
 
 def test_it_measures_prints_writes_and_keeps(call, store, tmp_path):
@@ -218,35 +192,3 @@ def test_it_measures_prints_writes_and_keeps(call, store, tmp_path):
     assert files["html"].read_text().startswith("<!doctype html>")
     assert store.get(run.id) == run
     assert out.endswith(f"\nkept as run {run.id}\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("--sizes 0", "A batch size must be a whole number from 1"),
-        ("--sizes two", "invalid int value"),
-        ("--ways vanila", "did you mean 'vanilla'"),
-        ("--prompts novels", "cannot be read"),
-        ("--json /no/such/folder/out.json", "There is no folder"),
-    ],
-)
-def test_bad_input_is_one_sentence_before_any_work(call, loads, words, says):
-    status, out, err = call("batch", *words.split())
-    assert (status, out, loads) == (2, "", [])
-    assert says in err
-    assert err.strip().count("\n") == 0
-
-
-def test_jobs_carry_the_scheme_and_the_bounds_to_the_library():
-    study = batch(
-        "lookup", sizes=(2,), schemes=("unpadded",), cache_mb=2.5, prefill_chunk=7, ignore_eos=False
-    )
-    assert study.jobs()[-1].batching == {
-        "max_batch": 2, "padding": "none", "ignore_eos": False, "max_cache_bytes": 2_500_000,
-        "prefill_chunk": 7,
-    }  # fmt: skip
-
-
-def test_each_repeat_has_the_next_seed():
-    study = Batch(FEW, Settings((catalog["lookup"](),), seed=5, repeats=2), (1,))
-    assert [(j.repeat, j.seed) for j in study.jobs()] == [(0, 5), (0, 5), (1, 6), (1, 6)]

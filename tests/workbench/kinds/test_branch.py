@@ -1,6 +1,6 @@
 """A branch is its prefix decoded from scratch, for every decoder and at every token."""
 
-import dataclasses
+from dataclasses import replace
 
 import gradio as gr
 import pytest
@@ -10,11 +10,11 @@ import decoders
 from decoders import InputError
 from decoders.distribution import Warping, warp
 from tests.models import build_pair, build_tokenizer, plain_logits
+from tests.workbench.conftest import finished
 from tests.workbench.measuring.conftest import comparison
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.branch import TextPlace, alternatives, branch, listed
 from workbench.kinds.comparison import Comparison
-from workbench.measuring import session
 from workbench.measuring.work import admit
 from workbench.page.host import Host
 from workbench.page.widgets import Alternatives
@@ -36,13 +36,7 @@ def exact():
 
 @pytest.fixture(scope="module")
 def run(exact, unmetered) -> Run:
-    *_, last = session.run(exact, comparison(*NAMES, prompt="abcab", **SHARED), meter=unmetered)
-    return last.run
-
-
-def ended(pair, study, meter) -> Run:
-    *_, last = session.run(pair, study, meter=meter)
-    return last.run
+    return finished(exact, comparison(*NAMES, prompt="abcab", **SHARED), unmetered)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,7 +58,7 @@ def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered
         assert admit(exact, study) == [ids]
         assert [(job.method, job.seed) for job in study.jobs()] == [(decoders.catalog[name](), 7)]
         if at in (0, 3, len(own)):
-            found = ended(exact, study, unmetered).results[0].alone
+            found = finished(exact, study, unmetered).results[0].alone
             scratch = decoders.generate(exact, ids, name, **SHARED)
             assert found.prompt_ids == ids
             assert [t.id for t in found.tokens] == scratch.tokens
@@ -73,7 +67,7 @@ def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered
 
 def test_all_chosen_decoders_continue_and_a_branch_can_be_branched(exact, run, unmetered):
     study = branch(exact, run, TextPlace("mtad", 3), 5, ["greedy", "dsbd"])
-    first = ended(exact, study, unmetered)
+    first = finished(exact, study, unmetered)
     assert first.decoders == ["greedy", "dsbd"]
     second = branch(exact, first, TextPlace("dsbd", 2), 6)
     assert second.start.ids == (
@@ -94,7 +88,7 @@ def test_a_branch_is_never_tokenised_again(exact, run, unmetered):
     """`ab` and `c` are two tokens, and their text would be three."""
     one, two = exact.tokenizer.convert_tokens_to_ids(["ab", "c"])
     study = branch(exact, run, TextPlace("greedy", 0), one)
-    first = ended(exact, study, unmetered)
+    first = finished(exact, study, unmetered)
     again = branch(exact, first, TextPlace("greedy", 0), two)
     assert again.prompt.endswith("abc")
     assert again.start.ids[-2:] == (one, two)
@@ -153,7 +147,7 @@ def test_a_run_of_another_pair_says_which_one_to_load(exact, run, pair):
         InputError, match=r"This run was made with .*; load that pair to continue it"
     ):
         branch(pair, run, TextPlace("greedy", 1), 5)
-    other = dataclasses.replace(
+    other = replace(
         run, environment={**run.environment, "target": {"name": "big/one"}, "draft": None}
     )
     with pytest.raises(InputError, match="This run was made with big/one; load that pair"):
@@ -165,12 +159,10 @@ def test_a_run_without_its_prompts_tokens_is_branched_if_they_are_as_many(exact,
 
     def older(length: int) -> Run:
         results = [
-            dataclasses.replace(
-                r, samples=[dataclasses.replace(r.alone, prompt_ids=[], prompt_length=length)]
-            )
+            replace(r, samples=[replace(r.alone, prompt_ids=[], prompt_length=length)])
             for r in run.results
         ]
-        return dataclasses.replace(run, results=results)
+        return replace(run, results=results)
 
     length = run.results[0].alone.prompt_length
     assert branch(exact, older(length), TextPlace("greedy", 2), 5) == branch(
@@ -199,7 +191,7 @@ def parent(house, visitor) -> Run:
 def ask(visitor: Visitor, event: str, data) -> None:
     """Fire the strip's `event` at the panels."""
     visitor.event = gr.EventData(None, data)
-    visitor.fire(visitor.find("panels"), event)
+    visitor.fire("panels", event)
     assert visitor.breakdowns == []
 
 
@@ -225,18 +217,10 @@ def test_alternatives_and_a_branch_of_all_decoders_with_its_trail(house, visitor
     child = newest(house[0])
     assert child.study["start"]["trail"][0]["run"] == parent.id
     assert child.study["start"]["ids"][-1] == token
-    assert f'href="?run={parent.id}"' in visitor.value(visitor.find("headline"))
-    assert "Done" in visitor.value(visitor.find("progress"))
+    assert f'href="?run={parent.id}"' in visitor.value("headline")
+    assert "Done" in visitor.value("progress")
     again = Visitor(house[1], f"run={child.id}")
-    assert f'href="?run={parent.id}"' in again.value(again.find("headline"))
-
-
-def test_a_typed_token_is_looked_up(visitor, parent):
-    where = {"run": parent.id, "decoder": "greedy", "at": 0}
-    ask(visitor, "select", {**where, "token": "#3"})
-    assert answer(visitor)["wanted"] == 3
-    ask(visitor, "select", {**where, "token": "<b>two"})
-    assert "tokens here" in answer(visitor)["error"]
+    assert f'href="?run={parent.id}"' in again.value("headline")
 
 
 @pytest.mark.parametrize("event", ["select", "submit"])
@@ -269,46 +253,5 @@ def test_the_endpoints(house, parent):
     *_, child = endpoint(house, "branch")(parent.id, "mtad", 1, found[2]["id"])
     assert child["start"]["trail"][0]["run"] == parent.id
     assert [r["decoder"] for r in child["results"]] == ["mtad"]
-    for arguments in (
-        (parent.id, "mtad", 99, 1),
-        ("nowhere", "mtad", 1, 1),
-        (parent.id, 7, 1, 1),
-        (parent.id, "mtad", 1, 10**9),
-    ):
-        with pytest.raises(gr.Error):
-            list(endpoint(house, "branch")(*arguments))
     with pytest.raises(gr.Error):
-        endpoint(house, "alternatives")(parent.id, "mtad", -5)
-
-
-COMPARED = (
-    "compare abab --decoders greedy mtad --max-new-tokens 6 --temperature 0.7 --top-k 5 --timings 1"
-)
-
-
-@pytest.fixture
-def mother(call, store) -> str:
-    call(*COMPARED.split())
-    return store.list()[0].id
-
-
-def test_alternatives_are_listed_and_one_of_them_is_continued(call, store, mother, tmp_path):
-    status, out, _ = call("branch", mother, "--decoder", "mtad", "--at", "2")
-    assert status == 0
-    lines = out.splitlines()[1:]
-    assert len(lines) == 20
-    assert "p of" not in out  # MTAD does not draw token by token
-    _, drawn, _ = call("branch", mother, "--decoder", "greedy", "--at", "2")
-    assert "p of Greedy" in drawn
-    assert sum(line.split()[-1] == "never" for line in drawn.splitlines()) == 19
-    token = lines[1].split()[0]
-    status, out, _ = call(
-        "branch", mother, "--decoder", "mtad", "--at", "2", "--token", token, "--decoders", "mtad",
-        "greedy", "--json", str(tmp_path / "x.json")
-    )  # fmt: skip
-    assert status == 0
-    child = store.get(store.list()[0].id)
-    assert child.decoders == ["greedy", "mtad"]
-    (step,) = child.study["start"]["trail"]
-    assert (step["run"], step["decoder"], step["at"]) == (mother, "mtad", 2)
-    assert child.study["start"]["ids"][-1] == int(token[1:])
+        list(endpoint(house, "branch")("nowhere", "mtad", 1, 1))

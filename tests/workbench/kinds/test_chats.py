@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from urllib.parse import parse_qsl
 
 import pytest
 import torch
@@ -10,15 +9,14 @@ import torch
 import decoders
 from decoders import InputError, ModelPair
 from tests.models import CHATML, INST, build_chat_tokenizer, build_pair
+from tests.workbench.conftest import finished
 from workbench.experiments.sets import FORMATS, ScoredSet
 from workbench.kinds import registry
 from workbench.kinds.batch import Batch
 from workbench.kinds.branch import TextPlace, branch
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.draw import Draw
-from workbench.measuring import session
 from workbench.measuring.work import admit
-from workbench.runs.events import Ended
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.show import view
@@ -50,15 +48,9 @@ def study(prompt, *names, **shared) -> Comparison:
     return Comparison(prompt, Settings.from_json({**data, **shared}))
 
 
-def ended(pair, asked, meter) -> Run:
-    *_, last = session.run(pair, asked, meter=meter)
-    assert isinstance(last, Ended)
-    return last.run
-
-
 @pytest.fixture(scope="module")
 def run(pair, unmetered) -> Run:
-    return ended(pair, study(TALK, temperature=0.8, seed=3), unmetered)
+    return finished(pair, study(TALK, temperature=0.8, seed=3), unmetered)
 
 
 def rendered(pair, messages) -> list[int]:
@@ -104,13 +96,6 @@ def test_a_run_of_the_version_before_opens(run):
     assert Comparison.from_json(old.study).prompt == '[{"role": "user"}]'  # a text then, and now
 
 
-def test_links_keep_the_messages(run):
-    query = registry.to_query("comparison", run.study)
-    link = registry.from_query(dict(parse_qsl(query)))
-    assert link.faults == []
-    assert Comparison.from_json(link.data) == Comparison.from_json(run.study)
-
-
 def test_panels_draw_what_the_template_wrote_as_such(run):
     panel = json.loads(run_panels(run)[0])
     assert panel["parts"][0] == ["<|im_start|>system\n", True]
@@ -146,7 +131,7 @@ def test_a_text_is_asked_in_a_chat_or_continued(pair):
 
 def test_a_run_says_whether_the_template_was_used(pair, unmetered):
     for each, used in ((pair, True), (chats(None), False)):
-        run = ended(each, study("Why?", "greedy", chat_template="auto"), unmetered)
+        run = finished(each, study("Why?", "greedy", chat_template="auto"), unmetered)
         assert run.settings["chat_template"] is used
         assert bool(run.results[0].alone.prompt_parts) is used
 
@@ -180,7 +165,7 @@ def test_pairs_without_a_template_say_so():
 )
 def test_a_branch_goes_on_with_the_answer(pair, prompt, shared, unmetered):
     """Of a wrapped text it was a text without its template, and asked anew it was another one."""
-    run = ended(pair, study(prompt, **shared, temperature=0.8), unmetered)
+    run = finished(pair, study(prompt, **shared, temperature=0.8), unmetered)
     parent = run.results[0].alone
     asked = branch(pair, run, TextPlace("greedy", 2), ord("a"))
     assert isinstance(asked.prompt, Chat)
@@ -188,10 +173,10 @@ def test_a_branch_goes_on_with_the_answer(pair, prompt, shared, unmetered):
     assert admit(pair, asked) == [
         [*parent.prompt_ids, *(t.id for t in parent.tokens[:2]), ord("a")]
     ]
-    once_more = branch(pair, ended(pair, asked, unmetered), TextPlace("greedy", 1), ord("b"))
+    once_more = branch(pair, finished(pair, asked, unmetered), TextPlace("greedy", 1), ord("b"))
     assert once_more.prompt.messages[:-1] == asked.prompt.messages[:-1]
     at_once = branch(pair, run, TextPlace("greedy", 0), "a")
-    found = ended(pair, at_once, unmetered).results[0].alone
+    found = finished(pair, at_once, unmetered).results[0].alone
     assert [p.text for p in found.prompt_parts] == [*(p.text for p in parent.prompt_parts), "a"]
 
 
@@ -199,7 +184,7 @@ def test_draws_and_batches_take_messages(pair, unmetered):
     settings = {"decoders": ["multinomial"], "max_new_tokens": 3}
     draw = Draw.from_json({"prompt": TALK, "settings": {**settings, "draws": 10}})
     assert Draw.from_json(draw.to_json()) == draw
-    found = ended(pair, draw, unmetered)
+    found = finished(pair, draw, unmetered)
     assert {s.prompt_length for s in found.results[0].samples} == {len(rendered(pair, TALK))}
     lines = "\n".join(json.dumps({"prompt": prompt}) for prompt in ("Why?", TALK))
     batch = Batch(parse("a.jsonl", lines.encode()), Settings.from_json(settings), (2,))
@@ -221,7 +206,7 @@ def test_plans_take_messages(tmp_path, pair):
 
 
 def test_the_start_token_is_noted(pair, unmetered, caplog):
-    ended(pair, study("<s>a", "greedy"), unmetered)
+    finished(pair, study("<s>a", "greedy"), unmetered)
     assert [r.getMessage() for r in caplog.records] == [
         "The prompt begins with <s>, which the tokenizer adds as well; it is read once."
     ]

@@ -1,18 +1,14 @@
 """Draws: the same prompt many times, each with the next seed."""
 
-import csv
-import json
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import parse_qsl
 
 import pytest
 
 from decoders import InputError
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.draw import MOST_AT_ONCE, Draw, again
-from workbench.kinds.registry import from_query, to_query
-from workbench.runs.draws import findings, seeds
+from workbench.runs.draws import findings
 from workbench.runs.events import pooled
 from workbench.runs.record import Run
 from workbench.runs.store import recordings
@@ -26,25 +22,13 @@ def draw(draws: int = 100, **shared) -> Draw:
 
 @pytest.mark.parametrize("draws", [10, 64, 65, 97, 100, 1000])
 def test_batches_are_small_enough_to_stop_and_hardly_draw_twice(draws):
-    """The last batch of a job is filled up from the start.
-
-    A batch of 64 would have drawn 28 of 100 texts twice."""
+    """The last batch of a job is filled up from the start. A batch of 64 would have drawn 28 of 100
+    texts twice."""
     job, _ = draw(draws).jobs()
     assert job.batch_size <= MOST_AT_ONCE
     batches = -(-draws // job.batch_size)
     assert 0 <= batches * job.batch_size - draws < batches
     assert (job.keep, job.scheme, job.max_cache_bytes) == ("text", "dynamic", 512_000_000)
-
-
-def test_it_comes_back_from_its_json_and_its_link():
-    study = draw(
-        200, temperature=0.5, cache_mb=None, dsbd={"draft_beams": 3}, timings=2, max_new_tokens=64
-    )
-    assert Draw.from_json(study.to_json()) == study
-    link = from_query(dict(parse_qsl(to_query("draw", study.to_json()), keep_blank_values=True)))
-    assert (link.kind, link.faults) == ("draw", [])
-    assert Draw.from_json(link.data) == study
-    assert to_query("draw", draw().to_json()).count("=") == 3  # kind, prompt, decoders
 
 
 def test_a_public_place_limits_the_draws_and_not_the_prompts():
@@ -59,25 +43,9 @@ def test_a_public_place_limits_the_draws_and_not_the_prompts():
 OLD = Path(__file__).parents[1] / "runs" / "version2" / "draw.json"  # written at b2b7125
 
 
-def test_as_many_are_drawn_as_there_are_with_the_seeds_after_them(draw_run):
-    study = again(draw_run)
-    assert (study.draws, study.settings.seed) == (20, 20)
-    assert study.settings.methods == again(draw_run, draws=500).settings.methods
-    assert again(draw_run, draws=500).draws == 500
-    assert again(draw_run, most=15).draws == 15
-    more = replace(draw_run, results=[replace(result, seed=20) for result in draw_run.results])
-    both = pooled(draw_run, more)
-    assert again(both).draws == 40
-    assert again(both).settings.seed == 40
-    assert {result.repeat for result in both.results} == {0, 1}
-    assert [each.texts for each in findings(both)] == [40, 40, 40]
-    assert seeds(both.results) == [range(40)]
-
-
 def test_a_run_of_an_older_version_opens_and_can_be_added_to():
-    """It knows fewer prefixes: those that its 40 draws were expected to begin with five times.
-
-    The larger run knows more."""
+    """It knows fewer prefixes: those that its 40 draws were expected to begin with five times. The
+    larger run knows more."""
     run = Run.from_json(OLD.read_bytes())
     assert [each.texts for each in findings(run)] == [40, 40]
     finer = replace(
@@ -130,26 +98,24 @@ def visitor(house) -> Visitor:
 
 def link(visitor: Visitor) -> str:
     """The link to the run on screen, and those to its files."""
-    return visitor.value(visitor.find("draw-run-link"))
+    return visitor.value("draw-run-link")
 
 
 def test_a_link_fills_the_tab_and_draw_draws(house, visitor):
-    assert visitor.value(visitor.find("draw-prompt")) == "ab<b>"
-    assert "12 draws · 4 new tokens · Plain sampling, Speculative" in visitor.value(
-        visitor.find("draw-asked")
-    )
-    assert "draws=12" in visitor.value(visitor.find("draw-settings-link"))
+    assert visitor.value("draw-prompt") == "ab<b>"
+    assert "12 draws · 4 new tokens · Plain sampling, Speculative" in visitor.value("draw-asked")
+    assert "draws=12" in visitor.value("draw-settings-link")
     visitor.press("draw-run")
     assert visitor.breakdowns == []
-    assert "Done" in visitor.value(visitor.find("draw-progress"))
+    assert "Done" in visitor.value("draw-progress")
     [kept] = house[0].store.list(kind="draw")
     run = house[0].store.get(kept.id)
     assert [len(result.samples) for result in run.results] == [12, 12]
-    assert "Plain sampling" in visitor.value(visitor.find("draw-headline"))
-    assert visitor.value(visitor.find("draw-trees")).count("<section") == 2
+    assert "Plain sampling" in visitor.value("draw-headline")
+    assert visitor.value("draw-trees").count("<section") == 2
     again = Visitor(house[1], f"run={run.id}")
-    assert again.value(again.find("draw-trees")) == visitor.value(visitor.find("draw-trees"))
-    assert again.value(again.find("draw-prompt")) == "ab<b>"
+    assert again.value("draw-trees") == visitor.value("draw-trees")
+    assert again.value("draw-prompt") == "ab<b>"
 
 
 def test_draws_with_other_seeds_are_added_to_the_run_on_screen(house):
@@ -157,47 +123,37 @@ def test_draws_with_other_seeds_are_added_to_the_run_on_screen(house):
     visitor = Visitor(house[1], FEW)
     visitor.press("draw-run")
     (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
-    assert visitor.visible(visitor.find("draw-more"))
-    assert "All share seeds 0 to 11" in visitor.value(visitor.find("draw-headline"))
+    assert visitor.visible("draw-more")
+    assert "All share seeds 0 to 11" in visitor.value("draw-headline")
     for pressed, last in ((1, 23), (2, 47)):
         visitor.press("draw-more")
         assert visitor.breakdowns == []
         run = house[0].store.get(found.id)
         assert [r.seed for r in run.results] == [0, 0, 12, 12, 24, 24][: 2 * pressed + 2]
-        assert f"All share seeds 0 to {last}" in visitor.value(visitor.find("draw-headline"))
-        assert visitor.value(visitor.find("draw-trees")).count("<section") == 2
-        assert f"{last + 1} draws" in visitor.value(visitor.find("draw-trees"))
+        assert f"All share seeds 0 to {last}" in visitor.value("draw-headline")
+        assert visitor.value("draw-trees").count("<section") == 2
+        assert f"{last + 1} draws" in visitor.value("draw-trees")
     again = Visitor(house[1], f"run={found.id}")
-    assert again.value(again.find("draw-headline")) == visitor.value(visitor.find("draw-headline"))
+    assert again.value("draw-headline") == visitor.value("draw-headline")
     again.press("draw-more")
-    assert "All share seeds 0 to 95" in again.value(again.find("draw-headline"))
-
-
-def test_what_cannot_be_added_is_said(house, visitor):
-    visitor.press("draw-run")
-    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
-    house[0].store.delete(found.id)
-    visitor.press("draw-more")
-    assert visitor.breakdowns == []
-    assert "There is no run" in visitor.value(visitor.find("draw-progress"))
+    assert "All share seeds 0 to 95" in again.value("draw-headline")
 
 
 def test_draws_that_others_added_meanwhile_stay(house):
-    """The study that adds draws was made at the click, of the run as it was then.
-
-    What another tab had added by the time the device was free was saved over, and lost."""
+    """The study that adds draws was made at the click, of the run as it was then. What another tab
+    had added by the time the device was free was saved over, and lost."""
     visitor = Visitor(house[1], FEW)
     visitor.press("draw-run")
     (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
-    waiting = visitor.firing(visitor.find("draw-more"), "click")
+    waiting = visitor.firing("draw-more", "click")
     next(waiting)
-    assert "Waiting for the device" in visitor.value(visitor.find("draw-progress"))
+    assert "Waiting for the device" in visitor.value("draw-progress")
     Visitor(house[1], f"run={found.id}", "another tab").press("draw-more")
     for _ in waiting:
         pass
     assert visitor.breakdowns == []
     assert [r.seed for r in house[0].store.get(found.id).results] == [0, 0, 12, 12, 24, 24]
-    assert "All share seeds 0 to 35" in visitor.value(visitor.find("draw-headline"))
+    assert "All share seeds 0 to 35" in visitor.value("draw-headline")
 
 
 def test_draws_that_were_added_are_not_measured_again(house, monkeypatch):
@@ -205,82 +161,28 @@ def test_draws_that_were_added_are_not_measured_again(house, monkeypatch):
     monkeypatch.setattr("workbench.page.runner.unsteady", lambda row: True)
     visitor = Visitor(house[1], FEW)
     visitor.press("draw-run")
-    assert visitor.visible(visitor.find("draw-again"))
+    assert visitor.visible("draw-again")
     visitor.press("draw-more")
-    assert visitor.visible(visitor.find("draw-again")) is False
+    assert visitor.visible("draw-again") is False
 
 
 @pytest.mark.parametrize("until", ["Preparing the models", "Plain sampling (1 of 2)"])
 def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, until):
-    """A complete run was called stopped, on the page and in the store.
-
-    Its link and its downloads were gone, too."""
+    """A complete run was called stopped, on the page and in the store. Its link and its downloads
+    were gone, too."""
     visitor = Visitor(house[1], FEW.replace("max_new_tokens=4", "max_new_tokens=30"))
     visitor.press("draw-run")
     (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
     run, kept = house[0].store.get(found.id), visitor.find("draw-run-link").parent
-    for _ in visitor.firing(visitor.find("draw-more"), "click"):
-        if until in visitor.value(visitor.find("draw-progress")):
+    for _ in visitor.firing("draw-more", "click"):
+        if until in visitor.value("draw-progress"):
             visitor.press("draw-stop")
     assert visitor.breakdowns == []
-    assert "Stopped · 0 results" in visitor.value(visitor.find("draw-progress"))
+    assert "Stopped · 0 results" in visitor.value("draw-progress")
     assert house[0].store.get(found.id) == run
-    assert "All share seeds 0 to 11" in visitor.value(visitor.find("draw-headline"))
+    assert "All share seeds 0 to 11" in visitor.value("draw-headline")
     assert visitor.visible(kept)
     assert found.id in link(visitor)
-
-
-def test_the_endpoint_gives_the_run_and_what_it_says(house):
-    draw = next(function.fn for function in house[1].fns.values() if function.api_name == "draw")
-    *_, found = draw(
-        "ab", ["multinomial", "mtad"], {"draws": 20, "max_new_tokens": 4, "temperature": 0.5}
-    )
-    assert [len(result["samples"]) for result in found["results"]] == [20, 20]
-    assert [each["compared"] for each in found["findings"]] == ["target", "own"]
-    json.dumps(found, allow_nan=False)
-
-
-def test_it_draws_prints_writes_and_keeps(call, store, tmp_path):
-    files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "html")}
-    status, out, _ = call(
-        "draw", "[bold]ab", "--draws", "12", "--decoders", "multinomial", "dsbd",
-        "--max-new-tokens", "4", "--temperature", "0.5",
-        *(x for kind, path in files.items() for x in (f"--{kind}", str(path))),
-    )  # fmt: skip
-    assert status == 0
-    run = Run.from_json(files["json"].read_bytes())
-    assert (run.kind, run.title, [len(r.samples) for r in run.results]) == (
-        "draw",
-        "[bold]ab",
-        [12, 12],
-    )
-    assert "multinomial  12 draws" in out
-    assert "Plain sampling: " in out
-    assert len(list(csv.DictReader(files["csv"].open()))) == 2
-    assert store.get(run.id) == run
-    assert "multinomial  12 draws" in call("runs", "show", run.id)[1]
-
-
-def test_draws_with_other_seeds_are_added_to_a_run(call, store):
-    words = "draw ab --draws 12 --decoders multinomial --max-new-tokens 4 --temperature 0.5"
-    call(*words.split())
-    (kept,) = store.list()
-    status, out, _ = call("draw", "--again", kept.id, "--draws", "30")
-    assert status == 0
-    assert "Seeds 0 to 41." in out
-    assert f"kept as run {kept.id}" in out
-    parts = [(r.seed, len(r.samples)) for r in store.get(kept.id).results]
-    assert parts == [(0, 12), (12, 30)]
-    assert len(store.list()) == 1
-    for words, says in (
-        (("--again", "ffff"), "There is no run 'ffff'"),
-        (("--again", kept.id, "--draws", "5"), "draws must be"),
-        (("ab", "--again", kept.id), "combine it with --draws alone"),
-        (("--again", kept.id, "--temperature", "1"), "combine it with --draws alone"),
-        ((), "Give the text to continue, or --again"),
-    ):
-        status, _, complaint = call("draw", *words)
-        assert (status, says in complaint, complaint.count("\n")) == (2, True, 1)
 
 
 def test_a_run_never_outgrows_what_can_be_read_back(draw_run):

@@ -104,20 +104,20 @@ def kept(host) -> Run:
 def test_it_is_a_tab_is_linked_run_stored_listed_and_opened_again(page):
     host, blocks = page
     visitor = Visitor(blocks, ASKED)
-    assert visitor.value(visitor.find("echo-prompt")) == "ab<b>"
-    assert "times=3" in visitor.value(visitor.find("echo-settings-link"))
+    assert visitor.value("echo-prompt") == "ab<b>"
+    assert "times=3" in visitor.value("echo-settings-link")
     visitor.press("echo-run")
     assert visitor.breakdowns == []
-    assert "Done" in visitor.value(visitor.find("echo-progress"))
+    assert "Done" in visitor.value("echo-progress")
     found = kept(host)
     assert [len(result.samples) for result in found.results] == [3, 3]
 
     visitor.open("Runs")
-    assert visitor.value(visitor.find("past-runs"))["rows"][0]["kind"] == "echo"
+    assert visitor.value("past-runs")["rows"][0]["kind"] == "echo"
     again = Visitor(blocks, f"run={found.id}")
-    assert again.value(again.find("echo-prompt")) == "ab<b>"
-    assert again.value(again.find("echo-figures")) == visitor.value(visitor.find("echo-figures"))
-    assert "Speculative" in again.value(again.find("echo-figures"))
+    assert again.value("echo-prompt") == "ab<b>"
+    assert again.value("echo-figures") == visitor.value("echo-figures")
+    assert "Speculative" in again.value("echo-figures")
 
 
 def test_bad_input_is_said_at_its_field(page):
@@ -131,12 +131,12 @@ def test_bad_input_is_said_at_its_field(page):
 def test_it_is_stopped(page):
     host, blocks = page
     visitor = Visitor(blocks, ASKED.replace("max_new_tokens=5", "max_new_tokens=500"))
-    events = visitor.firing(visitor.find("echo-run"), "click")
+    events = visitor.firing("echo-run", "click")
     for _ in events:
-        if "token" in str(visitor.value(visitor.find("echo-progress"))):
+        if "token" in str(visitor.value("echo-progress")):
             visitor.press("echo-stop")
     assert visitor.breakdowns == []
-    assert "Stopped" in visitor.value(visitor.find("echo-progress"))
+    assert "Stopped" in visitor.value("echo-progress")
     assert kept(host).cancelled
 
 

@@ -14,16 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders import InputError, catalog
-from workbench.kinds import registry
+from tests.pairwise import EVERYWHERE
+from tests.workbench.conftest import finished
+from workbench.kinds import advice, registry
 from workbench.kinds.batch import Batch, findings
 from workbench.kinds.comparison import Comparison
+from workbench.kinds.draw import Draw
 from workbench.kinds.registry import Link, from_query, to_query
 from workbench.runs.figures import BatchFigures, rows, times_greedy
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.show import draws, tables, view
 from workbench.show.panel import run_panels
-from workbench.studies.prompts import Prompt, PromptSet, built_in
+from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
 
 
@@ -31,44 +34,31 @@ def read(query: str) -> Link:
     return from_query(dict(parse_qsl(query, keep_blank_values=True)))
 
 
-def test_a_comparison_there_and_back():
-    data = {
-        "decoders": ["speculative", "dsbd", "mtad"],
-        "temperature": 0.5,
-        "top_k": 20,
-        "min_p": 0.1,
-        "top_n_sigma": 1.5,
-        "temperature_last": True,
-        "speculative": {"draft_length": "auto"},
-        "dsbd": {"beams": 3, "keep_one": True},
-        "mtad": {"threshold": 0.25},
-    }
-    study = Comparison("é 🦊 & ${x}=1\n", Settings.from_json(data))
-    link = read(to_query("comparison", study.to_json()))
-    assert (link.kind, link.faults) == ("comparison", [])
-    assert Comparison.from_json(link.data) == study
+OWN = {
+    "decoders": ["speculative", "dsbd", "mtad"], "temperature": 0.5, "top_k": 20, "min_p": 0.1,
+    "top_n_sigma": 1.5, "temperature_last": True, "speculative": {"draft_length": "auto"},
+    "dsbd": {"beams": 3, "keep_one": True}, "mtad": {"threshold": 0.25},
+}  # fmt: skip
+OF_BATCH = {
+    "sizes": [2, 8], "schemes": ["dynamic"], "ignore_eos": False, "cache_mb": 2.5,
+    "prefill_chunk": 16,
+}  # fmt: skip
 
 
-def test_a_batch_there_and_back():
-    settings = Settings.from_json(
-        {"decoders": ["lookup"], "temperature": 0.0, "lookup": {"copy": 3}}
-    )
-    study = Batch(
-        built_in("refrains").first(5),
-        settings,
-        (2, 8),
-        ("dynamic",),
-        False,
-        cache_mb=2.5,
-        prefill_chunk=16,
-    )
-    query = to_query("batch", study.to_json())
-    assert query.startswith(
-        "kind=batch&prompts=refrains&count=5&sizes=2%2C8&schemes=dynamic&ignore_eos=False&"
-    )
-    link = read(query)
-    assert (link.kind, link.faults) == ("batch", [])
-    assert Batch.from_json(link.data) == study
+@pytest.mark.parametrize(
+    "study",
+    [
+        Comparison.from_json({"prompt": "é 🦊 & ${x}=1\n", "settings": OWN}),
+        Comparison.from_json({"prompt": [{"role": "user", "content": "Why?"}], "settings": OWN}),
+        Batch.from_json({"prompts": {"name": "refrains", "count": 5}, "settings": OWN | OF_BATCH}),
+        Draw.from_json({"prompt": "é\n", "settings": {**OWN, "draws": 200, "cache_mb": None}}),
+    ],
+    ids=["a text", "messages", "batch", "draw"],
+)
+def test_a_study_there_and_back(study):
+    link = read(to_query(study.kind, study.to_json()))
+    assert (link.kind, link.faults) == (study.kind, [])
+    assert type(study).from_json(link.data) == study
 
 
 def test_the_texts_of_a_file_stay_out_of_a_link():
@@ -221,14 +211,21 @@ def use(run: Run) -> None:
     if run.kind == "draw":
         assert draws.headline(run) or not run.results
         assert str(draws.table(run)) + draws.trees(run) + draws.proof(run)
+    if run.kind == "advice":
+        assert "<p>" in advice.answer(run)
 
 
 @pytest.fixture(scope="session")
-def documents(run, batch_run, draw_run, branch_run) -> list[tuple[Any, list[tuple]]]:
-    """A run of each kind as written today and by version 1, each with its places.
-
-    Cut short to be quick."""
-    found = [each.to_json() for each in (run, batch_run, draw_run, branch_run)]
+def documents(
+    run, batch_run, draw_run, branch_run, pair, unmetered
+) -> list[tuple[Any, list[tuple]]]:
+    """A run of each kind as written today and by version 1, each with its places. Cut short to be
+    quick."""
+    asked = {**advice.Advice.usual, "decoders": ["mtad"], "max_new_tokens": 8}
+    texts = {"name": "mine", "texts": ["abc abc", "xyz"]}
+    study = advice.Advice.from_json({"prompts": texts, "settings": asked})
+    advised = finished(pair, study, unmetered)
+    found = [each.to_json() for each in (run, batch_run, draw_run, branch_run, advised)]
     found += [
         json.loads((VERSION_1 / f"{name}.json").read_text()) for name in ("comparison", "batch")
     ]
@@ -240,7 +237,7 @@ def documents(run, batch_run, draw_run, branch_run) -> list[tuple[Any, list[tupl
     return [(data, list(places(data))) for data in found]
 
 
-@settings(max_examples=150)
+@settings(max_examples=400 if EVERYWHERE else 80)
 @given(data=st.data())
 def test_whatever_stands_in_a_file_it_is_a_run_or_one_sentence(documents, data):
     """`metrics: {}`, texts in place of numbers, 10^400 and `settings.speculative: 5` gave a 500

@@ -1,6 +1,5 @@
-"""Shared by the tests of measuring: studies over the tiny pair, and decoders that break.
-
-And counts of the rows that the engine gives out."""
+"""Shared by the tests of measuring: studies over the tiny pair, and decoders that break. And counts
+of the rows that the engine gives out."""
 
 from collections.abc import Callable, Iterable
 

@@ -48,51 +48,7 @@ def test_a_call_runs_in_the_one_thread_and_hands_back_what_it_gives_or_raises(de
     assert device.call(int, "7") == 7
 
 
-@pytest.mark.parametrize("leaves", [False, True])
-def test_a_study_lives_and_ends_in_the_one_thread(device, leaves):
-    """Also where it fails, or is left."""
-    threads = []
-
-    def steps():
-        try:
-            for i in (1, 2):
-                threads.append(threading.get_ident())
-                yield i
-            raise KeyError("broken")
-        finally:
-            threads.append(threading.get_ident())
-
-    device._study = lambda *_: steps()
-    items = device.run(comparison("greedy"), CHOICE)
-    assert next(items) == 1
-    if leaves:
-        items.close()
-    else:
-        with pytest.raises(KeyError, match="broken"):
-            list(items)
-    assert threads == [device.call(threading.get_ident)] * (2 if leaves else 3)
-
-
 # ---- Studies on it
-
-
-def test_a_stop_ends_it_within_a_round_and_gives_the_run_so_far(device, keeper, every_round):
-    stopped = threading.Event()
-    for event in device.run(comparison("greedy", "mtad", max_new_tokens=200), CHOICE, stopped):
-        if isinstance(event, Progress):
-            stopped.set()
-    assert event.run.cancelled
-    assert event.run.results[0].alone.finished == "cancelled"
-    assert {*keeper.threads} == {device.call(threading.get_ident)}
-
-
-def test_leaving_early_frees_the_device_for_the_next(device, rows_out, every_round):
-    events = device.run(comparison("greedy", "speculative", max_new_tokens=200), CHOICE)
-    next(e for e in events if isinstance(e, Progress))
-    assert rows_out() > 0
-    events.close()
-    assert rows_out() == 0
-    assert len(results(device.run(comparison("greedy"), CHOICE))) == 1
 
 
 @pytest.mark.parametrize("choice", [PairChoice("broken"), CHOICE])

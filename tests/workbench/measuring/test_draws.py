@@ -1,6 +1,5 @@
-"""Draws through the engine: every seed's text is that of a separate decoding.
-
-The exact law is the model's, and Stop keeps all draws."""
+"""Draws through the engine: every seed's text is that of a separate decoding. The exact law is the
+model's, and Stop keeps all draws."""
 
 import itertools
 
@@ -94,13 +93,6 @@ def test_five_decoders_and_what_their_draws_say(pair, unmetered):
         assert root.count == 100 == sum(child.count for child in root.following)
 
 
-def test_at_temperature_0_nothing_is_compared(pair, unmetered):
-    run = ended(pair, draw("multinomial", temperature=0.0), unmetered)
-    assert run.exact == []
-    assert findings(run) == []
-    assert len(grown(s.pieces for s in run.results[0].samples).following) == 1
-
-
 def test_memory_is_bounded_by_the_budget(pair, unmetered):
     """Draws wait for room, and are the same."""
     row = decoders.cache_need(pair, decoders.catalog["multinomial"](), 1, 1) / 2
@@ -133,9 +125,8 @@ def test_stop_within_a_round_keeps_what_is_drawn(pair, unmetered):
 
 
 def test_draws_with_other_seeds_are_added_to_a_run(pair, unmetered):
-    """Only a new run could follow 200 draws that looked odd, and it forgot them.
-
-    Draws that are added twice are those of as many draws at once."""
+    """Only a new run could follow 200 draws that looked odd, and it forgot them. Draws that are
+    added twice are those of as many draws at once."""
     run = ended(pair, draw("multinomial", "speculative"), unmetered)
     for _ in range(2):
         study = again(run)
@@ -157,22 +148,6 @@ def test_draws_with_other_seeds_are_added_to_a_run(pair, unmetered):
     assert [each.texts for each in findings(run)] == [48, 48]
     assert findings(run) == findings(whole)
     assert Run.from_json(run.dumps()) == run
-
-
-def test_what_is_added_may_be_stopped(pair, unmetered):
-    """Draws until then count, and the next seeds are others."""
-    count, slow = itertools.count(), draw("multinomial", draws=40, max_new_tokens=8, cache_mb=0.014)
-    run = ended(pair, slow, unmetered)
-    *_, last = onto(
-        run, session.run(pair, again(run), meter=unmetered, cancel=lambda: next(count) > 25)
-    )
-    assert last.run.cancelled
-    (found,) = findings(last.run)
-    assert 40 <= found.texts < 80
-    assert again(last.run).settings.seed >= 3 + found.texts
-    *_, last = onto(last.run, session.run(pair, again(last.run, draws=12), meter=unmetered))
-    assert not last.run.cancelled
-    assert findings(last.run)[0].texts == found.texts + 12
 
 
 def test_a_text_that_ends_early_counts_whole(pair, unmetered, monkeypatch):

@@ -1,18 +1,16 @@
 """One job on the clock: the library's tokens, and the seconds of the work."""
 
 import time
-from itertools import pairwise
 
 import pytest
 
 import decoders
 from tests.models import build_pair, build_tokenizer
 from tests.workbench.measuring.conftest import batch, comparison
-from workbench.measuring import job as job_module
-from workbench.measuring.job import PromptState, measure, totals
+from workbench.measuring.job import measure
 from workbench.measuring.meter import Sources, Watch
 from workbench.measuring.work import Update, Work, admit
-from workbench.runs.record import Energy, Result
+from workbench.runs.record import Result
 from workbench.studies.study import SCHEMES, Study
 
 
@@ -32,59 +30,12 @@ def run(measuring) -> tuple[list[Update], Result, dict]:
 
 @pytest.fixture(scope="module")
 def measured(unmetered) -> list[Result]:
-    """Two decoders that draft, in every scheme of batches of three.
-
-    The pair is one whose drafts are accepted now and then."""
+    """Two decoders that draft, in every scheme of batches of three. The pair is one whose drafts
+    are accepted now and then."""
     pair = build_pair(tokenizer=build_tokenizer())
     study = batch("lookup", "speculative", sizes=(3,))
     place = work(pair, study, unmetered)
     return [run(measure(place, each))[1] for each in study.jobs()]
-
-
-def test_a_result_is_what_the_library_gives_alone(pair, unmetered):
-    shared = {"temperature": 0.8, "top_k": 30, "top_p": 0.95}
-    study = comparison(
-        "speculative", speculative={"draft_length": 2}, max_new_tokens=20, seed=4, **shared
-    )
-    _, result, outputs = run(measure(work(pair, study, unmetered), study.jobs()[0], cold=True))
-    method = decoders.catalog["speculative"](draft_length=2)
-    alone = decoders.generate(pair, "abc", method, max_new_tokens=20, seed=4, **shared)
-    assert [t.id for t in result.alone.tokens] == alone.tokens
-    assert outputs == {0: alone.tokens}
-    assert (result.alone.text, result.alone.finished) == (alone.text, "budget")
-    for name in (
-        "new_tokens",
-        "target_calls",
-        "draft_calls",
-        "drafted",
-        "tested",
-        "accepted",
-        "perplexity",
-        "bytes_read",
-    ):
-        assert result.metrics[name] == getattr(alone.metrics, name)
-    assert sum(result.alone.gained) == 20
-    (lap,) = result.laps
-    assert lap.seconds == result.metrics["seconds"]
-    assert len(lap.rounds) == len(result.alone.rounds)
-    assert min(lap.rounds) > 0
-
-
-def test_a_batch_gives_each_prompt_what_the_library_gives_it_alone(pair, unmetered):
-    study = batch("speculative", sizes=(3,), schemes=("vanilla",), temperature=1.0)
-    _, result, outputs = run(measure(work(pair, study, unmetered), study.jobs()[1]))
-    for i, prompt in enumerate(study.prompts):
-        alone = decoders.generate(
-            pair,
-            prompt.text,
-            "speculative",
-            max_new_tokens=10,
-            temperature=1.0,
-            seed=5 + i,
-            ignore_eos=True,
-        )
-        assert outputs[i] == alone.tokens
-    assert [s.prompt for s in result.samples] == [0, 1, 2, 3, 4]
 
 
 def test_each_scheme_pads_what_it_says(measured):
@@ -144,29 +95,6 @@ def test_speeds_leave_out_the_time_that_the_caller_draws(pair, unmetered, every_
     assert spent <= wall - 0.02 * draws
 
 
-def test_updates_come_at_most_ten_times_a_second_and_fewer_if_drawing_is_slow(
-    pair, unmetered, monkeypatch
-):
-    now = [0.0]
-
-    def passing():
-        now[0] += 0.03  # each look at the clock, about one per round
-        return now[0]
-
-    monkeypatch.setattr(job_module.time, "monotonic", passing)
-    study = comparison("greedy", max_new_tokens=200)
-    gaps = {}
-    for slow in (False, True):
-        times, measuring = [], measure(work(pair, study, unmetered), study.jobs()[0])
-        for _ in measuring:
-            times.append(now[0])
-            now[0] += slow * 0.5
-        gaps[slow] = [b - a for a, b in pairwise(times)]
-    assert len(gaps[False]) > 5
-    assert min(gaps[False]) >= job_module.UPDATE_SECONDS
-    assert min(gaps[True]) >= 0.5 / job_module.DRAWING_SHARE
-
-
 def test_a_cold_decoder_is_warmed_up_untimed(pair, unmetered, monkeypatch):
     budgets, usual = [], decoders.catalog["greedy"].decode
 
@@ -180,13 +108,3 @@ def test_a_cold_decoder_is_warmed_up_untimed(pair, unmetered, monkeypatch):
     run(measure(place, study.jobs()[0], cold=True))
     run(measure(place, study.jobs()[0]))
     assert budgets == [8, 16, 16]
-
-
-NONE = Energy(None, "not measured: a test")
-
-
-@pytest.mark.parametrize("requests", [[], ["unfinished"]])
-def test_a_job_that_broke_down_at_once_has_the_names_and_no_figures(requests):
-    found = totals([PromptState(i) for i, _ in enumerate(requests)], [], True, NONE)
-    assert {"seconds", "new_tokens", "perplexity", "decode_seconds", "at_once"} <= set(found)
-    assert set(found.values()) == {None}

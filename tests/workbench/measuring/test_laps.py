@@ -79,9 +79,8 @@ def test_each_result_has_its_laps_and_estimates_from_them(pair, unmetered):
 
 
 def test_what_is_short_is_timed_more_often_in_one_extension(pair, unmetered, patient):
-    """On fast passes, three timings of 0.1 s gave 1.28 to 2.21 times greedy for one comparison.
-
-    On a busy machine they went on for 30 s, and the progress promised 15 and made 45."""
+    """On fast passes, three timings of 0.1 s gave 1.28 to 2.21 times greedy for one comparison. On
+    a busy machine they went on for 30 s, and the progress promised 15 and made 45."""
     *events, ended = run(pair, unmetered, study(), **patient)
     assert [len(r.laps) for r in ended.run.results] == [3 + MOST_MORE] * 2
     assert not ended.run.cancelled

@@ -114,19 +114,6 @@ def test_steps_that_do_not_explain_the_tokens_explain_none(count):
     assert rebuilt(count, Speculation(5, 3, 2)) is None
 
 
-def test_an_answer_without_ids_is_split_here(stories):
-    sample = made.sample(record(" a little girl", count=3), 0, [1], stories)
-    assert sample.text == "".join(token.text for token in sample.tokens)
-    assert {token.fate for token in sample.tokens} == {UNTOLD}
-    assert sample.tokens[0].round is None
-
-
-def test_ids_that_are_not_the_targets_are_not_taken_for_its(stories):
-    other = record(" a dog", (10**6,), 1)
-    assert made.ids_of(other, stories) is None
-    assert made.sample(other, 0, [1], stories).text == " a dog"
-
-
 def test_an_end_that_a_server_leaves_out_is_the_only_one_there_is(stories):
     (end,) = stories.end_tokens
     assert made.ids_of(record(" a", (5,), 1, finished="stop"), stories) == [5, end]
@@ -276,20 +263,6 @@ def test_another_greedy_text_is_a_fault_unless_rounding_explains_it(stories, unm
     assert of_engine(unsaid).agreement.dtype == "bfloat16"
 
 
-def test_steps_that_are_told_become_fates(stories, unmetered, greedy):
-    told = {
-        "num_draft_tokens": 12, "num_accepted_draft_tokens": 7, "num_spec_steps": 4,
-        "per_step_drafted": [3] * 4, "per_step_accepted": [3, 2, 0, 2],
-    }  # fmt: skip
-    with served(writes(stories, greedy, metrics={"speculative_decoding": told})) as server:
-        _, found = run(stories, unmetered, server)
-    result = of_engine(found)
-    fates = [token.fate for token in result.alone.tokens]
-    assert fates[:5] == ["sampled", "accepted", "accepted", "accepted", "bonus"]
-    assert result.metrics["acceptance_rate"] == 7 / 12
-    assert [token.round for token in result.alone.tokens] == [0] * 4 + [1] * 8
-
-
 def test_another_model_is_asked_by_text_and_gets_no_verdict(stories, unmetered, greedy):
     def answers(call):
         if call.path == "/v1/models":
@@ -421,15 +394,6 @@ def test_stop_is_heard_while_a_server_answers(silent, stories, unmetered):
     (result,) = event.run.results
     assert (result.error, result.alone.finished) == (None, "cancelled")
     assert result.alone.text == " a little"
-
-
-def test_sampling_that_cannot_be_said_is_refused_by_that_engine_alone(stories, unmetered, greedy):
-    what = study("multinomial", temperature=1.0, top_n_sigma=1.0)
-    with served(writes(stories, greedy)) as server:
-        _, found = run(stories, unmetered, server, what)
-    assert "cannot be asked for `top_n_sigma`" in of_engine(found).error
-    assert found.results[0].error is None
-    assert not any(call.body for call in server.calls)
 
 
 def test_an_engine_that_nobody_named_is_refused_before_any_work(stories):

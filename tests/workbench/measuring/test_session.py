@@ -15,7 +15,6 @@ from tests.workbench.measuring.conftest import (
     FEW,
     batch,
     break_decoder,
-    broken,
     comparison,
     make,
     results,
@@ -23,51 +22,12 @@ from tests.workbench.measuring.conftest import (
 from workbench.measuring import session
 from workbench.measuring.meter import Meter, NoGauge
 from workbench.measuring.session import References, agreement
-from workbench.runs.events import Ended, Finished, Progress, Started
+from workbench.runs.events import Progress, Started
 from workbench.runs.record import Alternative, Energy, Result, Sample, TokenRecord
 from workbench.runs.store import RunStore
 from workbench.studies.study import Job
 
 KINDS = ("comparison", "batch")
-
-
-def test_events_come_in_order_and_say_which_job_they_are_of(pair, unmetered):
-    events = list(
-        session.run(pair, comparison("mtad", "greedy", repeats=2, seed=5), meter=unmetered)
-    )
-    outline = [
-        (type(e), (e.at.decoder, e.at.repeat, e.at.job, e.at.jobs))
-        for e in events
-        if isinstance(e, (Started, Finished))
-    ]
-    jobs = [("greedy", 0, 0, 4), ("mtad", 0, 1, 4), ("greedy", 1, 2, 4), ("mtad", 1, 3, 4)]
-    assert outline == [(kind, job) for job in jobs for kind in (Started, Finished)]
-    assert [isinstance(e, Ended) for e in events] == [False] * (len(events) - 1) + [True]
-    run = events[-1].run
-    assert [(r.decoder, r.repeat, r.seed) for r in run.results] == [
-        ("greedy", 0, 5), ("mtad", 0, 5), ("greedy", 1, 6), ("mtad", 1, 6),
-    ]  # fmt: skip
-    assert not run.cancelled
-    assert (run.kind, run.title, run.settings["decoders"]) == (
-        "comparison",
-        "abc",
-        ["mtad", "greedy"],
-    )
-    assert run.environment["target"]["parameters"] == sum(
-        p.numel() for p in pair.target.parameters()
-    )
-
-
-def test_progress_counts_tokens_of_all_requests(pair, unmetered, every_round):
-    events = session.run(pair, batch("lookup", sizes=(3,), schemes=("unpadded",)), meter=unmetered)
-    updates = [e for e in events if isinstance(e, Progress)]
-    assert {e.budget for e in updates} == {60}  # the last batch is filled up from the start
-    for decoder in ("greedy", "lookup"):
-        done = [e.done for e in updates if e.at.decoder == decoder]
-        assert done == sorted(done)
-        assert 0 < done[0] < done[-1] == 60
-    assert all((e.eta_seconds or 0) >= 0 and e.tokens == [] for e in updates)
-    assert updates[-1].eta_seconds is not None
 
 
 def test_progress_shows_what_stands_and_is_a_snapshot(pair, unmetered, every_round):
@@ -180,9 +140,8 @@ def test_cancelling_a_comparison_ends_within_a_round_and_gives_the_run_so_far(
 def test_a_batch_stopped_between_two_of_its_batches_is_no_whole_measurement(
     pair, unmetered, every_round
 ):
-    """A stop in the last round of one batch left out the next ones.
-
-    The job was kept as if it had decoded all prompts."""
+    """A stop in the last round of one batch left out the next ones. The job was kept as if it had
+    decoded all prompts."""
     for stop_at in range(1, 12):
         stop = threading.Event()
         rounds = 0
@@ -264,21 +223,14 @@ class Failing:
 def test_a_device_that_fails_when_waited_for_fails_that_job_alone(
     pair, rows_out, kind, failure, nth
 ):
-    """A CUDA device reports its errors late, where the meter waits for it.
-
-    That is before and after the work."""
+    """A CUDA device reports its errors late, where the meter waits for it. That is before and after
+    the work."""
     meter = Meter(NoGauge("not measured: a test"), Failing(nth, failure))
     found = results(session.run(pair, make(kind, "lookup"), meter=meter))
     failed = [i for i, r in enumerate(found) if r.errors]
     assert (len(found), failed) == (2, [(nth - 1) // 2])
     assert found[failed[0]].error.startswith(FAILURES[failure])
     assert rows_out() == 0
-
-
-def test_a_text_that_fails_to_be_decoded_fails_its_job_alone(pair, unmetered, monkeypatch):
-    monkeypatch.setattr(pair.tokenizer, "decode", lambda *a, **o: (_ for _ in ()).throw(broken()))
-    found = results(session.run(pair, comparison("greedy", "mtad"), meter=unmetered))
-    assert [r.error for r in found] == ["RuntimeError: device-side assert"] * 2
 
 
 def token(id, *probabilities, shift=0.0):
@@ -336,12 +288,6 @@ GOOD, OTHER = [token(0, 0.6, 0.4)], [token(1, 0.6, 0.4)]
 def compare(references: References, of: Job, tokens, **changes):
     found = result(tokens, decoder=of.method.name, **changes)
     return references.compare(of, found, outputs(found))
-
-
-def test_without_greedy_an_exact_decoder_is_no_reference_for_the_others():
-    references = References(0.0, "float32")
-    assert compare(references, job("speculative"), GOOD) is None
-    assert compare(references, job("spectr"), OTHER) is None
 
 
 def test_what_failed_or_was_stopped_is_neither_compared_nor_a_reference():

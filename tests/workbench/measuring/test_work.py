@@ -1,6 +1,5 @@
 """Whether a pair can run a study is found out without running anything."""
 
-import copy
 import re
 from dataclasses import replace
 
@@ -12,20 +11,8 @@ from decoders.engine.passes import PackedPasses
 from tests.models import POSITIONS
 from tests.workbench.measuring.conftest import FEW, batch, comparison
 from workbench.measuring import meter, session
-from workbench.measuring.work import admit, encode_prompt
+from workbench.measuring.work import admit
 from workbench.studies.prompts import Prompt, PromptSet
-
-
-@pytest.fixture(scope="module")
-def alone(pair) -> decoders.ModelPair:
-    return decoders.ModelPair(pair.target, None, pair.tokenizer)
-
-
-@pytest.fixture(scope="module")
-def chats(pair, byte_tokenizer) -> decoders.ModelPair:
-    own = copy.deepcopy(byte_tokenizer)
-    own.chat_template = "{% for m in messages %}[{{ m['content'] }}]{% endfor %}>"
-    return decoders.ModelPair(pair.target, None, own)
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +27,6 @@ def nothing_runs(monkeypatch):
         (meter, "open_meter"),
     ):
         monkeypatch.setattr(owner, name, lambda *a, **o: pytest.fail("something was started"))
-
-
-def test_it_gives_the_token_ids_of_every_prompt(pair):
-    assert admit(pair, comparison("greedy")) == [pair.tokenizer("abc").input_ids]
-    assert admit(pair, batch("lookup")) == [pair.tokenizer(p.text).input_ids for p in FEW.prompts]
 
 
 @pytest.mark.parametrize(
@@ -69,14 +51,6 @@ def test_a_prompt_that_is_too_long_is_named(pair):
         admit(pair, batch("lookup", prompts=long))
 
 
-@pytest.mark.parametrize(
-    "study", [comparison("greedy", "mtad"), batch("speculative")], ids=["comparison", "batch"]
-)
-def test_a_decoder_that_needs_a_draft_is_refused_if_there_is_none(alone, study):
-    with pytest.raises(InputError, match="needs a draft model"):
-        admit(alone, study)
-
-
 def test_a_budget_too_small_names_the_prompt_and_the_least_that_does(pair):
     tight = batch("lookup", "beam_search", schemes=("dynamic",), cache_mb=0.01)
     with pytest.raises(
@@ -87,7 +61,3 @@ def test_a_budget_too_small_names_the_prompt_and_the_least_that_does(pair):
     admit(pair, replace(tight, cache_mb=least))
     with pytest.raises(InputError, match="give at least"):
         admit(pair, replace(tight, cache_mb=round(least - 0.01, 2)))
-
-
-def test_a_chat_template_is_applied_once_and_without_further_special_tokens(chats, byte_tokenizer):
-    assert encode_prompt(chats, "hi", chat_template=True).ids == byte_tokenizer("[hi]>").input_ids

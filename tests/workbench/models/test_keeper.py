@@ -1,6 +1,5 @@
 """One pair in memory; what is loaded, and what strangers may load."""
 
-import threading
 import weakref
 
 import httpx
@@ -62,21 +61,6 @@ def test_a_pair_that_cannot_be_loaded_leaves_the_one_in_memory(loads):
     assert pairs.peek(A) == "A"
     pairs.get(A)
     assert len(loads) == 2
-
-
-def test_two_that_ask_at_once_load_once(loads):
-    pairs, barrier = PairKeeper(loader=loads), threading.Barrier(4)
-
-    def ask():
-        barrier.wait()
-        pairs.get(A)
-
-    workers = [threading.Thread(target=ask) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert len(loads) == 1
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the best device has another dtype")

@@ -1,6 +1,5 @@
-"""The form is made from the dataclasses: each field of the catalog has an input.
-
-The inputs read back as they were filled."""
+"""The form is made from the dataclasses: each field of the catalog has an input. The inputs read
+back as they were filled."""
 
 import dataclasses
 import html
@@ -179,16 +178,16 @@ def test_a_text_is_asked_in_a_chat_where_there_is_a_template(house, template):
         loads(visitor)
         assert (visitor.visible(box(visitor)), visitor.value(box(visitor))) == (True, True)
         visitor.put("prompt", "Twice")
-        assert "7 of " in visitor.value(visitor.find("token-count"))
-        assert "chat_template" not in visitor.value(visitor.find("settings-link"))
-        visitor.type(box(visitor), False)
-        assert "5 of " in visitor.value(visitor.find("token-count"))
-        assert "chat_template=False" in visitor.value(visitor.find("settings-link"))
-        visitor.type(box(visitor), True)
+        assert "7 of " in visitor.value("token-count")
+        assert "chat_template" not in visitor.value("settings-link")
+        visitor.put(box(visitor), False)
+        assert "5 of " in visitor.value("token-count")
+        assert "chat_template=False" in visitor.value("settings-link")
+        visitor.put(box(visitor), True)
     loads(visitor)
     assert visitor.visible(box(visitor)) is False
     visitor.put("prompt", "Thrice")
-    assert "6 of " in visitor.value(visitor.find("token-count"))
+    assert "6 of " in visitor.value("token-count")
     assert visitor.breakdowns == []
 
 
@@ -199,15 +198,15 @@ def test_a_system_message_that_counts_is_in_view(house, template):
         loads(visitor)
         system = setting(visitor, "system")
         visitor.put("prompt", "Twice")
-        visitor.type(system, "Rhyme.")
-        assert "13 of " in visitor.value(visitor.find("token-count"))
-        assert "system=Rhyme." in visitor.value(visitor.find("settings-link"))
+        visitor.put(system, "Rhyme.")
+        assert "13 of " in visitor.value("token-count")
+        assert "system=Rhyme." in visitor.value("settings-link")
     loads(visitor)
     assert visitor.visible(system)
     visitor.put("prompt", "Thrice")
-    assert "leave `system` empty" in visitor.value(visitor.find("token-count"))
-    visitor.type(system, "")
-    assert "6 of " in visitor.value(visitor.find("token-count"))
+    assert "leave `system` empty" in visitor.value("token-count")
+    visitor.put(system, "")
+    assert "6 of " in visitor.value("token-count")
     loads(visitor)
     assert visitor.visible(system) is False
     assert visitor.breakdowns == []
@@ -217,8 +216,8 @@ def test_a_link_of_a_chat_means_nothing_to_a_pair_without_a_template(house):
     visitor = Visitor(house[1], "prompt=Twice&chat_template=True")
     visitor.fire(house[1], "load")  # the browser notes the form, once it is filled
     assert visitor.breakdowns == []
-    assert "5 of " in visitor.value(visitor.find("token-count"))
-    assert "prompt=Twice" in visitor.value(visitor.find("settings-link"))
+    assert "5 of " in visitor.value("token-count")
+    assert "prompt=Twice" in visitor.value("settings-link")
 
 
 def test_messages_in_the_box_are_a_prompt(house, template):
@@ -227,14 +226,14 @@ def test_messages_in_the_box_are_a_prompt(house, template):
         visitor = Visitor(house[1])
         messages = [{"role": "user", "content": "Hi"}]
         visitor.put("prompt", json.dumps(messages))
-        assert "4 of " in visitor.value(visitor.find("token-count"))
-        (query,) = re.findall(r'href="\?(.*?)"', visitor.value(visitor.find("settings-link")))
+        assert "4 of " in visitor.value("token-count")
+        (query,) = re.findall(r'href="\?(.*?)"', visitor.value("settings-link"))
         other = Visitor(house[1], html.unescape(query))
-        assert json.loads(other.value(other.find("prompt"))) == messages
+        assert json.loads(other.value("prompt")) == messages
         visitor.put("prompt", '[{"role": "robot", "content": "Hi"}]')
-        assert "has the role &#x27;robot&#x27;" in visitor.value(visitor.find("token-count"))
+        assert "has the role &#x27;robot&#x27;" in visitor.value("token-count")
         visitor.put("prompt", '[{"rule": 1}]')  # a text like any other, asked in a chat
-        assert "15 of " in visitor.value(visitor.find("token-count"))
+        assert "15 of " in visitor.value("token-count")
         assert visitor.breakdowns == other.breakdowns == []
 
 
@@ -242,20 +241,20 @@ def test_special_tokens_that_are_typed_are_named(house):
     """They were read as special tokens without a word."""
     visitor = Visitor(house[1])
     visitor.put("prompt", "Once<end>")
-    says = visitor.value(visitor.find("token-count"))
+    says = visitor.value("token-count")
     assert "Your text has &lt;end&gt;, which the tokenizer reads as a special token." in says
     visitor.put("prompt", "Once")
-    assert "special" not in visitor.value(visitor.find("token-count"))
+    assert "special" not in visitor.value("token-count")
 
 
 def test_opening_a_tab_changes_no_setting_of_a_link(house):
     """Outside of the first tab the box was switched without a word, and another study ran."""
     visitor = Visitor(house[1], "kind=draw&prompt=Once&draws=10&chat_template=False")
     visitor.open("Draws")
-    assert "chat_template=False" in visitor.value(visitor.find("draw-settings-link"))
+    assert "chat_template=False" in visitor.value("draw-settings-link")
     visitor = Visitor(house[1], "kind=draw&prompt=Once&draws=10")
     visitor.open("Draws")
-    assert "chat_template" not in visitor.value(visitor.find("draw-settings-link"))
+    assert "chat_template" not in visitor.value("draw-settings-link")
     assert visitor.breakdowns == []
 
 
@@ -269,7 +268,7 @@ def test_a_run_opens_with_what_its_chat_template_was_told(house, run):
     assert visitor.visible(system) is False
     visitor.put("past-runs", {"chosen": [run.id]})
     visitor.press("open-run")
-    assert visitor.value(visitor.find("prompt")) == run.title
+    assert visitor.value("prompt") == run.title
     assert visitor.value(box(visitor)) is True
     assert visitor.value(system) == "Rhyme."
     assert visitor.visible(system)

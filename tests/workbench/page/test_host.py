@@ -54,9 +54,8 @@ def test_what_is_finished_is_kept_while_the_study_runs(host):
 
 
 def test_a_study_stopped_on_a_borrowed_gpu_ends_with_what_was_finished(host, monkeypatch):
-    """Such a device stops without a last event.
-
-    The page showed neither the finished results nor the place where they are kept."""
+    """Such a device stops without a last event. The page showed neither the finished results nor
+    the place where they are kept."""
     events = list(host.device.run(study(decoders=["greedy", "speculative"]), PairChoice()))
     last = next(i for i, event in enumerate(events) if isinstance(event, Finished))
 
@@ -69,13 +68,6 @@ def test_a_study_stopped_on_a_borrowed_gpu_ends_with_what_was_finished(host, mon
     assert [kept.id for kept in host.store.list()] == [ended.run.id]
 
 
-def test_the_limits_of_the_place_come_first(pair, tmp_path):
-    host = a_host(pair, tmp_path, max_new_tokens=3)
-    for refuse in (host.check, lambda *asked: list(host.run(*asked))):
-        with pytest.raises(InputError, match="At most 3 new tokens here"):
-            refuse(study(), PairChoice())
-
-
 def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
     """The page answered in the library's words: "load one with load_pair(target, draft)"."""
     host = a_host(ModelPair(pair.target, None, pair.tokenizer), tmp_path)
@@ -85,34 +77,6 @@ def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
     ):
         host.check(study(decoders=["greedy", "speculative", "mtad"]), PairChoice())
     host.check(study(decoders=["greedy", "lookup"]), PairChoice())
-
-
-def test_stop_is_told_to_one_job_and_forgotten_after_it(host):
-    with host.stoppable("a") as a, host.stoppable("b") as b:
-        host.stop("a")
-        assert (a.is_set(), b.is_set()) == (True, False)
-    host.stop("a")
-    with host.stoppable("a") as again:
-        assert not again.is_set()
-
-
-def test_a_job_that_ends_late_leaves_the_stop_of_its_successor(host):
-    first = host.stoppable("a")
-    first.__enter__()
-    with host.stoppable("a") as second:
-        first.__exit__(None, None, None)
-        host.stop("a")
-        assert second.is_set()
-
-
-def test_without_the_embedded_pair_the_page_knows_why(tmp_path):
-    def load(choice, custom_allowed, token):
-        raise InputError("There are no weights; run `make train`.")
-
-    pairs = PairKeeper(loader=load)
-    host = Host(limits=Limits(), store=RunStore(tmp_path / "runs.sqlite"), pairs=pairs)
-    host.open()
-    assert host.fault == "There are no weights; run `make train`."
 
 
 def test_other_visitors_load_nothing_while_one_switches_pairs(pair, tmp_path):

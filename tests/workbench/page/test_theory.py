@@ -1,6 +1,5 @@
-"""The Theory tab without a browser: every page at every corner of its sliders.
-
-With and without a run beside it."""
+"""The Theory tab without a browser: every page at every corner of its sliders. With and without a
+run beside it."""
 
 import itertools
 import re
@@ -81,7 +80,7 @@ def test_the_page_of_rules_says_which_are_lossless_and_what_they_keep():
 
 
 def noted(visitor) -> str:
-    return visitor.value(visitor.find("theory-note"))
+    return visitor.value("theory-note")
 
 
 def test_a_run_is_picked_by_its_id(visitor, run):
@@ -112,4 +111,4 @@ def test_runs_are_listed_but_on_a_shared_machine(visitor, pair, run, tmp_path):
         tab = TheoryTab(a_host(pair, tmp_path, public=True))
     stranger = Visitor(page)
     stranger.fire(tab.tab, "select")
-    assert stranger.told(stranger.find("theory-run"), "choices") is None
+    assert stranger.told("theory-run", "choices") is None

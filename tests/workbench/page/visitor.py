@@ -44,34 +44,36 @@ class Visitor:
         """The component with this `elem_id`."""
         return next(block for block in self.page.blocks.values() if block.elem_id == name)
 
-    def value(self, component: Any) -> Any:
+    def _component(self, which: Any) -> Any:
+        """A component, given itself or by its `elem_id`, as in all of the following."""
+        return self.find(which) if isinstance(which, str) else which
+
+    def value(self, which: Any) -> Any:
+        component = self._component(which)
         return self._shown.get(component, {}).get("value", component.value)
 
-    def visible(self, component: Any) -> Any:
+    def visible(self, which: Any) -> Any:
+        component = self._component(which)
         return self._shown.get(component, {}).get("visible", component.visible)
 
-    def told(self, component: Any, name: str) -> Any:
+    def told(self, which: Any, name: str) -> Any:
         """The last value that handlers set another property to; None if they have not."""
-        return self._shown.get(component, {}).get(name)
+        return self._shown.get(self._component(which), {}).get(name)
 
     def message(self, name: str) -> str | None:
         """The message at a field."""
         return self._messages.get(name)
 
-    def put(self, name: str, value: Any) -> None:
+    def put(self, which: Any, value: Any) -> None:
         """Type a value into a field, or choose it."""
-        self.type(self.find(name), value)
-
-    def type(self, component: Any, value: Any) -> None:
+        component = self._component(which)
         self._shown.setdefault(component, {})["value"] = value
         for event in ("input", "change"):
             self.fire(component, event)
 
     def ticked(self, name: str) -> list[str]:
         """The decoders that are ticked."""
-        return [
-            each for family in FAMILIES for each in self.value(self.find(f"{name}-{family.name}"))
-        ]
+        return [each for family in FAMILIES for each in self.value(f"{name}-{family.name}")]
 
     def tick(self, name: str, decoders: list[str]) -> None:
         """Tick these decoders and no others."""
@@ -98,13 +100,14 @@ class Visitor:
         self.fire(found, "select")
 
     def press(self, name: str) -> None:
-        self.fire(self.find(name), "click")
+        self.fire(name, "click")
 
-    def fire(self, component: Any, event: str) -> None:
-        deque(self.firing(component, event), maxlen=0)
+    def fire(self, which: Any, event: str) -> None:
+        deque(self.firing(which, event), maxlen=0)
 
-    def firing(self, component: Any, event: str) -> Iterator[Any]:
+    def firing(self, which: Any, event: str) -> Iterator[Any]:
         """The same, pausing at each answer of a handler."""
+        component = self._component(which)
         for function in list(self.page.fns.values()):
             if (component._id, event) in function.targets:
                 yield from self._called(function)

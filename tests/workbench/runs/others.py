@@ -12,15 +12,11 @@ from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 
 
-def add_many(path, run):
-    store = RunStore(path)
-    for _ in range(10):
-        store.add(run)
-
-
-def open_when(path, barrier):
+def add_when(path, barrier, run):
     barrier.wait()
-    RunStore(path).list()
+    store = RunStore(path)
+    for _ in range(5):
+        store.add(run)
 
 
 def die_in_mid_write(path, run, ready):

@@ -1,6 +1,5 @@
-"""Draws of made-up laws with the page's verdict: the rates of both kinds of errors.
-
-True laws that are called unlike, and false ones that are not."""
+"""Draws of made-up laws with the page's verdict: the rates of both kinds of errors. True laws that
+are called unlike, and false ones that are not."""
 
 from collections.abc import Sequence
 
@@ -35,10 +34,9 @@ def ever_unlike(law: Law, decoders: int, shared: bool, seed: int) -> bool:
 
 
 def directions(law: Law, seed: int) -> list[np.ndarray]:
-    """Laws at a total variation of SOUGHT from this one.
-
-    Halves against halves, which are the hardest to tell, the largest cell against all others, a few
-    cells against the others, and at random. Mass that a cell does not have is left out."""
+    """Laws at a total variation of SOUGHT from this one. Halves against halves, which are the
+    hardest to tell, the largest cell against all others, a few cells against the others, and at
+    random. Mass that a cell does not have is left out."""
     source, p = np.random.default_rng(seed), np.asarray(law)
     cells = len(p)
     parts = [
@@ -67,9 +65,8 @@ def moved(p: np.ndarray, to: np.ndarray, away: np.ndarray) -> np.ndarray:
 
 
 def found_share(law: Law, other: Law, decoders: int, times: int, seed: int) -> float:
-    """The share of cases in which the needed draws of another law are called unlike.
-
-    `decoders` laws are tested, and all others look true."""
+    """The share of cases in which the needed draws of another law are called unlike. `decoders`
+    laws are tested, and all others look true."""
     draws = needed(len(law), decoders)
     counts = np.random.default_rng(seed).multinomial(draws, other, size=times).tolist()
     verdicts = (holm([p_value(each, law), *[1.0] * (decoders - 1)])[0] for each in counts)

@@ -13,6 +13,7 @@ from decoders.methods.sources import Chain
 from decoders.request import SeededSource
 from decoders.testing import Situation, decode, distance, drawn, mutant
 from decoders.testing.situations import ancestral
+from tests.pairwise import EVERYWHERE
 from tests.pieces import Made
 from tests.workbench.runs.simulated import directions, ever_unlike, found_share, laws
 from workbench.runs.draws import (
@@ -25,7 +26,7 @@ from workbench.runs.draws import (
     p_value,
 )
 
-CELLS = (2, 10, 20)
+CELLS = (2, 10, 20) if EVERYWHERE else (10,)
 
 
 def chance(counts: tuple[int, ...], law: tuple[float, ...]) -> float:
@@ -36,9 +37,8 @@ def chance(counts: tuple[int, ...], law: tuple[float, ...]) -> float:
 
 @given(st.lists(st.integers(0, 60), min_size=2, max_size=6), st.data())
 def test_the_evidence_is_a_martingale_of_a_true_law(counts, data):
-    """One more draw leaves it as it is on average, whatever was drawn before.
-
-    So no rule of looking and adding draws wins against it."""
+    """One more draw leaves it as it is on average, whatever was drawn before. So no rule of looking
+    and adding draws wins against it."""
     weights = data.draw(st.lists(st.floats(0.05, 1), min_size=len(counts), max_size=len(counts)))
     law = [weight / sum(weights) for weight in weights]
     assert evidence([0] * len(law), law) == 0
@@ -53,10 +53,9 @@ def test_the_evidence_is_a_martingale_of_a_true_law(counts, data):
 
 @pytest.mark.parametrize("cells", CELLS)
 def test_a_true_law_is_hardly_ever_called_unlike_however_often_one_looks(cells):
-    """Five decoders of one law were all "Unlike the target (p = 0.019)" by one set of seeds.
-
-    Of 2,000 sets of seeds, each looked at after every hundred draws up to 4,000, at most two may
-    say so (0.2 are expected at most)."""
+    """Five decoders of one law were all "Unlike the target (p = 0.019)" by one set of seeds. Of
+    2,000 sets of seeds, each looked at after every hundred draws up to 4,000, at most two may say
+    so (0.2 are expected at most)."""
     law = laws(cells, 1, 0)[0]
     assert sum(ever_unlike(law, 5, shared=True, seed=seed) for seed in range(2000)) <= 2
 
@@ -74,9 +73,8 @@ def test_a_law_that_is_off_by_a_tenth_is_found_with_the_draws_that_are_asked_for
 
 
 def test_two_unlucky_draws_are_no_proof():
-    """Pearson's test gave p = 0.019 and said "unlike" of plain sampling.
-
-    Draws that are far enough off are proof."""
+    """Pearson's test gave p = 0.019 and said "unlike" of plain sampling. Draws that are far enough
+    off are proof."""
     assert p_value([120, 80], [0.5, 0.5]) > 0.01
     assert p_value([180, 20], [0.5, 0.5]) < 1e-4
     assert p_value([200], [1.0]) is None
@@ -86,9 +84,6 @@ def test_two_unlucky_draws_are_no_proof():
 def test_holm_as_the_textbooks_have_it():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([None, 0.6, 0.7, None]) == [None, 1.0, 1.0, None]
-
-
-EXPERIMENTS, DRAWS = 200, 100
 
 
 def prefixes(situation: Situation, warping: Warping | None = None) -> dict[Tokens, float]:

@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import replace
-from statistics import fmean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.runs.figures import BatchFigures, mean_speed, places, rows, speed, times_greedy
-from workbench.studies.study import SCHEMES
+from workbench.runs.figures import places, rows, speed, times_greedy
 
 
 def test_repeats_stand_together_each_beside_greedy_of_its_seed(run):
@@ -21,14 +19,6 @@ def test_repeats_stand_together_each_beside_greedy_of_its_seed(run):
         assert [r.seed for r in row.greedy] == [r.seed for r in row.results]
         assert {r.decoder for r in row.greedy} == {"greedy"}
         assert row.first is row.results[0]
-
-
-def test_a_batch_has_a_row_for_each_size_and_scheme_beside_greedy_of_that_size(batch_run):
-    found = {(r.decoder, r.batch_size, r.scheme): r for r in rows(batch_run.results)}
-    assert len(found) == len(batch_run.results) / 2 == 3 + 2 + 2 * 5
-    vanilla, dynamic = found["lookup", 2, "vanilla"], found["lookup", 2, "dynamic"]
-    assert vanilla.greedy[0] is found["greedy", 2, "unpadded"].first
-    assert dynamic.greedy[0] is found["greedy", 2, "dynamic"].first
 
 
 def test_there_is_no_ratio_without_greedy_nor_with_what_failed_was_stopped_or_is_unknown(run):
@@ -52,41 +42,6 @@ def test_a_speed_of_decoding_leaves_out_each_batch_s_first_round(batch_run):
     assert speed(result, decoding=True) == pytest.approx(m["decode_tokens"] / m["decode_seconds"])
     dynamic = next(r for r in batch_run.results if r.scheme == "dynamic")
     assert speed(dynamic, decoding=True) is None
-
-
-def test_a_batch_s_figures_are_found_by_decoder_size_and_scheme(batch_run):
-    figures = BatchFigures(batch_run)
-    assert (figures.decoders, figures.sizes) == (["lookup", "speculative"], [1, 2])
-    assert figures.schemes("lookup") == list(SCHEMES)
-    assert figures.schemes("lookup", decoding=True) == list(SCHEMES)[:-1]
-    assert figures.row("lookup", 1, "vanilla") is figures.row("lookup", 1, "dynamic")
-    assert figures.row("lookup", 7, "vanilla") is None
-    own, base = (
-        mean_speed(figures.row(*of).results)
-        for of in (("lookup", 2, "vanilla"), ("greedy", 2, "unpadded"))
-    )
-    assert figures.times_greedy("lookup", 2, "vanilla") == pytest.approx(own / base)
-
-
-def test_a_speed_is_the_mean_over_repeats_and_missing_if_one_is(batch_run):
-    of = "lookup", 2, "vanilla"
-    speeds = [speed(r) for r in batch_run.results if (r.decoder, r.batch_size, r.scheme) == of]
-    assert len(speeds) == 2
-    results = BatchFigures(batch_run).row(*of).results
-    assert mean_speed(results) == pytest.approx(fmean(speeds))
-    assert mean_speed([replace(r, metrics={}) if r.repeat else r for r in results]) is None
-
-
-def test_acceptance_lengths_add_up_to_the_outputs_and_do_not_depend_on_the_batch(batch_run):
-    figures = BatchFigures(batch_run)
-    for rounds in figures.acceptances.values():
-        assert [sum(r) for r in rounds] == [12, 12, 12, 12]
-    assert max(map(max, figures.acceptances["speculative"])) > 1
-    means = figures.mean_acceptances("speculative")
-    assert means == [fmean(r) for r in figures.acceptances["speculative"]]
-    assert figures.least_acceptance("speculative", 4) == min(means)
-    assert figures.least_acceptance("speculative", 1) == pytest.approx(fmean(means))
-    assert figures.least_acceptance("mtad", 1) is None
 
 
 ENDS = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda ends: (min(ends), max(ends)))

@@ -1,6 +1,5 @@
 """The file of past runs: several processes, older versions, all ways to be unusable, the hub."""
 
-import dataclasses
 import json
 import os
 import shutil
@@ -20,7 +19,7 @@ from tests.processes import CLEAN
 from tests.workbench.runs import others
 from workbench.page.runs import best
 from workbench.runs.record import Load, Run
-from workbench.runs.store import RunStore, data_folder, id_of, recorded, recordings
+from workbench.runs.store import RunStore, data_folder, recorded, recordings
 
 VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
 
@@ -32,7 +31,7 @@ def store(tmp_path) -> RunStore:
 
 @pytest.fixture
 def small(run) -> Run:
-    return dataclasses.replace(run, results=run.results[:1])
+    return replace(run, results=run.results[:1])
 
 
 @pytest.fixture
@@ -42,8 +41,8 @@ def old(tmp_path) -> Path:
 
 
 def test_runs_of_every_kind_are_kept_listed_and_deleted(store, run, batch_run):
-    run = dataclasses.replace(run, created="2026-01-01T00:00:00+00:00")
-    batch_run = dataclasses.replace(batch_run, created="2026-01-02T00:00:00+00:00")
+    run = replace(run, created="2026-01-01T00:00:00+00:00")
+    batch_run = replace(batch_run, created="2026-01-02T00:00:00+00:00")
     for each in (run, batch_run):
         store.save(each)
         assert store.get(each.id) == each
@@ -60,15 +59,9 @@ def test_runs_of_every_kind_are_kept_listed_and_deleted(store, run, batch_run):
 def test_the_list_is_of_one_kind_searched_and_ordered(store, small, batch_run):
     for i, title in enumerate(("A fox", "b FOX and an owl", "The <i>owl</i> 100%")):
         store.save(
-            dataclasses.replace(
-                small, id=f"a{i}", title=title, created=f"2026-01-0{i + 1}T00:00:00+00:00"
-            )
+            replace(small, id=f"a{i}", title=title, created=f"2026-01-0{i + 1}T00:00:00+00:00")
         )
-    store.save(
-        dataclasses.replace(
-            batch_run, id="b0", title="an animal", created="2026-01-02T12:00:00+00:00"
-        )
-    )
+    store.save(replace(batch_run, id="b0", title="an animal", created="2026-01-02T12:00:00+00:00"))
 
     def ids(**options) -> list[str]:
         return [r.id for r in store.list(**options)]
@@ -89,19 +82,18 @@ def test_the_list_is_of_one_kind_searched_and_ordered(store, small, batch_run):
 def test_a_run_from_outside_never_replaces_another(store, small):
     """An import with a used id silently replaced that run, on a public Space another visitor's."""
     assert store.add(small) == small  # its id is free
-    stranger = dataclasses.replace(small, title="mine now")
+    stranger = replace(small, title="mine now")
     kept = store.add(stranger)
     assert kept.id != small.id
-    assert kept == dataclasses.replace(stranger, id=kept.id)
+    assert kept == replace(stranger, id=kept.id)
     assert (store.get(small.id), store.get(kept.id)) == (small, kept)
 
 
 def test_the_list_reads_the_beginning_of_a_title_that_is_too_long(store, small, batch_run):
     """One run with a title of two million characters, once imported, froze every list that had it.
-
     It is still found by its end."""
     where = {**small.environment, "target": {"name": "y" * 2_000_000}}
-    store.save(dataclasses.replace(small, title="x" * 2_000_000 + " the end", environment=where))
+    store.save(replace(small, title="x" * 2_000_000 + " the end", environment=where))
     store.save(batch_run)
     (long,) = store.list(search="the end")
     assert (len(long.title), len(long.models)) == (200, 200)
@@ -150,12 +142,6 @@ def test_a_run_whose_json_is_damaged_is_one_sentence(store, small, json):
     store.delete(small.id)
 
 
-def test_two_processes_that_add_the_same_run_at_once_lose_none(store, small):
-    workers = [CLEAN.Process(target=others.add_many, args=(store.path, small)) for _ in range(2)]
-    assert _exit_codes(workers) == [0, 0]
-    assert len(store.list()) == 20
-
-
 def test_the_folder_is_the_one_the_environment_names_or_else_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path))
     assert RunStore().path == tmp_path / "runs.sqlite"
@@ -166,7 +152,7 @@ def test_the_folder_is_the_one_the_environment_names_or_else_the_users(monkeypat
 def test_the_list_names_the_decoder_with_most_tokens_per_second(store, run, batch_run):
     """Its mean over the repeats; of batches at the size and in the scheme where it was fastest."""
     store.save(run)
-    store.add(dataclasses.replace(run, id="0c", results=[]))
+    store.add(replace(run, id="0c", results=[]))
     store.save(batch_run)
     found = {summary.id: summary.fastest for summary in store.list()}
     speeds = {
@@ -184,9 +170,9 @@ def test_the_list_names_the_decoder_with_most_tokens_per_second(store, run, batc
 
 def test_the_list_says_what_is_unsure_and_what_was_stopped(store, run):
     """In the list, a speed marked with ≈ on its page looked certain, and a stopped run whole."""
-    busy = [dataclasses.replace(lap, load=Load(cpu_share=0.5)) for lap in run.results[0].laps]
-    disturbed = dataclasses.replace(run.results[0], laps=busy)
-    store.save(dataclasses.replace(run, results=[disturbed], cancelled=True))
+    busy = [replace(lap, load=Load(cpu_share=0.5)) for lap in run.results[0].laps]
+    disturbed = replace(run.results[0], laps=busy)
+    store.save(replace(run, results=[disturbed], cancelled=True))
     (kept,) = store.list()
     assert (kept.fastest.sure, kept.fastest.stopped) == (False, True)
     assert best(kept.fastest).startswith("Greedy: ≈")
@@ -195,9 +181,9 @@ def test_the_list_says_what_is_unsure_and_what_was_stopped(store, run):
 
 def test_failed_and_forged_results_are_not_the_fastest(store, run):
     first, *rest = run.results
-    failed = dataclasses.replace(first, error="it broke", metrics={"tokens_per_second": 1e9})
-    forged = dataclasses.replace(rest[0], metrics={"tokens_per_second": None})
-    store.save(dataclasses.replace(run, results=[failed, forged, *rest[1:2]]))
+    failed = replace(first, error="it broke", metrics={"tokens_per_second": 1e9})
+    forged = replace(rest[0], metrics={"tokens_per_second": None})
+    store.save(replace(run, results=[failed, forged, *rest[1:2]]))
     (kept,) = store.list()
     assert kept.fastest.decoder == rest[1].decoder
 
@@ -205,7 +191,7 @@ def test_failed_and_forged_results_are_not_the_fastest(store, run):
 def test_the_list_says_how_tokens_were_drawn_also_of_earlier_files(store, old, small, draw_run):
     """Runs of one prompt at several temperatures and seeds stood in the list as equal lines."""
     settings = {**small.settings, "temperature": 0.7, "top_k": 20, "top_p": 0.9, "seed": 5}
-    store.save(dataclasses.replace(small, study={**small.study, "settings": settings}))
+    store.save(replace(small, study={**small.study, "settings": settings}))
     store.save(draw_run)
     found = {summary.id: summary.asked for summary in store.list()}
     assert found[small.id] == "temperature 0.7, top-k 20, top-p 0.9, seed 5"
@@ -245,13 +231,14 @@ def test_a_file_of_version_1_is_taken_over_with_its_rows_untouched(old, small):
     assert rows(old)[: len(before)] == before
 
 
-def test_processes_that_take_over_a_file_of_version_1_at_once_all_succeed(old):
-    before = rows(old)
-    barrier = CLEAN.Barrier(4)
-    four = [CLEAN.Process(target=others.open_when, args=(old, barrier)) for _ in range(4)]
+def test_processes_that_take_over_a_file_of_version_1_and_add_the_same_run_at_once_lose_none(
+    old, small
+):
+    before, barrier = rows(old), CLEAN.Barrier(4)
+    four = [CLEAN.Process(target=others.add_when, args=(old, barrier, small)) for _ in range(4)]
     assert _exit_codes(four) == [0] * 4
-    assert rows(old) == before
-    assert len(RunStore(old).list(kind="comparison")) == len(before)
+    assert rows(old)[: len(before)] == before
+    assert len(RunStore(old).list(kind="comparison")) == len(before) + 20
 
 
 def test_a_crash_loses_at_most_the_run_that_was_being_written(store, small):
@@ -263,7 +250,7 @@ def test_a_crash_loses_at_most_the_run_that_was_being_written(store, small):
     worker.join()
     assert [r.id for r in store.list()] == [small.id]
     assert store.get(small.id) == small
-    store.save(dataclasses.replace(small, id="ee"))
+    store.save(replace(small, id="ee"))
     assert len(store.list()) == 2
 
 
@@ -304,7 +291,7 @@ def test_a_folder_that_may_not_be_written_is_one_sentence(small):
 
 def test_a_full_disk_is_one_sentence_and_what_was_there_stays(store, run, small):
     store.save(small)
-    other = dataclasses.replace(run, id="ff")
+    other = replace(run, id="ff")
     assert _exit_codes([CLEAN.Process(target=others.on_a_full_disk, args=(store, other))]) == [0]
     assert [r.id for r in store.list()] == [small.id]
     assert store.get(small.id) == small
@@ -316,12 +303,6 @@ def _exit_codes(workers: list) -> list[int]:
     for worker in workers:
         worker.join(60)
     return [worker.exitcode for worker in workers]
-
-
-def test_ids_stay_when_runs_are_recorded_again():
-    assert id_of("fox") == id_of("fox") != id_of("story")
-    assert recordings()[0].run.id == id_of("fox")
-    assert recorded(id_of("story")) == recordings()[-1]
 
 
 def test_a_recorded_run_is_found_like_a_kept_one_but_is_not_among_them(tmp_path):

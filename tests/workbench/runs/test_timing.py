@@ -1,6 +1,6 @@
 """Estimates from several timings, their ranges and their limits: made-up laps, no clock."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,9 +27,8 @@ def test_rounds_that_differ_and_batches_take_the_undisturbed_one_of_whole_laps()
 
 
 def test_one_lucky_timing_of_twenty_is_not_the_estimate():
-    """A minimum falls with every further timing.
-
-    The second quickest of twenty does not follow an outlier."""
+    """A minimum falls with every further timing. The second quickest of twenty does not follow an
+    outlier."""
     assert timing.whole([lap(0.1), *(lap(1) for _ in range(19))]) == 1
 
 
@@ -41,9 +40,8 @@ def test_the_range_holds_the_middle_of_the_resamples_of_whole_laps():
 
 
 def test_a_range_narrows_with_more_timings():
-    """The least and the most of all resamples grew with every lap.
-
-    Among more laps there is always one that was disturbed."""
+    """The least and the most of all resamples grew with every lap. Among more laps there is always
+    one that was disturbed."""
     source = np.random.default_rng(0)
     for few, many in ((3, 9), (5, 20)):
         widths = []
@@ -83,7 +81,6 @@ def test_the_estimate_lies_in_its_range(rounds):
 
 def test_energy_is_that_of_the_laps_that_drew_nothing():
     """The first lap's energy contains the pauses in which the page is drawn, its seconds do not.
-
     That was a factor of 1.18."""
     drawn, quiet = (
         lap(1, joules=9.0, drawn=True),
@@ -123,16 +120,15 @@ def rounds(*seconds: tuple[float, float]) -> list[Sample]:
 def test_the_seconds_of_rounds_add_up_to_those_of_the_text():
     """A race on other seconds than those of the figures would contradict them."""
     two = rounds((0.1, 0.2), (0.1, 0.3))
-    found = dataclasses.replace(result(lap(9, 1), lap(1, 9)), samples=two)
+    found = replace(result(lap(9, 1), lap(1, 9)), samples=two)
     assert timing.round_seconds(found) == [1, 1]
     assert sum(timing.round_seconds(found)) == timing.whole(found.laps)
-    differ = dataclasses.replace(found, laps=[lap(9, 1), lap(1, 2, same_rounds=False)])
+    differ = replace(found, laps=[lap(9, 1), lap(1, 2, same_rounds=False)])
     assert timing.round_seconds(differ) == [9, 1]
 
 
 def test_rounds_that_were_not_timed_share_the_seconds_as_their_passes_do():
     """Runs of earlier versions have no laps, and lengths chosen by the clock give other rounds.
-
     Those raced on the seconds of their passes, which were not the panel's."""
     two = rounds((0.1, 0.2), (0.1, 0.3))
     for each, expected in (
@@ -140,9 +136,9 @@ def test_rounds_that_were_not_timed_share_the_seconds_as_their_passes_do():
         ([lap(seconds=1.4)], [0.6, 0.8]),
         ([lap(0.2, 0.2, 0.3)], [0.3, 0.4]),
     ):
-        found = dataclasses.replace(result(*each), samples=two)
+        found = replace(result(*each), samples=two)
         assert timing.round_seconds(found) == pytest.approx(expected)
-    idle = dataclasses.replace(result(lap(seconds=1.0)), samples=rounds((0, 0)))
+    idle = replace(result(lap(seconds=1.0)), samples=rounds((0, 0)))
     assert timing.round_seconds(idle) == [0]
 
 
@@ -162,7 +158,7 @@ STEADY = Load(cpu_share=1.0, preempted=1.0, throttled=0.0, stolen=0.0, pressure=
 )
 def test_each_counter_gives_its_reason(change, word):
     """One timing alone has no range, but its counters speak."""
-    found = timing.unsteady(result(lap(1, load=dataclasses.replace(STEADY, **change))), None)
+    found = timing.unsteady(result(lap(1, load=replace(STEADY, **change))), None)
     assert len(found) == 1
     assert word in found[0]
 
@@ -173,7 +169,7 @@ def test_a_steady_lap_and_a_machine_that_shows_no_counters_give_none():
 
 
 def test_one_disturbed_lap_of_three_does_not_condemn_the_estimate():
-    bad, good = lap(1, load=dataclasses.replace(STEADY, pressure=0.9)), lap(1, load=STEADY)
+    bad, good = lap(1, load=replace(STEADY, pressure=0.9)), lap(1, load=STEADY)
     assert timing.unsteady(result(bad, good, good), None) == []
     assert timing.unsteady(result(bad, bad, good), None)
 

@@ -20,16 +20,6 @@ def lines(figure) -> dict[str, dict]:
     return {t.name: dict(zip(t.x, t.y, strict=True)) for t in figure.data}
 
 
-def without(scheme: str, **metrics) -> BatchFigures:
-    """The results of a scheme with other metrics; without them if none are given."""
-    run = made_batch()
-    changed = [
-        replace(r, metrics={**r.metrics, **metrics}) if r.scheme == scheme else r
-        for r in run.results
-    ]
-    return BatchFigures(replace(run, results=[r for r in changed if metrics or r.scheme != scheme]))
-
-
 def test_speed_up_is_over_greedy_of_the_same_size_and_scheduling(figures):
     found = lines(batch.speed_up(figures, "lookup"))
     assert found["padded (usual)"] == {1: 1.8, 4: 1.25}
@@ -49,9 +39,8 @@ def disturbed(decoder: str, scheme: str | None = None) -> Run:
 
 
 def test_doubts_stand_at_the_points_and_in_the_papers_table():
-    """A batch on a busy machine had ≈ only in its table of figures.
-
-    Charts and the paper's table showed plain numbers."""
+    """A batch on a busy machine had ≈ only in its table of figures. Charts and the paper's table
+    showed plain numbers."""
     run = disturbed("lookup", "vanilla")
     figures = BatchFigures(run)
     for trace in batch.speed_up(figures, "lookup", True).data:
@@ -72,17 +61,6 @@ def test_doubts_stand_at_the_points_and_in_the_papers_table():
 def test_padding_and_acceptance(figures):
     assert lines(batch.padding(figures)) == {"Prompt lookup": {1: None, 4: 0.25}}
     assert list(batch.acceptance(figures).data[0].y) == [1, 3, 2, 4]
-
-
-@pytest.mark.parametrize("card", batch.CARDS, ids=lambda card: card.title)
-@pytest.mark.parametrize("decoding", [False, True])
-def test_every_card_draws_what_was_run(card, decoding, batch_run):
-    found = BatchFigures(batch_run)
-    for decoder in found.decoders:
-        assert any(
-            trace.y is not None and len(trace.y)
-            for trace in card.draw(found, decoder, decoding).data
-        )
 
 
 @pytest.mark.parametrize("card", batch.CARDS, ids=lambda card: card.title)

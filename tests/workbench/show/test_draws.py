@@ -131,13 +131,6 @@ def test_one_text_that_the_target_never_writes_is_proof():
     assert "script" not in tree.seen
 
 
-def test_how_far_one_has_to_go_is_said():
-    far = draws.reach(made(EVEN))
-    assert "To notice an error of 0.1 you need about 1,590 draws; you have 100." in far
-    assert "you have 2,000, which is enough." in draws.reach(made(EVEN * 20))
-    assert draws.reach(made(EVEN, "mtad")) == ""
-
-
 class Nesting(HTMLParser):
     """Fails where an element is not closed in order."""
 
@@ -204,9 +197,8 @@ def test_a_tree_counts_merges_what_does_not_fork_and_is_closed():
 
 
 def test_a_file_with_a_thousand_forks_above_each_other_is_shown():
-    """Each text leaves the one before it a token later.
-
-    A fold in a fold a thousand times over is more than Python can follow."""
+    """Each text leaves the one before it a token later. A fold in a fold a thousand times over is
+    more than Python can follow."""
     found = parsed(draws.trees(made([(2,) * i + (1,) for i in range(1000)], law=[])))
     assert any("…" in text for text in found.texts)
 

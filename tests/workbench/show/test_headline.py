@@ -7,12 +7,10 @@ import pytest
 
 from decoders import catalog
 from tests.workbench.made import UNMEASURED
-from workbench.page.runs import best
-from workbench.runs.figures import fastest as run_fastest
 from workbench.runs.figures import rows
 from workbench.runs.record import Lap, Load, Result, Run, Sample
 from workbench.show import panel as strip
-from workbench.show.tables import fastest, marks, verdict
+from workbench.show.tables import marks, verdict
 from workbench.studies.settings import Settings
 
 
@@ -75,17 +73,6 @@ def test_rough_speeds_are_one_sentence():
     assert verdict(made(GREEDY, uneven)).endswith("Speeds are rough: the timings differ.")
 
 
-def test_a_disturbed_or_single_timing_has_no_winner():
-    busy = replace(
-        SPECULATIVE, laps=[replace(lap, load=Load(cpu_share=0.5)) for lap in SPECULATIVE.laps]
-    )
-    assert fastest(rows(made(GREEDY, busy, MTAD).results)) is None
-    once = [result(r.decoder, [r.laps[0].seconds], 30, 2.0) for r in (GREEDY, SPECULATIVE)]
-    assert fastest(rows(made(*once).results)) is None
-    close = result("speculative", [0.48, 0.6, 0.52], 30, 4.0)
-    assert fastest(rows(made(GREEDY, close, MTAD).results)) is None
-
-
 def place(run: Run, decoder: str) -> str:
     return _panel(run, decoder)["place"][0]
 
@@ -104,13 +91,6 @@ def test_the_race_is_as_sure_of_its_places_as_the_headline():
     ):
         assert {place(unsure, d) for d in unsure.decoders} == {""}
         assert _panel(unsure, "mtad")["place"][1] == why
-
-
-def test_the_list_of_runs_is_as_sure_as_the_headline():
-    """The headline said that nobody can tell which is fastest, the list named one."""
-    close = result("speculative", [0.48, 0.6, 0.52], 30, 4.0)
-    for run, sure in ((made(GREEDY, close, MTAD), False), (made(GREEDY, SPECULATIVE, MTAD), True)):
-        assert best(run_fastest(run)).startswith("MTAD: 128" if sure else "MTAD: ≈128")
 
 
 def test_a_likely_text_wins_no_mark_and_chance_is_named():
@@ -157,11 +137,6 @@ def test_until_its_timing_is_over_the_verdict_has_no_speed():
 def test_what_failed_has_no_place():
     run = made(GREEDY, MTAD, replace(SPECULATIVE, error="broken", metrics={}))
     assert [place(run, d) for d in run.decoders] == ["2nd", "1st", ""]
-
-
-def test_a_run_with_nothing_in_it_has_no_verdict():
-    assert verdict(made(replace(GREEDY, error="broken", metrics={}))) == ""
-    assert verdict(made(replace(MTAD, metrics={"block_efficiency": "x"}))) == ""
 
 
 def test_greedy_does_not_claim_to_sample():

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from workbench.runs.figures import Row, rows
 from workbench.runs.record import Run
 from workbench.show.quantities import (
-    BATCH_QUANTITIES,
     BY_NAME,
-    QUANTITIES,
     enough,
     gives,
     megabytes,
@@ -80,16 +78,6 @@ def test_a_failed_repeat_does_not_spoil_the_others(run):
     found = spread(BY_NAME["speed"], replace(row, results=[first, broken]))
     assert found.mean == spread(BY_NAME["speed"], alone).mean
     assert found.deviation is None
-
-
-def test_metrics_that_are_missing_or_no_numbers_are_no_figures(run):
-    """An imported file with `metrics: {}`, or with texts in it, once gave an error 500."""
-    row = of(run, "mtad")
-    for metrics in ({}, dict.fromkeys(row.first.metrics, "many")):
-        bare = replace(row, results=[replace(r, metrics=metrics, laps=[]) for r in row.results])
-        for quantity in (*QUANTITIES, *BATCH_QUANTITIES):
-            assert shown(quantity, bare) == ("yes" if quantity.name == "same" else "–")
-            assert isinstance(quantity.counts(bare.first), str)
 
 
 @pytest.mark.parametrize("seconds", [0.1187, 0.0049, 3.14159, 98.765])

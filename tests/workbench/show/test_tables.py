@@ -33,9 +33,8 @@ def test_a_batch_has_a_row_for_each_measurement_and_repeats_as_a_spread(made):
 
 
 def test_the_papers_table(made):
-    """Speed-ups of dynamic batches did not follow from the only speed of greedy beside them.
-
-    Four cells of a batch of one were empty."""
+    """Speed-ups of dynamic batches did not follow from the only speed of greedy beside them. Four
+    cells of a batch of one were empty."""
     figures = BatchFigures(made)
     table = batch.paper_table(figures, "lookup", decoding=False)
     assert table.heads == [
@@ -94,17 +93,6 @@ def test_findings_say_how_much_samples_differ(made):
         "deviation 1.29."
     )
     assert batch.acceptance(BatchFigures(with_results(made, made.results[2:])), "lookup") == ""
-
-
-def test_two_comparisons_side_by_side(run):
-    fewer = replace(run, results=[r for r in run.results if r.decoder != "mtad"])
-    table = tables.side_by_side(fewer, run)
-    assert table.heads == ["decoder", "figure", "A", "B"]
-    speeds = {row[0]: row[2:] for row in table.rows if row[1] == "tokens/s"}
-    assert list(speeds) == ["Greedy", "Beam search", "Speculative", "DSBD", "MTAD"]
-    assert speeds["MTAD"][0] == "–"
-    assert speeds["Greedy"][0] == speeds["Greedy"][1]
-    assert not any(row[2:] == ["–", "–"] for row in table.rows)
 
 
 def test_a_table_as_markdown_and_as_html():

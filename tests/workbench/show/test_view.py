@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workbench.made import UNMEASURED
-from workbench.runs.figures import BatchFigures, Row, rows, speed
+from workbench.runs.figures import Row, rows
 from workbench.runs.record import Lap, Run
 from workbench.show import view
 from workbench.show.quantities import BY_NAME
-from workbench.show.view import WRITERS, to_csv, to_html, to_json
+from workbench.show.view import to_csv, to_html
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -67,21 +67,7 @@ def unknown(run: Run) -> Run:
     return replace(run, kind="sweep", study={"question": "which?", "settings": {}})
 
 
-def test_there_is_a_writer_for_each_kind_of_file_and_of_run(run, batch_run):
-    assert list(WRITERS) == ["json", "csv", "html"]
-    for each in (run, batch_run, unknown(run), unknown(batch_run), replace(run, results=[])):
-        assert all(isinstance(write(each), str) for write in WRITERS.values())
-
-
 # ---- JSON
-
-
-def test_the_json_is_strict_complete_and_loads_again(run, batch_run):
-    for each in (run, batch_run, unknown(run)):
-        text = to_json(each)
-        json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-        assert Run.from_json(text) == each
-    assert "🦊" in to_json(run)
 
 
 # ---- CSV
@@ -153,9 +139,8 @@ def test_the_report_holds_the_run_it_draws(page, run):
 
 
 def test_the_report_is_named_after_its_prompt_and_its_date(run, batch_run, draw_run):
-    """Every report of a comparison was "Decoders side by side" and "Decoding run 2ac9f035727d".
-
-    No prompt, no date."""
+    """Every report of a comparison was "Decoders side by side" and "Decoding run 2ac9f035727d". No
+    prompt, no date."""
     long = dataclasses.replace(run, title="A long\nprompt " * 100)
     for each, head in (
         (long, "Decoders side by side"),
@@ -250,19 +235,3 @@ def test_what_was_written_stays_text(run):
     text = view.comparisons(run, other(run, seed=1))
     assert "<script" not in text
     assert "\x1b" in text or "&lt;/script&gt;" in text
-
-
-def test_the_csv_of_a_batch_is_unrounded_and_has_its_figures(batch_run):
-    found, figures = lines(batch_run), BatchFigures(batch_run)
-    assert len(found) == len(batch_run.results)
-    for line, r in zip(found, batch_run.results, strict=True):
-        of = r.decoder, r.batch_size, r.scheme
-        assert (line["decoder"], int(line["batch_size"]), line["scheme"]) == of
-        assert float(line["seconds"]) == r.metrics["seconds"]
-        assert float(line["x_greedy"]) == figures.times_greedy(*of)
-        assert line["decode_tokens_per_second"] == (
-            "" if (v := speed(r, decoding=True)) is None else str(v)
-        )
-        assert float(line["least_acceptance"]) == figures.least_acceptance(*of[:2])
-        assert line["joules"] == ""
-        assert line["energy_source"] == "not measured: a test"

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from decoders import InputError
 from decoders.inputs import ROLES
-from workbench.experiments import sets
 from workbench.studies import prompts
 from workbench.studies.prompts import (
     Chat,
@@ -96,17 +95,6 @@ def test_the_built_in_sets_are_there_and_each_refrain_repeats_itself():
         assert len(set(runs)) < len(runs), prompt
     with pytest.raises(InputError, match="stories or refrains or chats"):
         built_in("novels")
-
-
-def test_chats_are_questions_of_eight_kinds_in_turns():
-    kinds = [item.category for item in sets.find("chats", None).items]
-    assert len(set(kinds[:8])) == 8
-    assert kinds == kinds[:8] * 4
-    prompts = built_in("chats").prompts
-    assert [p.text for p in prompts] == [
-        i.question["prompt"] for i in sets.find("chats", None).items
-    ]
-    assert all(isinstance(p.text, Chat) for p in prompts)
 
 
 def test_find_takes_a_name_or_a_path(tmp_path):

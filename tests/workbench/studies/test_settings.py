@@ -26,17 +26,6 @@ from workbench.studies.settings import (
 )
 
 
-def test_settings_come_back_from_their_json():
-    settings = Settings(
-        (catalog["mtad"](beams=3), catalog["greedy"]()),
-        temperature=0.5,
-        repeats=2,
-        chat_template=True,
-    )
-    assert Settings.from_json(settings.to_json()) == settings
-    assert settings.to_json()["mtad"]["beams"] == 3
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -132,16 +121,6 @@ FIELDS = [(name, field) for name, method in catalog.items() for field in datacla
 def test_every_default_survives_the_way_to_text_and_back(name, field):
     method = catalog[name](**{field.name: parse(field, written(field, field.default))})
     assert method == catalog[name]()
-
-
-def test_several_numbers_and_texts_are_written_as_one_text():
-    fields = {f"{name}.{field.name}": field for name, field in FIELDS}
-    expansion, references = fields["specinfer.expansion"], fields["lookup.references"]
-    assert written(expansion, [4, 2]) == written(expansion, (4, 2)) == "4,2"
-    assert catalog["specinfer"](expansion=parse(expansion, "4, 2")).expansion == (4, 2)
-    assert written(references, ("Once.",)) == "Once."
-    assert catalog["lookup"](references=parse(references, "Once.")).references == ("Once.",)
-    assert parse(references, "") == ()  # an empty box is no document, not an empty one
 
 
 def test_numbers_are_read_as_the_field_has_them_and_what_is_none_is_left_for_the_check():

@@ -9,30 +9,8 @@ from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
 from workbench.studies.study import (
     PUBLIC_TOKENS,
-    SCHEMES,
     Limits,
-    baseline_scheme,
-    batches,
-    schemes_at,
 )
-
-
-def test_the_last_batch_is_filled_up_from_the_start():
-    assert batches("abcde", 3) == [["a", "b", "c"], ["d", "e", "a"]]
-    assert batches("ab", 5) == [["a", "b", "a", "b", "a"]]
-
-
-def test_alone_all_schemes_are_one():
-    assert schemes_at(1, list(SCHEMES)) == ["unpadded"]
-    assert schemes_at(2, ["vanilla", "dynamic"]) == ["vanilla", "dynamic"]
-
-
-def test_greedy_pads_nothing_so_all_static_schemes_are_one_for_it():
-    assert {baseline_scheme(name) for name, scheme in SCHEMES.items() if scheme.static} == {
-        "unpadded"
-    }
-    assert baseline_scheme("dynamic") == "dynamic"
-
 
 SPACE = Limits.from_environment({"SYSTEM": "spaces"})
 

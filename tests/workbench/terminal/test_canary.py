@@ -64,22 +64,3 @@ def test_a_greedy_text_in_another_number_type_asks_for_it(call, answers):
     assert status == 1
     assert "Fault at new token 1" in out
     assert "--served-in" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("ftp://host",), "the URL must begin with http"),
-        (("http://127.0.0.1:1",), "cannot be reached"),
-        (("http://127.0.0.1:1", "--draws", "many"), "--draws takes a whole number, not 'many'"),
-        (("http://127.0.0.1:1", "--key", "NOT_SET"), "`key` must name an environment variable"),
-        (("http://127.0.0.1:1", "--json", "/no/folder/x"), "There is no folder"),
-    ],
-)
-def test_what_cannot_be_used_is_one_sentence(call, loads, words, says):
-    status, out, errors = call("canary", *words)
-    assert (status, out) == (2, "")
-    assert says in errors
-    assert len(errors.splitlines()) == 1
-    assert "secret" not in errors
-    assert loads == []

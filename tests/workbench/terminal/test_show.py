@@ -5,7 +5,7 @@ import dataclasses
 from rich.console import Console
 
 from workbench.kinds.comparison import text
-from workbench.runs.events import At, Ended, Finished, Progress, Started
+from workbench.runs.events import At, Ended, Progress, Started
 from workbench.runs.record import TokenRecord
 from workbench.runs.store import RunSummary
 from workbench.terminal import show
@@ -63,22 +63,6 @@ def test_the_bar_names_the_job_and_the_time_left(run, batch_run):
         "5/20 tokens, about 12 s left",
     ):
         assert words in captured.get()
-
-
-def test_each_text_of_the_first_repeat_is_printed_as_it_is_finished(run):
-    console = Console(width=200)
-    happening = [
-        Finished(
-            At(r.decoder, r.repeat, 1, "unpadded", i, 10),
-            r,
-            dataclasses.replace(run, results=run.results[: i + 1]),
-        )
-        for i, r in enumerate(run.results)
-    ]
-    with console.capture() as captured:
-        show.follow(iter([*happening, Ended(run)]), console, Console(stderr=True))
-    names = [line.split("  ")[0] for line in captured.get().splitlines() if "  " in line]
-    assert [n for n in names if n in run.decoders] == run.decoders
 
 
 def test_fates_differ_without_colour():

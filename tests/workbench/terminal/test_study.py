@@ -73,20 +73,3 @@ def test_past_runs_are_listed_shown_compared_exported_imported_and_deleted(
         "",
     )
     assert store.get(any_run.id) == any_run
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("runs show abc", "There is no run 'abc'"),
-        ("runs delete abc", "There is no run 'abc'"),
-        ("runs export abc out.pdf", "must end in .json, .csv, .html"),
-        (f"runs import {__file__}", "This is not a run of the workbench"),
-        ("runs list --kind poem", "invalid choice: 'poem'"),
-    ],
-)
-def test_bad_input_is_one_clear_sentence_and_status_2(call, arguments, message):
-    status, out, err = call(*arguments.split())
-    assert (status, out) == (2, "")
-    assert message in err
-    assert err.strip().count("\n") == 0

@@ -1,6 +1,5 @@
 """Readings from a run, against its own counts and against hand-made rounds."""
 
-import dataclasses
 import math
 from dataclasses import replace
 
@@ -44,9 +43,7 @@ def token(ps):
 def with_rounds(run, decoder, rounds, **changes):
     """The first result of a decoder with other rounds in place of its own."""
     first = next(r for r in run.results if r.decoder == decoder)
-    return dataclasses.replace(
-        first, samples=[dataclasses.replace(first.alone, rounds=rounds, **changes)]
-    )
+    return replace(first, samples=[replace(first.alone, rounds=rounds, **changes)])
 
 
 def test_speculative_counts_are_those_of_the_metrics(run):
@@ -80,9 +77,7 @@ def test_the_cost_of_a_pass_leaves_out_the_first_round(run):
 
 
 def test_without_greedy_there_is_no_cost_and_no_speedup(run):
-    found = measured(
-        dataclasses.replace(run, results=[r for r in run.results if r.decoder == "speculative"])
-    )
+    found = measured(replace(run, results=[r for r in run.results if r.decoder == "speculative"]))
     for name in ("c", "verify_cost", "speedup", "expected_speedup"):
         assert getattr(found.speculative, name) is None
     assert found.dsbd is None
@@ -92,12 +87,9 @@ def test_without_greedy_there_is_no_cost_and_no_speedup(run):
 def test_timings_that_were_disturbed_are_not_sure(run):
     for load, sure in ((Load(), True), (Load(pressure=0.9), False)):
         results = [
-            dataclasses.replace(
-                r, laps=[dataclasses.replace(r.laps[0], load=load)] if r.laps else []
-            )
-            for r in run.results
+            replace(r, laps=[replace(r.laps[0], load=load)] if r.laps else []) for r in run.results
         ]
-        assert measured(dataclasses.replace(run, results=results)).speculative.sure is sure
+        assert measured(replace(run, results=results)).speculative.sure is sure
 
 
 def test_dsbd_layers_of_hand_made_rounds(run):
@@ -156,9 +148,8 @@ def found() -> MeasuredBatch:
 
 
 def test_accuracy_counts_right_and_wrong_tokens(found):
-    """The longest, 4, is the cap: it has three right tokens and none wrong.
-
-    Each shorter one ends with a wrong token."""
+    """The longest, 4, is the cap: it has three right tokens and none wrong. Each shorter one ends
+    with a wrong token."""
     assert found.cap == 4
     right, wrong = (
         sum(g - 1 for gains in GAINED for g in gains),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from decoders import theory
 from decoders.theory import expected_tokens, walltime_factor
-from tests.workbench.made import made_batch
 from workbench.show.quantities import gives
 from workbench.theory import PAGES, papers, rules, speculative
 from workbench.theory.estimates import (
@@ -18,24 +17,14 @@ from workbench.theory.estimates import (
     MeasuredMTAD,
     MeasuredSpeculative,
     Measurements,
-    measured,
 )
 from workbench.theory.rules import RULES, TREES, enumerated
-from workbench.theory.speculative import TABLE_4
 
 EMS_SD = next(page for page in PAGES if page.title == "EMS-SD")
 
 
 def values(page, **changes):
     return SimpleNamespace(**{s.name: s.value for s in page.fields} | changes)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
-def test_every_page_speaks_of_every_kind_of_run(page, run, batch_run):
-    for each in (run, batch_run, replace(run, results=[])):
-        found = measured(each)
-        assert page.of_run(found).endswith(".")
-        assert all(card.figure(values(page), found).data for card in page.cards)
 
 
 @given(
@@ -84,30 +73,9 @@ def test_without_a_draft_model_there_is_no_c_but_a_speed():
     assert "greedy did not run" in alone
 
 
-def test_batches_are_diamonds_and_bars_at_a_size_that_was_run():
-    found = measured(made_batch())
-    (run,) = found.batches
-    longest, distribution, pads, ratio = EMS_SD.cards
-    for card, part in ((longest, "longest"), (pads, "pads"), (ratio, "ratio")):
-        figure = card.figure(values(EMS_SD, batch=4), found)
-        (diamond,) = [t for t in figure.data if t.marker.symbol == "diamond"]
-        assert (diamond.x[0], diamond.y[0]) == (run.p, getattr(run.padding(4), part))
-        assert "Prompt lookup" in diamond.text[0]
-    _, bar = distribution.figure(values(EMS_SD, batch=4), found).data
-    assert list(bar.y) == run.longest(4, 8)
-    assert len(distribution.figure(values(EMS_SD, batch=5), found).data) == 1
-    assert not any(
-        t.marker.symbol == "diamond" for t in ratio.figure(values(EMS_SD, batch=5), found).data
-    )
-
-
 SPECULATIVE = MeasuredSpeculative(60, 100, 4.0, 2.3, 0.1, 1.2, 1.4)
 DSBD = MeasuredDSBD(60, 100, 2.0, 1.9, 1.5)
 MTAD = MeasuredMTAD(3.0, 2.5, 40, 0, "warped", 1.2, 50, 0.1, 4)
-
-
-def bold(figure):
-    return next(trace for trace in figure.data if trace.line.width == 3)
 
 
 def marks(figure, symbol):
@@ -115,11 +83,6 @@ def marks(figure, symbol):
         trace for trace in figure.data if trace.type == "scatter" and trace.mode == "markers+text"
     )
     return [(point.x[0], point.y[0]) for point in points if point.marker.symbol == symbol]
-
-
-def test_best_gamma_of_the_paper():
-    for alpha, best in ((0.6, 4), (0.7, 6), (0.8, 8), (0.9, 13)):
-        assert marks(speculative.best_gamma_figure(alpha, 0.05), "circle") == [(alpha, best)]
 
 
 @pytest.mark.parametrize("U", [50.0, 1000.0])
@@ -137,15 +100,6 @@ def test_what_was_measured_is_a_diamond():
     assert marks(speculative.table_4_figure(SPECULATIVE), "diamond") == [(expected, 1.4)]
     assert marks(papers.steps_figure(0.8, 0.9, 2, DSBD), "diamond") == [(0.6, 1.9)]
     assert marks(papers.kept_figure(0.1, 0.5, 8, MTAD), "diamond") == [(2.5, 3.0)]
-
-
-@pytest.mark.parametrize("row", TABLE_4, ids=lambda r: f"{r.task}-{r.draft}-{r.temperature}")
-def test_table_4_expectations(row):
-    """The paper prints alpha and c with two digits: its own expectation may differ accordingly."""
-    low, high = (
-        walltime_factor(row.alpha + s * 0.005, row.gamma, row.c - s * 0.005) for s in (-1, 1)
-    )
-    assert low - 0.05 <= row.expected <= high + 0.05
 
 
 @pytest.mark.parametrize("rule", TREES)
