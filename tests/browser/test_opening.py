@@ -224,9 +224,6 @@ def test_back_and_forward_walk_through_examples_and_runs(visit, address):
     page.locator("#gallery button").nth(1).click()
     expect(page).to_have_url(f"{address}?run={second.run.id}")
     page.locator("#prompt textarea").fill("A run of my own")
-    unfold_form(page)
-    for name, few in (("max new tokens", "4"), ("timings", "1")):
-        setting(page, name).fill(few)
     id = run(page)
     expect(page).to_have_url(f"{address}?run={id}")
     page.go_back()
