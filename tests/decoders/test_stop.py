@@ -12,7 +12,8 @@ import pytest
 from decoders import generate, load_pair, stream
 from tests.needs import needs_kernels
 
-LEAST, GENEROUS = 0.02, 3.0  # seconds; the host's pace changes
+# Seconds; the host's pace changes. What is looked for takes a second.
+LEAST, GENEROUS = 0.02, 5.0
 OPENINGS = (
     "Once upon a time there was a", "One day, a little girl named", "Tom and his dog went to",
     "The sun was bright and", "Lily liked to play with", "In the big forest lived",
@@ -79,7 +80,8 @@ def test_a_stop_is_heard_within_a_step(pair, case):
     generate(pair, few, method, max_new_tokens=8, **options)
     step = min(own_time(lambda: generate(pair, few, "greedy", max_new_tokens=1)) for _ in range(3))
     delays = [
-        delay(pair, prompt, method, after, **options, **budget) for after in (0.03, 0.05, 0.07)
+        delay(pair, prompt, method, after, **options, **budget)
+        for after in (0.03, 0.04, 0.05, 0.06, 0.07)
     ]
     assert statistics.median(delays) < GENEROUS * max(LEAST, step)
 
