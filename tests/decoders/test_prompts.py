@@ -257,3 +257,22 @@ def test_sampling_of_a_generation_config_is_named(caplog):
     model.generation_config.update(do_sample=False)
     ModelPair(model, None)
     assert not notes(caplog)
+
+
+@pytest.mark.parametrize("name", ["speculative", "dsbd"])
+def test_texts_stop_at_a_special_token(pair, name):
+    """For tokens that the models write by themselves, and in `generate` of transformers."""
+    free = generate(pair, "ab", name, max_new_tokens=24, seed=5, ignore_eos=True)
+    token = free.tokens[10]
+    tokenizer = build_chat_tokenizer()
+    tokenizer.add_special_tokens(
+        {"additional_special_tokens": [tokenizer.convert_ids_to_tokens(token)]}
+    )
+    stop = tokenizer.convert_ids_to_tokens(token)
+    own = ModelPair(pair.target, pair.draft, tokenizer)
+    options = {"max_new_tokens": 24, "seed": 5, "stop": ["never", stop], "ignore_eos": True}
+    prompt = pair.tokenizer("ab").input_ids
+    result = generate(own, prompt, name, **options)
+    assert result.tokens == free.tokens[: free.tokens.index(token) + 1]
+    assert result.finished == "stop string"
+    assert result.tokens[-1] == token

@@ -100,3 +100,9 @@ def test_every_round_of_every_decoder_is_complete(name):
         for t in (r.trials[node] for node in r.tree.lineage(r.answer, 1)):
             own = r.rounds[t.round]
             assert t.node in own.nodes or any(t is x for x in own.trials)
+
+
+def test_a_perplexity_beyond_what_a_float_holds():
+    """Above 709 nats a token `exp` raises, which ended a whole batch."""
+    assert perplexity([-710.0, -800.0]) == math.inf
+    assert perplexity([-math.inf]) == math.inf

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from decoders.training.learning import InFloat32
 from training import train as script
 from training.attention import block_attention
 from training.fit import fit, next_token_loss
@@ -192,3 +194,15 @@ def test_bad_input_is_one_sentence(tmp_path):
         script.main(command(tmp_path / "no", tmp_path / "work", tmp_path / "out")[3:])
     assert "does not exist" in str(stop.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_muon_multiplies_in_the_precision_of_the_passes(quick):
+    """Its products in bfloat16 took half of a step where the processor has none."""
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(torch.zeros(8, 12))
+    weight.grad = torch.randn(8, 12)
+    with nullcontext() if quick else InFloat32():
+        torch.optim.Muon([weight], lr=1.0, weight_decay=0.0, adjust_lr_fn="original").step()
+    step = weight.detach()
+    assert torch.equal(step, step.bfloat16().float()) == quick

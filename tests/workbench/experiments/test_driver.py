@@ -123,3 +123,10 @@ def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):
         background.stop("me")
     background.join()
     assert not background.running
+
+
+def test_a_plan_that_names_files_cannot_read_them_here(make):
+    background = make()
+    plan = PLAN.replace('name = "timed"', 'name = "timed"\nprompts = ["/etc/passwd.txt"]')
+    with pytest.raises(InputError, match="There is no set of prompts"):
+        background.start(ExperimentRequest(plan, "small.toml", paths=False))

@@ -278,3 +278,10 @@ def test_claims_follow_the_settings(run):
     assert claims["speculative"] == "changes the text"
     assert claims["greedy"] == "always the likeliest"
     assert claims["beam_search"] == "search"
+
+
+def test_a_client_that_leaves_ends_its_job(host):
+    answers = compare(host)("Once", NAMES, {"max_new_tokens": 400, "timings": 5})
+    next(answers)
+    answers.close()
+    assert list(compare(host)("next", NAMES, SETTINGS))[-1]["prompt"] == "next"

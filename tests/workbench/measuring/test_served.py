@@ -402,3 +402,9 @@ def test_an_engine_that_nobody_named_is_refused_before_any_work(stories):
     other = {"fats": Engine("fats", "http://127.0.0.1:9")}
     with pytest.raises(InputError, match="did you mean 'fats'"):
         session.run(stories, study("greedy"), engines=lambda: other)
+
+
+def test_ids_that_are_not_the_targets_are_not_taken_for_its(stories):
+    other = record(" a dog", (10**6,), 1)
+    assert made.ids_of(other, stories) is None
+    assert made.sample(other, 0, [1], stories).text == " a dog"

@@ -1,6 +1,7 @@
 """The Runs tab without a browser: find, open, compare, delete and import runs of every kind."""
 
 import json
+import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -190,3 +191,29 @@ def test_on_a_shared_machine_nobody_deletes_by_a_made_up_call(pair, run, tmp_pat
     _, note = delete.fn({"rows": [], "chosen": [run.id]}, [run.id], "", "all")
     assert "On a shared machine" in note
     assert host.store.get(run.id) == run
+
+
+def damage(host: Host, id: str, **columns: str) -> None:
+    """Writes what is no run's into columns of its row."""
+    with sqlite3.connect(host.store.path) as db:
+        for column, value in columns.items():
+            db.execute(f"UPDATE runs SET {column} = ? WHERE id = ?", (value, id))
+
+
+def test_a_damaged_row_leaves_all_else_in_the_lists(host, visitor, run, batch_run):
+    """One damaged row gave a 500 and a traceback in place of the list, in Runs and in Theory."""
+    bad, sound = keep(host, run, batch_run)
+    damage(host, bad, decoders="[half", json="half a ru")
+    assert {row["id"]: row["kind"] for row in listed(visitor)} == {bad: "damaged", sound: "batch"}
+    visitor.open("Theory")
+    choices = [id for _, id in visitor.told(visitor.find("theory-run"), "choices")]
+    assert (sound in choices, bad in choices) == (True, False)
+    for ids, button in (([bad], "open-run"), ([bad, sound], "compare-two")):
+        tick(visitor, *ids)
+        visitor.press(button)
+        assert f"The run {bad} cannot be read, only deleted." in said(visitor)
+    tick(visitor, sound)
+    visitor.press("open-run")
+    assert said(visitor) == ""
+    host.store.delete(bad)
+    assert [row["id"] for row in listed(visitor)] == [sound]

@@ -7,10 +7,12 @@ import pytest
 
 from decoders import catalog
 from tests.workbench.made import UNMEASURED
+from workbench.page.runs import best
+from workbench.runs.figures import fastest as run_fastest
 from workbench.runs.figures import rows
 from workbench.runs.record import Lap, Load, Result, Run, Sample
 from workbench.show import panel as strip
-from workbench.show.tables import marks, verdict
+from workbench.show.tables import fastest, marks, verdict
 from workbench.studies.settings import Settings
 
 
@@ -143,3 +145,21 @@ def test_greedy_does_not_claim_to_sample():
     """Greedy at temperature 1 wore "exactly as the target sampled alone"."""
     claim = _panel(made(GREEDY), "greedy")
     assert "sampl" not in claim["claim"] + claim["claim_help"]
+
+
+def test_a_disturbed_or_single_timing_has_no_winner():
+    busy = replace(
+        SPECULATIVE, laps=[replace(lap, load=Load(cpu_share=0.5)) for lap in SPECULATIVE.laps]
+    )
+    assert fastest(rows(made(GREEDY, busy, MTAD).results)) is None
+    once = [result(r.decoder, [r.laps[0].seconds], 30, 2.0) for r in (GREEDY, SPECULATIVE)]
+    assert fastest(rows(made(*once).results)) is None
+    close = result("speculative", [0.48, 0.6, 0.52], 30, 4.0)
+    assert fastest(rows(made(GREEDY, close, MTAD).results)) is None
+
+
+def test_the_list_of_runs_is_as_sure_as_the_headline():
+    """The headline said that nobody can tell which is fastest, the list named one."""
+    close = result("speculative", [0.48, 0.6, 0.52], 30, 4.0)
+    for run, sure in ((made(GREEDY, close, MTAD), False), (made(GREEDY, SPECULATIVE, MTAD), True)):
+        assert best(run_fastest(run)).startswith("MTAD: 128" if sure else "MTAD: ≈128")

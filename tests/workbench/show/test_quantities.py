@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from workbench.runs.figures import Row, rows
 from workbench.runs.record import Run
 from workbench.show.quantities import (
+    BATCH_QUANTITIES,
     BY_NAME,
+    QUANTITIES,
     enough,
     gives,
     megabytes,
@@ -122,3 +124,13 @@ def test_what_is_not_measured_is_no_zero(run):
     row = of(run, "mtad")
     assert shown(BY_NAME["joules_per_token"], row) == "–"
     assert BY_NAME["joules_per_token"].counts(row.first).startswith("not measured: ")
+
+
+def test_metrics_that_are_missing_or_no_numbers_are_no_figures(run):
+    """An imported file with `metrics: {}`, or with texts in it, once gave an error 500."""
+    row = of(run, "mtad")
+    for metrics in ({}, dict.fromkeys(row.first.metrics, "many")):
+        bare = replace(row, results=[replace(r, metrics=metrics, laps=[]) for r in row.results])
+        for quantity in (*QUANTITIES, *BATCH_QUANTITIES):
+            assert shown(quantity, bare) == ("yes" if quantity.name == "same" else "–")
+            assert isinstance(quantity.counts(bare.first), str)

@@ -164,3 +164,16 @@ def test_an_attention_scaled_by_the_place_in_a_pass_is_not_packed():
     )
     other, _ = zoo.build_pair("llama4_text", **sizes, attn_temperature_tuning=False)
     assert not ModelPair(other, None).plain
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes"),
+    [("phi3", {}), ("qwen2", {"use_sliding_window": True, "max_window_layers": 0})],
+)
+def test_a_window_as_large_as_the_positions_is_none(family, sizes):
+    """Phi-3.5-mini has a window of 262,144 tokens and 131,072 positions, and was refused."""
+    model, _ = zoo.build_pair(family, sliding_window=64, max_position_embeddings=64, **sizes)
+    pair = ModelPair(model, None)
+    assert not pair.plain
+    written = generate(pair, [5, 6, 7], "greedy", max_new_tokens=61, ignore_eos=True)
+    assert written.tokens == by_transformers(model, [5, 6, 7], 61)
