@@ -3,10 +3,11 @@
 import logging
 import threading
 import time
-from collections.abc import Generator, Hashable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakSet
 
 from decoders import InputError, ModelPair
 from decoders.inputs import Encoded, specials
@@ -53,7 +54,8 @@ class Host:
     def __post_init__(self) -> None:
         self.pairs = self.pairs or PairKeeper(self.limits.custom_models, self.limits.public)
         self.device = Device(self.pairs)
-        self._stops: dict[Hashable, threading.Event] = {}
+        self._stops: dict[tuple[str | None, str], threading.Event] = {}  # by session and tab
+        self._left: WeakSet[threading.Event] = WeakSet()  # of runs that are no longer in view
         self._timing: threading.Event | None = None  # ends what has its texts and times them
 
     @property
@@ -223,7 +225,7 @@ class Host:
         return {"chat_template": chat, "system": chat, "penalties": bool(pair.penalties)}
 
     @contextmanager
-    def stoppable(self, job: Hashable) -> Iterator[threading.Event]:
+    def stoppable(self, job: tuple[str | None, str]) -> Iterator[threading.Event]:
         """An event that `stop(job)` sets while the block runs."""
         stopped = self._stops[job] = threading.Event()
         try:
@@ -232,9 +234,18 @@ class Host:
             if self._stops.get(job) is stopped:
                 del self._stops[job]
 
-    def stop(self, job: Hashable) -> None:
+    def stop(self, job: tuple[str | None, str]) -> None:
         if job in self._stops:
             self._stops[job].set()
+
+    def leave(self, session: str | None) -> None:
+        """A visitor looks at another run: what theirs has still to show stays out of view."""
+        self._left.update(
+            stopped for (whose, _), stopped in self._stops.items() if whose == session
+        )
+
+    def in_view(self, stopped: threading.Event) -> bool:
+        return stopped not in self._left
 
     def time_quietly(self, stopped: threading.Event) -> None:
         """The study on the device has its texts; it may be ended for the next one."""

@@ -18,8 +18,9 @@ from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.page.widgets import Address
 from workbench.runs.events import Ended, Event, Finished, Started
-from workbench.runs.store import RunStore, new_id
+from workbench.runs.store import RunStore, new_id, recordings
 from workbench.studies.settings import Settings
 
 COMPARE = "prompt=Once&decoders=greedy,speculative&max_new_tokens=6"
@@ -208,6 +209,28 @@ def test_leaving_the_tab_ends_the_job(house):
     next(running)
     running.close()
     works(Visitor(page, COMPARE, "the next one"), "")
+
+
+def test_who_goes_back_while_their_run_ends_sees_nothing_more_of_it(house, replays):
+    """Whoever went back in the moment when a run ended saw that run's "Speeds are rough" over the
+    example, and its texts and charts over it if they went earlier."""
+    _, page = house
+    replays("")
+    parts = ("headline", "band-picture", "panels", "run-link")
+    address = next(block for block in page.blocks.values() if isinstance(block, Address))
+    pauses = sum(1 for _ in Visitor(page, COMPARE).firing("run", "click"))
+    assert pauses > 4
+    for gone in range(2, pauses):
+        visitor = Visitor(page, COMPARE)
+        for i, _ in enumerate(visitor.firing("run", "click")):
+            if i == gone:
+                visitor.put(address, {"query": f"run={recordings()[1].run.id}"})
+                visitor.fire(address, "submit")
+                shown = [visitor.value(part) for part in parts]
+        assert [visitor.value(part) for part in parts] == shown
+        assert "Done" in said(visitor, "")
+        assert idle(visitor, "")
+        assert visitor.breakdowns == []
 
 
 def test_measuring_again_runs_the_same_study_and_can_leave_the_queue(house, replays):

@@ -20,8 +20,8 @@ def test_it_says_whether_the_head_pays(small, monkeypatch):
     folders = {role: str(load.EMBEDDED / role) for role in ("target", "head")}
     asked = Namespace(target=folders["target"], out=folders["head"], device="auto")
     heads.advise(asked, Console(file=said, width=200))
-    # Which length is quickest is the machine's to say: the usual one has no name.
-    assert "The best exact decoder is speculative" in said.getvalue()
+    # Which decoder is quickest is the machine's to say: on a busy one it was greedy decoding.
+    assert "The best exact decoder is " in said.getvalue()
     assert "draft_length=8" in said.getvalue()  # each length is measured
 
 
