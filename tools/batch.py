@@ -13,10 +13,8 @@ compared stand close together, batch size by batch size. Prints Markdown.
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import decoders
 from workbench.kinds.batch import SIZES, Batch, findings, paper_table
@@ -24,10 +22,10 @@ from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice, tuned
 from workbench.runs.events import Event, Finished
-from workbench.runs.figures import BatchFigures, speed
+from workbench.runs.figures import BatchFigures, mean_speed, speed
 from workbench.runs.record import Run
 from workbench.show.tables import markdown
-from workbench.studies.prompts import PromptSet, built_in
+from workbench.studies.prompts import built_in
 from workbench.studies.settings import Settings
 from workbench.studies.study import SCHEMES
 
@@ -62,7 +60,7 @@ def tables(run: Run, decoder: str) -> str:
         *findings(run),
     ]  # fmt: skip
     both, vanilla = (
-        {n: figures.speed(decoder, n, scheme, True) for n in figures.sizes}
+        {n: decoding_speed(figures, decoder, n, scheme) for n in figures.sizes}
         for scheme in ("unpadded", "vanilla")
     )
     ratios = [
@@ -70,87 +68,36 @@ def tables(run: Run, decoder: str) -> str:
         for n in figures.sizes
         if n > 1 and both[n] and vanilla[n]
     ]
-    return "\n\n".join(
-        [
-            *texts,
-            f"Both unpadded over vanilla, prompts left out: {', '.join(ratios) or 'not measured'}.",
-        ]
+    claim = f"Both unpadded over vanilla, prompts left out: {', '.join(ratios) or 'not measured'}."
+    return "\n\n".join([*texts, claim])
+
+
+def decoding_speed(figures: BatchFigures, decoder: str, size: int, scheme: str) -> float | None:
+    row = figures.row(decoder, size, scheme)
+    return row and mean_speed(row.results, decoding=True)
+
+
+def measure(name: str, device: Device, args: argparse.Namespace) -> Run:
+    """Measure one decoder's batches with the options of the command line."""
+    choice = PairChoice(args.pair)
+    method, prompts = asked(name, choice)
+    print(f"\n### {name} on {prompts}\n")
+    settings = Settings(
+        (method,), max_new_tokens=args.tokens, repeats=args.repeats, timings=args.timings,
+        temperature=0.0, chat_template="auto",
+    )  # fmt: skip
+    study = Batch(
+        built_in(prompts).first(args.prompts), settings, tuple(args.sizes), tuple(SCHEMES)
     )
+    run = followed(device.run(study, choice))
+    if args.json:
+        (args.json / f"{name}.json").write_text(run.dumps())
+    return run
 
 
-@dataclass(frozen=True)
-class Bench:
-    """Measures batches on one pair, with the options of the command line.
-
-    Attributes:
-        device: runs them
-        choice: the pair
-        args: the options that `options` declares
-    """
-
-    device: Device
-    choice: PairChoice
-    args: argparse.Namespace
-
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> "Bench":
-        if args.json:
-            args.json.mkdir(parents=True, exist_ok=True)
-        choice = PairChoice(args.pair)
-        return cls(Device(PairKeeper()), choice, args)
-
-    def measure(
-        self,
-        name: str,
-        methods: Sequence[decoders.Method],
-        prompts: PromptSet,
-        sizes: Sequence[int],
-        shared: Mapping[str, Any],
-        schemes: Sequence[str] = tuple(SCHEMES),
-        tokens: int | None = None,
-    ) -> Run:
-        settings = Settings(
-            tuple(methods),
-            max_new_tokens=tokens or self.args.tokens,
-            repeats=self.args.repeats,
-            timings=self.args.timings,
-            **shared,
-        )
-        study = Batch(prompts, settings, tuple(sizes), tuple(schemes))
-        run = followed(self.device.run(study, self.choice))
-        if self.args.json:
-            (self.args.json / f"{name}.json").write_text(run.dumps())
-        return run
-
-    def tables(self, names: Iterable[str]) -> list[Run]:
-        """Measure and print the tables of these methods."""
-        runs = []
-        for name in names:
-            method, prompts = asked(name, self.choice)
-            print(f"\n### {name} on {prompts}\n")
-            first = built_in(prompts).first(self.args.prompts)
-            runs.append(
-                self.measure(
-                    name,
-                    (method,),
-                    first,
-                    self.args.sizes,
-                    {"temperature": 0.0, "chat_template": "auto"},
-                )
-            )
-            print(tables(runs[-1], name))
-        return runs
-
-
-def options(description: str | None, tables: Sequence[str]) -> argparse.ArgumentParser:
-    """The options of every measurement of batches.
-
-    Args:
-        description: what `--help` says
-        tables: those that `--only` may name
-    """
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "--pair",
@@ -161,15 +108,16 @@ def options(description: str | None, tables: Sequence[str]) -> argparse.Argument
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--timings", type=int, default=1)
-    parser.add_argument("--only", nargs="+", choices=tables, default=tables, metavar="TABLE")
+    parser.add_argument(
+        "--only", nargs="+", choices=METHODS, default=list(METHODS), metavar="TABLE"
+    )
     parser.add_argument("--json", type=Path, help="a folder for the runs as JSON")
-    return parser
-
-
-def main() -> None:
-    args = options(__doc__, tuple(METHODS)).parse_args()
-    for _ in Bench.of(args).tables(name for name in METHODS if name in args.only):
-        pass
+    args = parser.parse_args(arguments)
+    if args.json:  # before anything is measured
+        args.json.mkdir(parents=True, exist_ok=True)
+    device = Device(PairKeeper())
+    for name in args.only:
+        print(tables(measure(name, device, args), name))
 
 
 if __name__ == "__main__":
