@@ -117,14 +117,11 @@ def test_what_a_request_can_need_is_the_least_budget(pair, name):
         generate(pair, [5, 6, 7], name, max_cache_bytes=least - 1, **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"padding": "all"}, "padding must be 'none', 'inputs', 'kv' or 'both', not 'all'."),
-        ({"max_cache_bytes": 10_000}, "Prompt 2 can need"),
-        ({"max_cache_bytes": 10**9, "padding": "kv"}, "max_cache_bytes needs padding='none'"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"padding": "all"}, "padding must be 'none', 'inputs', 'kv' or 'both', not 'all'."),
+    ({"max_cache_bytes": 10_000}, "Prompt 2 can need"),
+    ({"max_cache_bytes": 10**9, "padding": "kv"}, "max_cache_bytes needs padding='none'"),
+])  # fmt: skip
 def test_bad_input_is_refused(pair, options, message):
     with pytest.raises(InputError) as error:
         generate(pair, [[1], [2] * 30], "greedy", max_new_tokens=8, **options)

@@ -141,19 +141,16 @@ def test_min_p_is_that_of_transformers(row, temperature, min_p):
     assert warp(scaled, Warping(min_p=min_p)).tolist() == pytest.approx(theirs.tolist(), abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("values", "names"),
-    [
-        ((-1.0,), "temperature"),
-        ((float("nan"),), "temperature"),
-        ((1.0, 1.5), "top_k"),
-        ((1.0, 0, 0.0), "top_p"),
-        ((1.0, 0, 1.1), "top_p"),
-        ((1.0, 0, 1.0, 1.5), "min_p must be"),
-        ((1.0, 0, 1.0, 0.0, -1), "top_n_sigma must be"),
-        ((1.0, 0, 1.0, 0.0, 0.0, "yes"), "temperature_last must be"),
-    ],
-)
+@pytest.mark.parametrize(("values", "names"), [
+    ((-1.0,), "temperature"),
+    ((float("nan"),), "temperature"),
+    ((1.0, 1.5), "top_k"),
+    ((1.0, 0, 0.0), "top_p"),
+    ((1.0, 0, 1.1), "top_p"),
+    ((1.0, 0, 1.0, 1.5), "min_p must be"),
+    ((1.0, 0, 1.0, 0.0, -1), "top_n_sigma must be"),
+    ((1.0, 0, 1.0, 0.0, 0.0, "yes"), "temperature_last must be"),
+])  # fmt: skip
 def test_values_out_of_range_are_refused_by_name(values, names):
     with pytest.raises(InputError, match=names):
         Warping(*values)

@@ -93,12 +93,9 @@ def test_a_draft_with_another_tokenizer_reads_its_own_tokens(two_tokenizers):
     assert len(own) > 24
 
 
-@pytest.mark.parametrize(
-    ("warping", "which", "penalties"),
-    pairwise(
-        WARPINGS, ["pair", "two_tokenizers"], [False, [RepetitionPenaltyLogitsProcessor(1.7)]]
-    ),
-)
+@pytest.mark.parametrize(("warping", "which", "penalties"), pairwise(
+    WARPINGS, ["pair", "two_tokenizers"], [False, [RepetitionPenaltyLogitsProcessor(1.7)]]
+))  # fmt: skip
 def test_it_is_what_speculative_decoding_compares(request, which, warping, penalties):
     """p and q of every token that it drafted, rejected ones too, where it tested it."""
     pair, options = request.getfixturevalue(which), {**as_options(warping), "penalties": penalties}
@@ -121,24 +118,21 @@ def test_it_is_what_speculative_decoding_compares(request, which, warping, penal
         assert found.log_p[i, trial.token].item() == pytest.approx(trial.log_p, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "said"),
-    [
-        ("abc", {}, "^The text to read is one or more lists of token ids, not str.$"),
-        ([1, [2]], {}, "^The text to read is one or more lists of token ids, not int.$"),
-        ([VOCABULARY], {}, f"^Token id {VOCABULARY} is out of range; the vocabulary has ids 0 to"),
+@pytest.mark.parametrize(("text", "options", "said"), [
+    ("abc", {}, "^The text to read is one or more lists of token ids, not str.$"),
+    ([1, [2]], {}, "^The text to read is one or more lists of token ids, not int.$"),
+    ([VOCABULARY], {}, f"^Token id {VOCABULARY} is out of range; the vocabulary has ids 0 to"),
+    (
+        [5] * 511,
+        {},
         (
-            [5] * 511,
-            {},
-            (
-                "^The prompt and the text, 513 tokens together, exceed the 512 positions of the "
-                "target model"
-            ),
+            "^The prompt and the text, 513 tokens together, exceed the 512 positions of the "
+            "target model"
         ),
-        ([5], {"temperature": -1}, "^temperature must be a number from"),
-        ([5], {"penalties": 3}, "^penalties must be true, false or a list"),
-    ],
-)
+    ),
+    ([5], {"temperature": -1}, "^temperature must be a number from"),
+    ([5], {"penalties": 3}, "^penalties must be true, false or a list"),
+])  # fmt: skip
 def test_what_cannot_be_read_is_one_sentence(pair, text, options, said):
     with pytest.raises(InputError, match=said):
         read(pair, [3, 4], text, **options)

@@ -68,23 +68,19 @@ def message(**changes):
     return [{"role": "user", "content": "Hi"} | changes]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "complaint"),
-    [
-        ([{"role": "user"}], "Message 1 has no content; give it a text."),
-        ([*HELLO, {"content": "Hi"}], "Message 2 has no role; give one of system, developer, "),
-        (message(role="robot"), "Message 1 has the role 'robot'; give one of system, "),
-        (
-            message(content=[{"type": "text", "text": "Hi"}]),
-            "The content of message 1 must be a text, not list: decoders read text alone.",
-        ),
-        (message(content="\ud83d"), "Message 1 holds half a character"),
-        (message(name="Ann"), "Message 1 has 'name'; give role and content."),
-        (HELLO[0], "A prompt of one message is a list that has it: [{'role': ...}]."),
-        ([*HELLO, "Hi"], "A prompt of one message is a list that has it: [{'role': ...}]."),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize(("prompt", "complaint"), [
+    ([{"role": "user"}], "Message 1 has no content; give it a text."),
+    ([*HELLO, {"content": "Hi"}], "Message 2 has no role; give one of system, developer, "),
+    (message(role="robot"), "Message 1 has the role 'robot'; give one of system, "),
+    (
+        message(content=[{"type": "text", "text": "Hi"}]),
+        "The content of message 1 must be a text, not list: decoders read text alone.",
+    ),
+    (message(content="\ud83d"), "Message 1 holds half a character"),
+    (message(name="Ann"), "Message 1 has 'name'; give role and content."),
+    (HELLO[0], "A prompt of one message is a list that has it: [{'role': ...}]."),
+    ([*HELLO, "Hi"], "A prompt of one message is a list that has it: [{'role': ...}]."),
+], ids=repr)  # fmt: skip
 def test_what_is_no_message_is_refused(pair, prompt, complaint):
     with pytest.raises(InputError) as error:
         generate(pair, prompt, "greedy")
@@ -230,13 +226,10 @@ def test_a_special_token_is_a_stop_string(monkeypatch):
 # ---- transformers
 
 
-@pytest.mark.parametrize(
-    ("inputs", "complaint"),
-    [
-        ({"inputs_embeds": torch.zeros(1, 3, 32)}, "not inputs_embeds; leave it out, and give in"),
-        ({"input_ids": torch.zeros((1, 0), dtype=torch.long)}, "The prompt is empty; give generat"),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "complaint"), [
+    ({"inputs_embeds": torch.zeros(1, 3, 32)}, "not inputs_embeds; leave it out, and give in"),
+    ({"input_ids": torch.zeros((1, 0), dtype=torch.long)}, "The prompt is empty; give generat"),
+])  # fmt: skip
 def test_generate_without_ids_is_refused_in_a_sentence(pair, inputs, complaint):
     """Both raised an IndexError from within."""
     with pytest.raises(InputError, match=complaint):

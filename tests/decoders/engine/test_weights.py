@@ -24,15 +24,12 @@ from tests.needs import needs_kernels
 from tests.pairwise import pairwise
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "bias", "copied"),
-    pairwise(
-        [(1, 1), (1, 2), (1, 7), (1, 40), (3,), (1, 3, 2)],
-        [torch.float32, torch.bfloat16, torch.float64],
-        [False, True],
-        [False, True],
-    ),
-)
+@pytest.mark.parametrize(("shape", "dtype", "bias", "copied"), pairwise(
+    [(1, 1), (1, 2), (1, 7), (1, 40), (3,), (1, 3, 2)],
+    [torch.float32, torch.bfloat16, torch.float64],
+    [False, True],
+    [False, True],
+))  # fmt: skip
 def test_the_same_product(shape, dtype, bias, copied):
     tolerance = {torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float64: 0}[dtype]
     generator = torch.Generator().manual_seed(len(shape))

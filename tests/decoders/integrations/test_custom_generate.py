@@ -315,18 +315,14 @@ def test_a_model_that_has_decoded_is_copied_and_pickled():
         assert other.generate(**call).tolist() == wanted
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (
-            {"assistant_model": build("llama")},
-            r'leave assistant_model out and take decoders.hf\("speculative", draft=model',
-        ),
-        ({"attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]])}, "pad on the left"),
-        ({"position_ids": torch.arange(3, 9)[None]}, "leave position_ids out"),
-    ],
-    ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
-)
+@pytest.mark.parametrize(("options", "words"), [
+    (
+        {"assistant_model": build("llama")},
+        r'leave assistant_model out and take decoders.hf\("speculative", draft=model',
+    ),
+    ({"attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]])}, "pad on the left"),
+    ({"position_ids": torch.arange(3, 9)[None]}, "leave position_ids out"),
+], ids=lambda value: ", ".join(value) if isinstance(value, dict) else "")  # fmt: skip
 def test_what_cannot_be_honoured_is_refused_in_a_sentence(options, words, llama):
     given = {**inputs([TEXTS[0]]), "max_new_tokens": 4, "pad_token_id": PAD, **options}
     with pytest.raises(decoders.InputError, match=words):
@@ -342,39 +338,36 @@ def test_a_cache_that_is_not_empty_is_refused(llama):
         )
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda draft: decoders.hf("mtad", draft=draft, treshold=1), "did you mean 'threshold'"),
-        (lambda draft: decoders.hf("mtad"), r'decoders.hf\("mtad", draft=model\)'),
-        (lambda draft: decoders.hf("mtad", draft="a/name"), "cannot draft with str; give a model"),
-        (
-            lambda draft: decoders.hf(decoders.catalog["greedy"](), beams=2),
-            "greedy has its settings already",
-        ),
-        (lambda draft: decoders.hf("greedy", stop="x"), "need a tokenizer"),
-        (
-            lambda draft: decoders.hf("greedy", tokenizer="gpt2"),
-            "tokenizer must be a tokenizer of transformers",
-        ),
-        (
-            lambda draft: decoders.hf("greedy", draft_tokenizer=build_tokenizer()),
-            "give draft and tokenizer too",
-        ),
-        (
-            lambda draft: decoders.hf("greedy", streamer=print),
-            "streamer must be a streamer of transformers",
-        ),
-        (
-            lambda draft: decoders.hf("greedy", options={"max_bach": 2}),
-            "options has no 'max_bach': did you mean 'max_batch'",
-        ),
-        (
-            lambda draft: decoders.hf("greedy", options=4),
-            "options must be a dictionary, as {'max_batch': 4}, not 4",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda draft: decoders.hf("mtad", draft=draft, treshold=1), "did you mean 'threshold'"),
+    (lambda draft: decoders.hf("mtad"), r'decoders.hf\("mtad", draft=model\)'),
+    (lambda draft: decoders.hf("mtad", draft="a/name"), "cannot draft with str; give a model"),
+    (
+        lambda draft: decoders.hf(decoders.catalog["greedy"](), beams=2),
+        "greedy has its settings already",
+    ),
+    (lambda draft: decoders.hf("greedy", stop="x"), "need a tokenizer"),
+    (
+        lambda draft: decoders.hf("greedy", tokenizer="gpt2"),
+        "tokenizer must be a tokenizer of transformers",
+    ),
+    (
+        lambda draft: decoders.hf("greedy", draft_tokenizer=build_tokenizer()),
+        "give draft and tokenizer too",
+    ),
+    (
+        lambda draft: decoders.hf("greedy", streamer=print),
+        "streamer must be a streamer of transformers",
+    ),
+    (
+        lambda draft: decoders.hf("greedy", options={"max_bach": 2}),
+        "options has no 'max_bach': did you mean 'max_batch'",
+    ),
+    (
+        lambda draft: decoders.hf("greedy", options=4),
+        "options must be a dictionary, as {'max_batch': 4}, not 4",
+    ),
+])  # fmt: skip
 def test_a_decoder_that_cannot_be_made_is_refused_when_it_is_named(make, words, llama):
     """Some of these were refused only by the first `generate`, and some raised Python's errors."""
     with pytest.raises(decoders.InputError, match=words):

@@ -14,13 +14,9 @@ from decoders.testing.situations import drawn
 from tests.pairwise import pairwise
 
 
-@pytest.mark.parametrize(
-    ("length", "warping", "end"),
-    pairwise(
-        [1, 2, 3], [Warping(), Warping(0.7, 2, 0.9), Warping(0)], [frozenset(), frozenset({2})]
-    ),
-    ids=repr,
-)
+@pytest.mark.parametrize(("length", "warping", "end"), pairwise(
+    [1, 2, 3], [Warping(), Warping(0.7, 2, 0.9), Warping(0)], [frozenset(), frozenset({2})]
+), ids=repr)  # fmt: skip
 def test_it_has_the_targets_law(length, warping, end):
     assert_exact(
         BlockVerification(length), drawn(3, 4, budget=3, warping=warping, end=end), limit=100_000
@@ -31,16 +27,13 @@ END = frozenset({2})
 
 
 @pytest.mark.parametrize("draft", ["tree", "distinct"])
-@pytest.mark.parametrize(
-    ("expansion", "situation"),
-    [
-        ("2,1", drawn(2, 1)),
-        ("2,2", drawn(2, 3)),
-        ("3", drawn(3, 4, budget=2)),
-        ("3,1", drawn(3, 6, warping=Warping(0.7, 2), end=END)),
-        ("2,1,1", drawn(2, 7, budget=4, warping=Warping(0.8, 0, 0.9))),
-    ],
-)
+@pytest.mark.parametrize(("expansion", "situation"), [
+    ("2,1", drawn(2, 1)),
+    ("2,2", drawn(2, 3)),
+    ("3", drawn(3, 4, budget=2)),
+    ("3,1", drawn(3, 6, warping=Warping(0.7, 2), end=END)),
+    ("2,1,1", drawn(2, 7, budget=4, warping=Warping(0.8, 0, 0.9))),
+])  # fmt: skip
 def test_it_has_the_targets_law_on_trees(draft, expansion, situation):
     assert_exact(TraversalVerification(expansion, draft), situation, limit=60_000)
 

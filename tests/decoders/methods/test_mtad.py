@@ -201,13 +201,9 @@ def restated(method, situation):
     return law
 
 
-@pytest.mark.parametrize(
-    ("draft", "ratio", "threshold", "warping"),
-    pairwise(
-        ["sample", "search"], ["warped", "raw"], [0.0, 0.4], [Warping(0.7, 2), Warping(1.3, 0, 0.7)]
-    ),
-    ids=repr,
-)
+@pytest.mark.parametrize(("draft", "ratio", "threshold", "warping"), pairwise(
+    ["sample", "search"], ["warped", "raw"], [0.0, 0.4], [Warping(0.7, 2), Warping(1.3, 0, 0.7)]
+), ids=repr)  # fmt: skip
 def test_the_output_has_the_law_of_a_plain_restatement(draft, ratio, threshold, warping):
     method = MTAD(2, 2, threshold, ratio, draft)
     for seed, end in ((1, frozenset()), (2, END)):

@@ -19,19 +19,16 @@ from decoders.testing.situations import drawn
 from tests.pieces import Made
 
 
-@pytest.mark.parametrize(
-    ("named", "settings"),
-    [
-        ("block", {"rule": "block"}),
-        ("spectr", {"rule": "kseq", "draft": "paths"}),
-        ("specinfer", {"rule": "multiround", "draft": "tree"}),
-        ("traversal", {"rule": "traversal", "draft": "tree"}),
-        ("bild", {"rule": "rollback", "draft": "model(draft_length=10, confidence=0.9)"}),
-        ("lookup", {"draft": "lookup"}),
-        ("best_first", {"rule": "match", "draft": "best_first"}),
-        ("recycling", {"rule": "match", "draft": "recycling"}),
-    ],
-)
+@pytest.mark.parametrize(("named", "settings"), [
+    ("block", {"rule": "block"}),
+    ("spectr", {"rule": "kseq", "draft": "paths"}),
+    ("specinfer", {"rule": "multiround", "draft": "tree"}),
+    ("traversal", {"rule": "traversal", "draft": "tree"}),
+    ("bild", {"rule": "rollback", "draft": "model(draft_length=10, confidence=0.9)"}),
+    ("lookup", {"draft": "lookup"}),
+    ("best_first", {"rule": "match", "draft": "best_first"}),
+    ("recycling", {"rule": "match", "draft": "recycling"}),
+])  # fmt: skip
 def test_named_decoders_are_combinations(named, settings):
     for seed in range(3):
         situation = drawn(5, seed, budget=20, prompt=(0, 1, 0))

@@ -195,17 +195,13 @@ def of_one_token(
 
 
 @needs_triton
-@pytest.mark.parametrize(
-    ("text", "reach", "passes"),
-    [
-        (70, None, 7),
-        (1022, None, 7 if EVERYWHERE else 2),
-        (70, Reach(30), 3),
-        (70, Reach(30, chunked=True), 3),
-        (2100, Reach(1030), 6 if EVERYWHERE else 2),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("text", "reach", "passes"), [
+    (70, None, 7),
+    (1022, None, 7 if EVERYWHERE else 2),
+    (70, Reach(30), 3),
+    (70, Reach(30, chunked=True), 3),
+    (2100, Reach(1030), 6 if EVERYWHERE else 2),
+], ids=str)  # fmt: skip
 def test_a_token_gets_the_same_bits_in_a_chain_a_tree_and_any_pass(
     interpreter, text, reach, passes
 ):
@@ -372,17 +368,14 @@ def test_flash_is_called_as_documented(monkeypatch, case):
     assert worst_error(attend_chains, draw_pass(0, **drawn), torch.float32, **run) < TOLERANCE
 
 
-@pytest.mark.parametrize(
-    ("device", "capability", "dtype", "size", "softcap", "trees", "way"),
-    [
-        ("cpu", None, torch.float32, 64, 0, False, "attend_one_by_one"),
-        ("cuda", (9, 0), torch.bfloat16, 64, 0, False, "attend_chains"),
-        ("cuda", (9, 0), torch.bfloat16, 64, 0, True, "attend_with_triton"),
-        ("cuda", (9, 0), torch.bfloat16, 64, 3, False, "attend_with_triton"),
-        ("cuda", (9, 0), torch.float64, 64, 0, True, "attend_one_by_one"),
-        ("cuda", (7, 5), torch.float16, 64, 0, False, "attend_one_by_one"),
-    ],
-)
+@pytest.mark.parametrize(("device", "capability", "dtype", "size", "softcap", "trees", "way"), [
+    ("cpu", None, torch.float32, 64, 0, False, "attend_one_by_one"),
+    ("cuda", (9, 0), torch.bfloat16, 64, 0, False, "attend_chains"),
+    ("cuda", (9, 0), torch.bfloat16, 64, 0, True, "attend_with_triton"),
+    ("cuda", (9, 0), torch.bfloat16, 64, 3, False, "attend_with_triton"),
+    ("cuda", (9, 0), torch.float64, 64, 0, True, "attend_one_by_one"),
+    ("cuda", (7, 5), torch.float16, 64, 0, False, "attend_one_by_one"),
+])  # fmt: skip
 @needs_triton
 def test_the_way_is_chosen_by_capability(
     monkeypatch, device, capability, dtype, size, softcap, trees, way

@@ -62,16 +62,13 @@ def test_every_decoder_takes_it(pair, name):
     drafts_for(pair, name, PROMPTS)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("speculative", {"draft_length": 2}),
-        pytest.param("block", {"draft_length": 2}, marks=pytest.mark.slow),
-        ("traversal", {"expansion": (2, 1)}),
-        pytest.param("mcss", {"expansion": (2,)}, marks=pytest.mark.slow),
-        pytest.param("best_first", {"nodes": 3, "depth": 2}, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("name", "settings"), [
+    ("speculative", {"draft_length": 2}),
+    pytest.param("block", {"draft_length": 2}, marks=pytest.mark.slow),
+    ("traversal", {"expansion": (2, 1)}),
+    pytest.param("mcss", {"expansion": (2,)}, marks=pytest.mark.slow),
+    pytest.param("best_first", {"nodes": 3, "depth": 2}, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_the_law_on_a_whole_model(pair, name, settings):
     law = enumerated(pair, [5, 6], catalog[name](**settings), max_new_tokens=2, top_k=2)
     alone = ModelPair(pair.target, None)

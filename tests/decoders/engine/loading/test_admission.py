@@ -81,15 +81,11 @@ def test_silent_failure_is_caught(kind, dtype, shift):
     assert why_not_packed(make(kind, dtype, shift)) == OTHER
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shift", "changes"),
-    pairwise(
-        DTYPES,
-        [0.0, -10.0],
-        [{}, {"num_hidden_layers": 24, "initializer_range": 0.1}, {"initializer_range": 0.02}],
-    ),
-    ids=str,
-)
+@pytest.mark.parametrize(("dtype", "shift", "changes"), pairwise(
+    DTYPES,
+    [0.0, -10.0],
+    [{}, {"num_hidden_layers": 24, "initializer_range": 0.1}, {"initializer_range": 0.02}],
+), ids=str)  # fmt: skip
 def test_rounding_is_allowed_for(dtype, shift, changes):
     assert not ModelPair(make(Changed, dtype, shift, **changes), None).plain
 

@@ -355,17 +355,14 @@ def test_trained_tokens_of_tied_embeddings(tmp_path):
 MERGE = r"; merge it into its base with merge_and_unload\(\) of peft, save the result"
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"use_dora": True}, "is a DoRA adapter, which transformers does not load" + MERGE),
-        ({"size": 80}, "was trained on another base, or has tokens that its base lacks" + MERGE),
-        (
-            {"kind": "PromptTuningConfig", "task_type": "CAUSAL_LM", "num_virtual_tokens": 3},
-            "is a soft prompt or another adapter that is no change of layers; name one that is",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"use_dora": True}, "is a DoRA adapter, which transformers does not load" + MERGE),
+    ({"size": 80}, "was trained on another base, or has tokens that its base lacks" + MERGE),
+    (
+        {"kind": "PromptTuningConfig", "task_type": "CAUSAL_LM", "num_virtual_tokens": 3},
+        "is a soft prompt or another adapter that is no change of layers; name one that is",
+    ),
+])  # fmt: skip
 def test_adapters_that_transformers_does_not_load(tmp_path, settings, said):
     """They were to be downloaded again, or had transformers' words for it."""
     adapter(tmp_path / "adapter", save(tmp_path / "base"), **settings)
