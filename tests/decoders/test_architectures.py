@@ -17,12 +17,9 @@ PROMPTS = [[5, 6, 7, 8], [3], list(range(20, 40))]
 WINDOWS = [list(range(10, 50))]  # a prompt longer than two of them
 
 LONGROPE = {
-    "rope_type": "longrope",
-    "rope_theta": 10000.0,
-    "short_factor": [1.0] * 4,
-    "long_factor": [4.0] * 4,
-    "original_max_position_embeddings": 48,
-}
+    "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4,
+    "long_factor": [4.0] * 4, "original_max_position_embeddings": 48,
+}  # fmt: skip
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
 WIDE, NARROW = {"sliding_window": 96}, {"sliding_window": 16}  # of 96 positions
 # Name in transformers, and changes of the config. The window of phimoe is only in a mask that it
@@ -53,9 +50,7 @@ PACKED = {
     "phi3, window of 16": {**NARROW, "pad_token_id": 0},
     "phimoe, window of 16": NARROW,
     "gemma2, window of 16": {
-        **NARROW,
-        "attn_logit_softcapping": 3.0,
-        "attn_implementation": "eager",
+        **NARROW, "attn_logit_softcapping": 3.0, "attn_implementation": "eager",
     },
     "gemma3_text, window of 16": NARROW,
     "olmo3, window of 16": NARROW,
@@ -63,7 +58,7 @@ PACKED = {
     "exaone4, window of 16": NARROW,
     "llama4_text, chunks of 16": {},
     "gpt_oss": {},
-}
+}  # fmt: skip
 PLAIN = {
     "diffllama": {},  # a layer attends twice, into the same cache rows: wrong tokens
     "roberta": {"pad_token_id": 1},

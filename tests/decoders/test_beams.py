@@ -81,13 +81,9 @@ def beams_of_rows(draw):
 
 
 @given(
-    beams_of_rows(),
-    st.sampled_from([0.0, 0.4, 1.0, 1.6]),
-    st.integers(0, 9),
-    st.sampled_from([0.3, 0.62, 1.0]),
-    st.sampled_from([0.0, 0.21]),
-    st.sampled_from([0.0, 1.3]),
-)
+    beams_of_rows(), st.sampled_from([0.0, 0.4, 1.0, 1.6]), st.integers(0, 9),
+    st.sampled_from([0.3, 0.62, 1.0]), st.sampled_from([0.0, 0.21]), st.sampled_from([0.0, 1.3]),
+)  # fmt: skip
 def test_the_small_joint_equals_the_whole_one(beams_and_rows, temperature, top_k, top_p, m, n):
     """However few tokens of each beam were read."""
     beams, rows = beams_and_rows

@@ -78,14 +78,10 @@ ROWS = st.lists(
     st.sampled_from([NEVER, -3.0, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=9
 ).filter(lambda row: max(row) > NEVER)
 WARPINGS = st.builds(
-    Warping,
-    st.sampled_from([0.0, 0.3, 1.0, 1.7]),
-    st.integers(0, 12),
-    st.sampled_from([0.01, 0.37, 0.62, 0.9, 1.0]),
-    st.sampled_from([0.0, 0.0, 0.04, 0.35, 1.0]),
-    st.sampled_from([0.0, 0.0, 0.45, 1.1, 2.3]),
-    st.booleans(),
-)
+    Warping, st.sampled_from([0.0, 0.3, 1.0, 1.7]), st.integers(0, 12),
+    st.sampled_from([0.01, 0.37, 0.62, 0.9, 1.0]), st.sampled_from([0.0, 0.0, 0.04, 0.35, 1.0]),
+    st.sampled_from([0.0, 0.0, 0.45, 1.1, 2.3]), st.booleans(),
+)  # fmt: skip
 
 
 @given(ROWS, WARPINGS)

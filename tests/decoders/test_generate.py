@@ -33,14 +33,10 @@ def no_pass(monkeypatch):
 
 
 PROMPTS = {
-    "list": [9, 8, 10],
-    "tuple": (9, 8, 10),
-    "text": "bac",
-    "tensor": torch.tensor([9, 8, 10]),
-    "array": np.array([9, 8, 10], dtype=np.int32),
-    "list of numpy ints": list(np.array([9, 8, 10])),
+    "list": [9, 8, 10], "tuple": (9, 8, 10), "text": "bac", "tensor": torch.tensor([9, 8, 10]),
+    "array": np.array([9, 8, 10], dtype=np.int32), "list of numpy ints": list(np.array([9, 8, 10])),
     "range": range(8, 11),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", PROMPTS)
@@ -166,13 +162,9 @@ def test_check_starts_nothing(pair, no_pass, monkeypatch):
     monkeypatch.setattr(PackedPasses, "__init__", lambda *args: pytest.fail("an engine was made"))
     for method in catalog.values():
         options = {
-            "seed": 3,
-            "stop": "d",
-            "max_batch": 2,
-            "padding": "kv",
-            "clock": float,
+            "seed": 3, "stop": "d", "max_batch": 2, "padding": "kv", "clock": float,
             "cancel": lambda: False,
-        }
+        }  # fmt: skip
         assert (
             check(pair, ["abc", [1, 2]], method.name, max_new_tokens=5, top_k=4, **options) is None
         )

@@ -15,15 +15,9 @@ from tests.pairwise import EVERYWHERE, pairwise
 
 PROMPT = [5, 6, 7, 8]
 PROMPTS = [
-    [5, 6, 7, 8],
-    [3],
-    [9] * 12,
-    list(range(20, 40)),
-    [1, 2],
-    [60, 3, 3],
-    [11],
+    [5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2], [60, 3, 3], [11],
     [40, 41, 42, 43, 44],
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

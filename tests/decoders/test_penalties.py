@@ -19,12 +19,9 @@ from tests import laws
 from tests.models import VOCABULARY, build, build_pair, by_transformers
 
 ASKED = {
-    "repetition_penalty": 1.7,
-    "no_repeat_ngram_size": 2,
-    "bad_words_ids": [[4], [9, 11]],
-    "suppress_tokens": [6, 30],
-    "begin_suppress_tokens": [7, 41],
-}
+    "repetition_penalty": 1.7, "no_repeat_ngram_size": 2, "bad_words_ids": [[4], [9, 11]],
+    "suppress_tokens": [6, 30], "begin_suppress_tokens": [7, 41],
+}  # fmt: skip
 PROMPTS = [[5, 6, 7, 8], [9] * 12]
 
 

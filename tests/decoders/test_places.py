@@ -18,12 +18,8 @@ from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_l
 from tests.pairwise import pairwise
 
 WARPINGS = [
-    Warping(),
-    Warping(0),
-    Warping(0.6, 7),
-    Warping(1.4, 0, 0.8),
-    Warping(0.9, 0, 1.0, 0.3, 2.0),
-]
+    Warping(), Warping(0), Warping(0.6, 7), Warping(1.4, 0, 0.8), Warping(0.9, 0, 1.0, 0.3, 2.0),
+]  # fmt: skip
 TEXT = [5, 6, 7, 5, 6, 9, 11, 5]
 
 

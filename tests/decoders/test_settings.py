@@ -46,12 +46,9 @@ def test_numpys_own_numbers_and_truth_values_are_taken():
     made = catalog["dsbd"](
         draft_beams=np.int64(3), width_threshold=np.float32(0.5), keep_one=np.True_
     )
-    assert (made.draft_beams, made.width_threshold, made.keep_one) == (3, 0.5, True)
-    assert [type(v) for v in (made.draft_beams, made.width_threshold, made.keep_one)] == [
-        int,
-        float,
-        bool,
-    ]
+    found = made.draft_beams, made.width_threshold, made.keep_one
+    assert found == (3, 0.5, True)
+    assert [*map(type, found)] == [int, float, bool]
 
 
 @pytest.mark.parametrize("method", catalog.values())

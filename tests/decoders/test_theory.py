@@ -57,11 +57,9 @@ def brute_force(p, q, m):
             if chance < 1:
                 over = [max(0.0, a - b) for a, b in zip(rest, q, strict=True)]
                 go_on(
-                    [a / sum(over) for a in over],
-                    left - 1,
-                    accepted,
+                    [a / sum(over) for a in over], left - 1, accepted,
                     probability * q[x] * (1 - chance),
-                )
+                )  # fmt: skip
 
     go_on(p, m, 0, 1.0)
     return law

@@ -124,13 +124,9 @@ def fuzz(calls: int, first: int | None = None) -> Counter[str]:
     seen: Counter[str] = Counter()
 
     @settings(
-        phases=(Phase.generate, Phase.shrink),
-        max_examples=calls,
-        deadline=None,
-        database=None,
-        derandomize=first is None,
-        suppress_health_check=list(HealthCheck),
-    )
+        phases=(Phase.generate, Phase.shrink), max_examples=calls, deadline=None, database=None,
+        derandomize=first is None, suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
     @given(CALLS)
     def each(call: str) -> None:
         note(f"from tests.fuzz import run; run({call!r})")

@@ -60,13 +60,10 @@ def _folder(folder: Path, name: str) -> Path:
 
 
 PARTS: dict[str, Callable[[Path], Any]] = {
-    "float64": lambda _: calls("float64"),
-    "float32": lambda _: calls("float32"),
-    "links": lambda _: links.parsed(),
-    "stored": opened,
-    "answers": asked,
+    "float64": lambda _: calls("float64"), "float32": lambda _: calls("float32"),
+    "links": lambda _: links.parsed(), "stored": opened, "answers": asked,
     "terminal": terminal.printed,
-}
+}  # fmt: skip
 
 
 def main() -> None:

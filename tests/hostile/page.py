@@ -100,11 +100,8 @@ class Page:
         self, handler: dict[str, Any], data: list[Any], event: Any = None, session: str = "hostile"
     ) -> httpx.Response | None:
         body = {
-            "fn_index": handler["id"],
-            "data": data,
-            "session_hash": session,
-            "event_data": event,
-        }
+            "fn_index": handler["id"], "data": data, "session_hash": session, "event_data": event,
+        }  # fmt: skip
         return self.post("gradio_api/run/predict", body)
 
     def ask(self, name: str, data: list[Any]) -> str:

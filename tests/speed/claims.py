@@ -247,14 +247,8 @@ SECTIONS = {"decoders": decode, "generate": contests, "heads": heads}
 
 if __name__ == "__main__":
     args = options(
-        __doc__,
-        {"tokens": 8, "prompts": 1, "rounds": 1, "lengths": [2]},
-        SECTIONS,
-        pair=None,
-        tokens=64,
-        prompts=6,
-        rounds=5,
-        lengths=[2, 3, 4, 5, 6, 8],
-    )
+        __doc__, {"tokens": 8, "prompts": 1, "rounds": 1, "lengths": [2]}, SECTIONS, pair=None,
+        tokens=64, prompts=6, rounds=5, lengths=[2, 3, 4, 5, 6, 8],
+    )  # fmt: skip
     for name in args.only:
         SECTIONS[name](args)

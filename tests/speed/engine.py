@@ -315,17 +315,9 @@ SECTIONS = {section.__name__: section for section in (llama, passes, outside, ho
 
 if __name__ == "__main__":
     args = options(
-        __doc__,
-        {"rounds": 1, "tokens": 4, "prompt": 16, "dtypes": ["float32"], "most": 2},
-        SECTIONS,
-        rounds=5,
-        tokens=64,
-        prompt=64,
-        dtypes=list(AIMS),
-        pair=None,
-        past=100,
-        most=MOST,
+        __doc__, {"rounds": 1, "tokens": 4, "prompt": 16, "dtypes": ["float32"], "most": 2},
+        SECTIONS, rounds=5, tokens=64, prompt=64, dtypes=list(AIMS), pair=None, past=100, most=MOST,
         beside=None,
-    )
+    )  # fmt: skip
     for name in args.only:
         SECTIONS[name](args)

@@ -78,13 +78,10 @@ def widened(small: Any, **sizes: int) -> LlamaForCausalLM:
     wider = sizes["hidden_size"] / s.hidden_size
     config = LlamaConfig(
         **{**sizes, "vocab_size": s.vocab_size, "initializer_range": 0.02},
-        rms_norm_eps=s.rms_norm_eps / wider,
-        max_position_embeddings=s.max_position_embeddings,
-        rope_parameters=s.rope_parameters,
-        tie_word_embeddings=False,
-        bos_token_id=None,
+        rms_norm_eps=s.rms_norm_eps / wider, max_position_embeddings=s.max_position_embeddings,
+        rope_parameters=s.rope_parameters, tie_word_embeddings=False, bos_token_id=None,
         eos_token_id=s.eos_token_id,
-    )
+    )  # fmt: skip
     with torch.device(small.device):
         wide: Any = LlamaForCausalLM._from_config(config, dtype=small.dtype).eval()
     size = getattr(s, "head_dim", None) or s.hidden_size // s.num_attention_heads

@@ -70,12 +70,9 @@ class Over:
     """Decodes each text; `results` has what the last run returned."""
 
     def __init__(
-        self,
-        pair: decoders.ModelPair,
-        method: decoders.Method,
-        texts: Sequence[str],
+        self, pair: decoders.ModelPair, method: decoders.Method, texts: Sequence[str],
         options: Mapping[str, Any],
-    ):
+    ):  # fmt: skip
         self.run = lambda: [
             decoders.generate(pair, text, method, ignore_eos=True, **options) for text in texts
         ]

@@ -142,12 +142,8 @@ if __name__ == "__main__":
     args = options(
         __doc__,
         {"each": 1, "tokens": 4, "seconds": 1, "cases": ["greedy", "speculative, 4"], "file": TINY},
-        each=10,
-        tokens=64,
-        seconds=float("inf"),
-        cases=list(cases()),
-        head=None,
+        each=10, tokens=64, seconds=float("inf"), cases=list(cases()), head=None,
         file="smollm2-speed.jsonl",
-    )
+    )  # fmt: skip
     append(Path(args.file), args)
     report(Path(args.file))

@@ -165,12 +165,9 @@ def command(data, work, out):
 def test_one_command_survives_kill_9_and_saves_a_pair(data, tmp_path):
     work, out = tmp_path / "work", tmp_path / "out"
     quiet = {
-        "stdout": subprocess.DEVNULL,
-        "stderr": subprocess.PIPE,
-        "text": True,
-        "cwd": ROOT,
+        "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT,
         "env": os.environ | {"OMP_NUM_THREADS": "1"},
-    }
+    }  # fmt: skip
     for stage in (work / "small.pt", work / "target.pt", work / "draft" / "own-0000.jsonl"):
         with subprocess.Popen(command(data, work, out), **quiet) as process:
             while process.poll() is None and not stage.exists():

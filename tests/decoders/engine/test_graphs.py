@@ -41,13 +41,10 @@ class Noted(TorchDispatchMode):
         given = {t.untyped_storage().data_ptr() for t in tensors((args, kwargs))}
         self.steps.append(
             (
-                function,
-                args,
-                kwargs,
-                out,
+                function, args, kwargs, out,
                 [t.untyped_storage().data_ptr() not in given for t in tensors(out)],
             )
-        )
+        )  # fmt: skip
         return out
 
 

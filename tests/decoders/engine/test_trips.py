@@ -194,11 +194,9 @@ def doors():
 
 
 SAMPLINGS = {
-    "T=0": {"temperature": 0},
-    "T=1": {},
-    "top-k": {"top_k": 20, "top_p": 0.9},
+    "T=0": {"temperature": 0}, "T=1": {}, "top-k": {"top_k": 20, "top_p": 0.9},
     "top-p": {"top_p": 0.9},
-}
+}  # fmt: skip
 PROMPTS = [[5, 6, 7, 8], [3, 1, 4], [9] * 12, list(range(20, 45))]
 
 

@@ -387,11 +387,9 @@ def test_two_rows_have_no_streamer_and_need_a_pad_token(llama):
     criteria = StoppingCriteriaList([AfterTwoAlike()])
     with pytest.raises(decoders.InputError, match="give generate a pad_token_id"):
         bare.generate(
-            **given,
-            max_new_tokens=3,
-            stopping_criteria=criteria,
+            **given, max_new_tokens=3, stopping_criteria=criteria,
             custom_generate=decoders.hf("greedy"),
-        )
+        )  # fmt: skip
 
 
 class Echo(CandidateGenerator):

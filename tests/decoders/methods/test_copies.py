@@ -23,12 +23,9 @@ PAIR = build_pair(tokenizer=build_tokenizer(("the", "cat")))
 def test_a_reference_that_holds_the_output_is_copied():
     plain = decoders.generate(PAIR, "the cat", "greedy", max_new_tokens=24)
     helped = decoders.generate(
-        PAIR,
-        "the cat",
-        catalog["lookup"](references=["the cat" + plain.text]),
-        max_new_tokens=24,
+        PAIR, "the cat", catalog["lookup"](references=["the cat" + plain.text]), max_new_tokens=24,
         temperature=0.0,
-    )
+    )  # fmt: skip
     unaided = decoders.generate(PAIR, "the cat", "lookup", max_new_tokens=24, temperature=0.0)
     assert helped.tokens == unaided.tokens == plain.tokens
     assert helped.metrics.target_calls < unaided.metrics.target_calls

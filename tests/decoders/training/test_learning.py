@@ -225,12 +225,9 @@ def test_the_command_survives_kill_9(pair, lines, tmp_path):
         "--own-texts", "2", "--no-advice",
     ]  # fmt: skip
     options = {
-        "cwd": ROOT,
-        "env": os.environ | {"OMP_NUM_THREADS": "1"},
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-        "text": True,
-    }
+        "cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE, "text": True,
+    }  # fmt: skip
     with subprocess.Popen(command, **options) as process:
         while process.poll() is None and not (out / "work" / "own-0000.jsonl").exists():
             time.sleep(0.02)

@@ -81,12 +81,9 @@ def turn_of(pair, prompt, method, seed):
 
 def test_model_head_and_copies_share_the_target_s_passes(pair):
     methods = [
-        catalog["speculative"](),
-        catalog["speculative"](draft="head"),
-        catalog["lookup"](),
-        catalog["best_first"](by="head", nodes=4),
-        catalog["greedy"](),
-    ]
+        catalog["speculative"](), catalog["speculative"](draft="head"), catalog["lookup"](),
+        catalog["best_first"](by="head", nodes=4), catalog["greedy"](),
+    ]  # fmt: skip
     turns = [turn_of(pair, PROMPTS[i % 3], m, i) for i, m in enumerate(methods)]
     engines = {role: model.engine() for role, model in pair.packed.items()}
     with Loop(engines) as loop:

@@ -472,12 +472,9 @@ def shows_states(model):
 
 
 IDLE_CHANGES = {
-    "none": lambda model: None,
-    "its own generation": generates,
-    "gradients": takes_gradients,
-    "hidden states": shows_states,
-    "the mode": lambda model: model.train(),
-}
+    "none": lambda model: None, "its own generation": generates, "gradients": takes_gradients,
+    "hidden states": shows_states, "the mode": lambda model: model.train(),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("change", IDLE_CHANGES)

@@ -152,14 +152,10 @@ def test_eagle3_of_speculators(target, tmp_path, kind, switches):
         "transformer_layer_config": LAYER | {"model_type": kind},
     } | switches
     agrees(
-        load_head(str(saved(tmp_path, config, weights)), target),
-        target,
-        weights,
-        (1, 3, 6),
-        "layers.0.",
-        residual_normed=switches.get("norm_before_residual", True),
+        load_head(str(saved(tmp_path, config, weights)), target), target, weights, (1, 3, 6),
+        "layers.0.", residual_normed=switches.get("norm_before_residual", True),
         next_normed=switches.get("norm_output", False),
-    )
+    )  # fmt: skip
 
 
 def eagle(seed, bias, spelling="layers.0.", joiner="fc."):
