@@ -107,9 +107,8 @@ def pair(request) -> ModelPair:
 def test_generate_beyond_twice_the_window(pair):
     """Greedy and beam search, also the one that drafts; all three in a batch too."""
     target, prompt = pair.target, list(range(10, 40))
-    assert generate(
-        pair, prompt, "greedy", max_new_tokens=40, ignore_eos=True
-    ).tokens == by_transformers(target, prompt, 40)
+    found = generate(pair, prompt, "greedy", max_new_tokens=40, ignore_eos=True)
+    assert found.tokens == by_transformers(target, prompt, 40)
     theirs = [by_transformers(target, p, 24, num_beams=3) for p in (prompt, prompt[:7])]
     for method in (
         catalog["beam_search"](beams=3),
@@ -143,11 +142,8 @@ def test_rules_compare_the_models_own_laws(name):
         with whole_softmax():
             theirs = generate(plainly, PROMPTS[:1] + WINDOWS, method, **options)
         for one, other in zip(ours, theirs, strict=True):
-            trials, expected = (
-                [t for r in result.rounds for t in r.trials] for result in (one, other)
-            )
+            trials, expected = ([t for r in each.rounds for t in r.trials] for each in (one, other))
             assert [(t.token, t.fate) for t in trials] == [(t.token, t.fate) for t in expected]
             for which in ("p", "q"):
-                assert [getattr(t, which) for t in trials] == pytest.approx(
-                    [getattr(t, which) for t in expected], abs=allowed
-                )
+                values = [getattr(t, which) for t in expected]
+                assert [getattr(t, which) for t in trials] == pytest.approx(values, abs=allowed)

@@ -53,9 +53,8 @@ def test_greedy_is_generate(setting):
         else catalog["speculative"](draft_length=3)
     )
     for method in (drafting, catalog["lookup"]()):
-        assert [
-            r.tokens for r in generate(pair, PROMPTS, method, prefill_chunk=5, **options)
-        ] == theirs
+        ours = generate(pair, PROMPTS, method, prefill_chunk=5, **options)
+        assert [r.tokens for r in ours] == theirs
     assert generate(pair, PROMPTS[0], "greedy", max_new_tokens=16).tokens == free
 
 
@@ -80,10 +79,8 @@ def test_the_law_is_that_of_the_penalised_target(name, settings):
 def test_processors_of_the_callers():
     pair, processors = build_pair(), [RepetitionPenaltyLogitsProcessor(1.7)]
     options = {"max_new_tokens": 20, "temperature": 0}
-    theirs = by_transformers(pair.target, PROMPTS[0], 20, repetition_penalty=1.7)
-    assert (
-        generate(pair, PROMPTS[0], "speculative", penalties=processors, **options).tokens == theirs
-    )
+    ours = generate(pair, PROMPTS[0], "speculative", penalties=processors, **options).tokens
+    assert ours == by_transformers(pair.target, PROMPTS[0], 20, repetition_penalty=1.7)
     for wrong in ("yes", [MinPLogitsWarper(0.1)], 1.2):
         with pytest.raises(
             InputError,

@@ -28,9 +28,8 @@ def pair() -> ModelPair:
 
 def rendered(messages, tokenizer=TOKENIZER):
     """As transformers tokenises a chat."""
-    return tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, tokenize=True, return_dict=False
-    )
+    options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False}
+    return tokenizer.apply_chat_template(messages, **options)
 
 
 def ids_of(prompt, tokenizer=TOKENIZER):
@@ -172,9 +171,7 @@ def test_a_prompt_knows_what_the_template_wrote():
 def test_parts_are_the_whole_prompt(template, said):
     """Whatever is said, parts join to the rendered text, and their tokens to the prompt's."""
     tokenizer = build_chat_tokenizer(template)
-    messages = [
-        {"role": ("user", "assistant")[i % 2], "content": words} for i, words in enumerate(said)
-    ]
+    messages = [{"role": ("user", "assistant")[i % 2], "content": x} for i, x in enumerate(said)]
     assume(len(said) % 2 or said[-1].strip())  # an answer begun with nothing is refused
     text, _ = render(messages, tokenizer)
     encoded = encode(messages, tokenizer, SIZE)
@@ -258,9 +255,8 @@ def test_texts_stop_at_a_special_token(pair, name):
     free = generate(pair, "ab", name, max_new_tokens=24, seed=5, ignore_eos=True)
     token = free.tokens[10]
     tokenizer = build_chat_tokenizer()
-    tokenizer.add_special_tokens(
-        {"additional_special_tokens": [tokenizer.convert_ids_to_tokens(token)]}
-    )
+    names = [tokenizer.convert_ids_to_tokens(token)]
+    tokenizer.add_special_tokens({"additional_special_tokens": names})
     stop = tokenizer.convert_ids_to_tokens(token)
     own = ModelPair(pair.target, pair.draft, tokenizer)
     options = {"max_new_tokens": 24, "seed": 5, "stop": ["never", stop], "ignore_eos": True}

@@ -43,9 +43,8 @@ def test_numpys_own_numbers_and_truth_values_are_taken():
     """Options accepted them, settings did not.
 
     Python's own values are kept, which files and links can hold."""
-    made = catalog["dsbd"](
-        draft_beams=np.int64(3), width_threshold=np.float32(0.5), keep_one=np.True_
-    )
+    numbers = {"draft_beams": np.int64(3), "width_threshold": np.float32(0.5)}
+    made = catalog["dsbd"](**numbers, keep_one=np.True_)
     found = made.draft_beams, made.width_threshold, made.keep_one
     assert found == (3, 0.5, True)
     assert [*map(type, found)] == [int, float, bool]

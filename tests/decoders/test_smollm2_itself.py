@@ -56,9 +56,8 @@ def test_drafts_change_no_token_at_temperature_0(pair, greedy, name, prompt):
 
 
 def test_greedy_is_what_transformers_writes(pair, greedy):
-    ids = pair.tokenizer.apply_chat_template(
-        CAPITAL, add_generation_prompt=True, return_tensors="pt", return_dict=True
-    )
+    options = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
+    ids = pair.tokenizer.apply_chat_template(CAPITAL, **options)
     out = pair.target.generate(**ids, max_new_tokens=32, do_sample=False)
     assert greedy["capital"].tokens[:24] == out[0, ids["input_ids"].shape[1] :].tolist()[:24]
 

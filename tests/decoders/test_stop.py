@@ -27,9 +27,8 @@ CASES = {
     "a long prompt": ([7] * 900, {"prefill_chunk": 64}),
 }  # fmt: skip
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clock here"
-)
+cannot = not hasattr(time, "pthread_getcpuclockid")
+pytestmark = pytest.mark.skipif(cannot, reason="threads have no clock here")
 
 
 @pytest.fixture(scope="module")

@@ -42,9 +42,8 @@ class Mute:
     def _no(self, *given: Any) -> Any:
         raise RuntimeError("no")
 
-    __eq__ = __bool__ = __repr__ = __hash__ = __len__ = __iter__ = __lt__ = __le__ = __gt__ = (
-        __ge__
-    ) = _no
+    __eq__ = __bool__ = __repr__ = __hash__ = __len__ = _no
+    __iter__ = __lt__ = __le__ = __gt__ = __ge__ = _no
 
 
 def generated(method: Any, **options: Any) -> Any:

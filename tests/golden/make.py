@@ -23,9 +23,7 @@ def settings() -> dict[str, dict[str, Any]]:
         name: {field.name: field.default for field in dataclasses.fields(method)}
         for name, method in decoders.catalog.items()
     }
-    variants = {
-        name: {**usual[decoder], **own} for name, (decoder, own) in decoding.VARIANTS.items()
-    }
+    variants = {k: {**usual[name], **own} for k, (name, own) in decoding.VARIANTS.items()}
     return usual | variants
 
 

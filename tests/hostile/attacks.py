@@ -40,9 +40,8 @@ EVENTS = (
 
 def odd_values(page: Page, quick: bool) -> None:
     """Everything odd to every handler: in all of its inputs, then in each alone."""
-    working = [
-        each["id"] for name in ("advice-run", "experiment-run") for each in page.of("click", name)
-    ]
+    names = "advice-run", "experiment-run"
+    working = [each["id"] for name in names for each in page.of("click", name)]
     for handler in page.handlers():
         usual, count = page.usual(handler), len(handler["inputs"])
         calls = [[value] * count for value in ODD] + [[], [*usual, 1]]
@@ -50,9 +49,8 @@ def odd_values(page: Page, quick: bool) -> None:
             calls += [[*usual[:i], value, *usual[i + 1 :]] for i in range(count) for value in ODD]
         for data in some(calls, quick, 1):
             page.fire(handler, data)
-        for event in (
-            EVENTS if any(e in ("select", "submit") for _, e in handler["targets"]) else ()
-        ):
+        chooses = any(e in ("select", "submit") for _, e in handler["targets"])
+        for event in EVENTS if chooses else ():
             page.fire(handler, usual, event)
 
 
@@ -79,17 +77,14 @@ def endpoints(page: Page, quick: bool) -> None:
         ("branch", ["abc", "greedy", 1, 5, ["greedy"]]),
         ("judge", ["Once", " there", ["match"], {"seed": 1}]),
     ):
-        calls += [
-            (name, [*data[:i], value, *data[i + 1 :]]) for i in range(len(data)) for value in ODD
-        ]
+        calls += [(name, [*data[:i], x, *data[i + 1 :]]) for i in range(len(data)) for x in ODD]
     for name, data in some(calls, quick, 12):
         page.ask(name, data)
     for value in some(ODD, quick, 6):
         page.post("gradio_api/call/compare", {"data": value})
         page.post("gradio_api/call/nothing", {"data": []})
-        page.post(
-            "gradio_api/queue/join", {"data": [value], "fn_index": value, "session_hash": value}
-        )
+        joined = {"data": [value], "fn_index": value, "session_hash": value}
+        page.post("gradio_api/queue/join", joined)
         page.http.get(
             "",
             params={

@@ -13,6 +13,7 @@ from tests.served import Served
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60  # for an answer: what takes longer has frozen
+JSON = {"content-type": "application/json"}
 SLOW_SECONDS, LARGE = 20, 2_000_000  # for a list, and bytes of it
 
 
@@ -43,9 +44,7 @@ class Page:
         findings."""
         body, call = json.dumps(data), self.curl(path, data)
         try:
-            answer = self.http.post(
-                path, content=body, headers={"content-type": "application/json"}
-            )
+            answer = self.http.post(path, content=body, headers=JSON)
         except httpx.TransportError as error:
             self.found(
                 (
@@ -67,10 +66,8 @@ class Page:
             last = new.rpartition("Traceback")[2].splitlines()
             if not any(f"{ROOT / room}{os.sep}" in new for room in ("workbench", "decoders")):
                 return  # Gradio's, about a request that it refused
-            ours = [line for line in last if "site-packages" not in line and "^^^" not in line][
-                -14:
-            ]
-            self.found("A traceback in the log.", "\n  ".join([f"{call:.600}", *ours]))
+            ours = [line for line in last if "site-packages" not in line and "^^^" not in line]
+            self.found("A traceback in the log.", "\n  ".join([f"{call:.600}", *ours[-14:]]))
 
     def handlers(self) -> Iterator[dict[str, Any]]:
         """All handlers that run on the server."""
@@ -139,9 +136,8 @@ class Page:
             ("Experiments", "experiment-past"),
         ):
             outputs = {i for i, part in self.parts.items() if part["props"].get("elem_id") == list}
-            for handler in (
-                each for each in self.of("select", name) if outputs & {*each["outputs"]}
-            ):
+            selects = (each for each in self.of("select", name) if outputs & {*each["outputs"]})
+            for handler in selects:
                 began, answer = time.monotonic(), self.fire(handler, self.usual(handler))
                 slow = time.monotonic() - began > SLOW_SECONDS
                 if (

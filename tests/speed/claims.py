@@ -101,9 +101,8 @@ def steady(results: Sequence[decoders.Result]) -> list[decoders.Round]:
 
 
 def seconds_per_token(rounds: Sequence[decoders.Round]) -> float:
-    return sum(r.draft_seconds + r.verify_seconds for r in rounds) / sum(
-        len(r.tokens) for r in rounds
-    )
+    seconds = sum(r.draft_seconds + r.verify_seconds for r in rounds)
+    return seconds / sum(len(r.tokens) for r in rounds)
 
 
 def beside_theory(greedy: Over, drafted: Over, length: int) -> list[str]:

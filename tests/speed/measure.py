@@ -110,9 +110,8 @@ def options(
     """An option for each default, `--threads`, and `--tiny`, which takes the defaults of `tiny`.
 
     Prints them with the load average, and holds torch to the threads."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=raw)
     parser.add_argument("--tiny", action="store_true", help="a minute at most, for no figures")
     if every := list(sections):
         parser.add_argument("--only", nargs="+", choices=every, default=every)

@@ -73,9 +73,8 @@ def test_steps_may_change_on_the_plateau_only(tmp_path):
 
 @pytest.mark.parametrize("length", [60, 300])
 def test_block_attention_is_attention(length):
-    query, key, value = (
-        torch.randn(3, 2, 4, length, 8, dtype=torch.float64).requires_grad_().unbind()
-    )
+    numbers = torch.randn(3, 2, 4, length, 8, dtype=torch.float64)
+    query, key, value = numbers.requires_grad_().unbind()
     ours, _ = block_attention(None, query, key, value, None, scaling=8**-0.5)
     theirs = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
     # its softmax is float32

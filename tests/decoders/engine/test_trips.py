@@ -267,9 +267,7 @@ if __name__ == "__main__":
                 for requests in (1, 4):
                     n = trips(doors, decoder, sampling, requests)
                     each = [n[kind] / n["launches"] for kind in ("in", "out", "operators")]
-                    beside = (
-                        "" if each == [1, 1, 0] else f" ({each[0]:.2g}/{each[1]:.2g}/{each[2]:.2g})"
-                    )
+                    beside = f" ({'/'.join(f'{x:.2g}' for x in each)})" if each != [1, 1, 0] else ""
                     cells.append(f"{n['launches'] / n['rounds']:.2f}{beside}")
             pairs = [f"{a}, {b}" for a, b in zip(cells[::2], cells[1::2], strict=True)]
             print("|", decoder, "|", " | ".join(pairs), "|", flush=True)

@@ -69,9 +69,7 @@ def test_weights_whose_changes_cannot_be_seen_are_not_copied():
 
 
 @needs_kernels
-@pytest.mark.parametrize(
-    "weight", [torch.full((2, 3), number) for number in (1 / 3, 1e6, 1e30, torch.nan)]
-)
+@pytest.mark.parametrize("weight", [torch.full((2, 3), x) for x in (1 / 3, 1e6, 1e30, torch.nan)])
 def test_weights_that_float16_would_change_are_not_halved(weight):
     assert half_of(weight) is None
     assert half_of(torch.tensor([[0.0, 0.0], [-1.5, 2.0**-24]]))[1] == 1

@@ -18,9 +18,8 @@ from tests.pairwise import pairwise
     [1, 2, 3], [Warping(), Warping(0.7, 2, 0.9), Warping(0)], [frozenset(), frozenset({2})]
 ), ids=repr)  # fmt: skip
 def test_it_has_the_targets_law(length, warping, end):
-    assert_exact(
-        BlockVerification(length), drawn(3, 4, budget=3, warping=warping, end=end), limit=100_000
-    )
+    situation = drawn(3, 4, budget=3, warping=warping, end=end)
+    assert_exact(BlockVerification(length), situation, limit=100_000)
 
 
 END = frozenset({2})

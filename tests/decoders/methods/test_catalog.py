@@ -227,9 +227,7 @@ def test_small_and_whole_distributions_give_the_same_tokens(name, warping):
 @pytest.mark.parametrize("name", catalog)
 def test_every_decoder_is_checked_by_its_law_or_at_its_limits(name):
     checked = {m.name for m in CLAIMED} | {n for n, limits in LIMITS.items() if limits}
-    assert name in checked, (
-        f"{name} declares no law; add what it becomes at a limit of its settings to LIMITS"
-    )
+    assert name in checked, f"{name} declares no law; add what it becomes at a limit to LIMITS"
 
 
 @pytest.mark.parametrize("seed", range(2))

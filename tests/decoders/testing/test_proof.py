@@ -74,9 +74,8 @@ def stopped_after(p, q, tokens, source):
 
 
 def children(parents):
-    return {
-        row: [i + 1 for i, r in enumerate(parents) if r == row] for row in range(len(parents) + 1)
-    }
+    rows = range(len(parents) + 1)
+    return {row: [i for i, parent in enumerate(parents, 1) if parent == row] for row in rows}
 
 
 def multi_round(p, q, tokens, parents, source):
@@ -251,9 +250,7 @@ def test_a_small_difference_is_printed():
         rest = p[0] + 3e-8 * (p[0] == 0)
         return 0, source.draw(rest / rest.sum())
 
-    out, wanted = re.search(
-        "with probability (.*); the target's is (.*)", str(prove(bent))
-    ).groups()
+    out, wanted = re.search("probability (.*); the target's is (.*)", str(prove(bent))).groups()
     assert abs(float(out) - float(wanted)) == pytest.approx(3e-8, rel=0.1)
 
 

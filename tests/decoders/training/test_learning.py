@@ -125,9 +125,8 @@ def test_a_head_without_embeddings_of_its_own_ships_none(pair, lines, tmp_path):
     assert len(trained) > 10
     for name in trained:
         weight = again.module.state_dict()[name]
-        torch.testing.assert_close(
-            weight, student.module.state_dict()[name].half().float(), msg=name
-        )
+        kept = student.module.state_dict()[name].half().float()
+        torch.testing.assert_close(weight, kept, msg=name)
 
 
 def test_training_sees_what_a_draft_will_do(pair, lines, tmp_path):
@@ -248,9 +247,8 @@ def test_another_training_in_the_same_folder_is_refused(pair, lines, tmp_path):
     Training(pair, tmp_path / "work", TINY, [lines])
     other = tmp_path / "other.txt"
     other.write_text(lines.read_text()[::-1])
-    target = ModelPair(
-        build(num_hidden_layers=4, dtype=torch.float32, seed=5), None, pair.tokenizer
-    )
+    model = build(num_hidden_layers=4, dtype=torch.float32, seed=5)
+    target = ModelPair(model, None, pair.tokenizer)
     for each, files, recipe in (
         (pair, [lines], replace(TINY, width=32)),
         (pair, [other], TINY),

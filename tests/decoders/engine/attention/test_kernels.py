@@ -32,9 +32,7 @@ from decoders.tree import TokenTree
 from tests.models import build
 from tests.pairwise import EVERYWHERE
 
-needs_triton = pytest.mark.skipif(
-    find_spec("triton") is None, reason="Triton is not made for this platform"
-)
+needs_triton = pytest.mark.skipif(not find_spec("triton"), reason="Triton is not for this platform")
 TOLERANCE = 1e-5
 
 
@@ -59,9 +57,8 @@ def draw_pass(
             for token in range(rng.choice(drafts)):
                 tips = [tree.trunk[-1], *tree.tail]
                 tree.add(rng.choice(tips) if branches else tips[-1], token)
-        feeds.append(
-            Feed(tree, cache, [n for n in (*tree.trunk, *tree.tail) if n not in cache.row], [])
-        )
+        nodes = [n for n in (*tree.trunk, *tree.tail) if n not in cache.row]
+        feeds.append(Feed(tree, cache, nodes, []))
     rng.shuffle(feeds)
     if padded:
         feeds = fill_up(feeds)
@@ -77,20 +74,13 @@ def worst_error(way, packing: Packing, dtype: torch.dtype, heads: int, softcap=0
     """The distance of `way`, in this dtype, from plain attention in float64."""
     keys, values = ([t[0].to(dtype)] for t in (packing.keys, packing.values))
     tokens, size = len(packing.rows), keys[0].shape[-1]
+    numbers = torch.Generator().manual_seed(1)
     # A model hands over its queries as a transposed view.
-    q = (
-        torch.randn(tokens, heads, size, generator=torch.Generator().manual_seed(1))
-        .to(dtype)
-        .transpose(0, 1)
-    )
-    sinks = (
-        torch.randn(heads, generator=torch.Generator().manual_seed(2)).to(dtype) if sunk else None
-    )
+    q = torch.randn(tokens, heads, size, generator=numbers).to(dtype).transpose(0, 1)
+    sinks = torch.randn(heads, generator=numbers).to(dtype) if sunk else None
     rest = 0, size**-0.5, softcap
     rounded = replace(packing, keys=[keys[0].double()], values=[values[0].double()])
-    exact = attend_one_by_one(
-        q.double(), rounded, *rest, sinks if sinks is None else sinks.double()
-    )
+    exact = attend_one_by_one(q.double(), rounded, *rest, None if sinks is None else sinks.double())
     ours = way(q, replace(packing, keys=keys, values=values), *rest, sinks)
     assert ours.shape == (tokens, heads, values[0].shape[-1])
     assert ours.is_contiguous()
@@ -338,9 +328,8 @@ def documented_varlen_attn(
     left, right = window_size
     if left < 0:  # one token sees all keys anyway, and may so split them
         assert window_size == ((-1, 0) if max_q > 1 else (-1, -1))
-    assert all(
-        t.dtype == torch.int32 and t.is_contiguous() for t in (cu_seq_q, cu_seq_k, seqused_k)
-    )
+    for t in (cu_seq_q, cu_seq_k, seqused_k):
+        assert (t.dtype, t.is_contiguous()) == (torch.int32, True)
     assert max_q == cu_seq_q.diff().max()
     assert max_k == seqused_k.max()
     out = torch.empty_like(query)

@@ -48,6 +48,10 @@ def test_a_folder_with_a_head_gives_all_three(pair, headed, folder):
     assert load_pair(folder, "draft", head="head").head.reads == pair.head.reads
 
 
+def drafted(results):
+    return [[entry.drafted for entry in result.rounds] for result in results]
+
+
 @pytest.mark.parametrize(("name", "settings"), BY_HEAD)
 def test_it_drafts_what_it_drafts_in_the_place_of_the_draft(pair, headed, name, settings):
     method = catalog[name](**settings)
@@ -56,9 +60,7 @@ def test_it_drafts_what_it_drafts_in_the_place_of_the_draft(pair, headed, name, 
         found = generate(pair, PROMPTS, method, max_new_tokens=16, **options)
         same = generate(headed, PROMPTS, catalog[name](**alone), max_new_tokens=16, **options)
         assert [r.tokens for r in found] == [r.tokens for r in same]
-        assert [[e.drafted for e in r.rounds] for r in found] == [
-            [e.drafted for e in r.rounds] for r in same
-        ]
+        assert drafted(found) == drafted(same)
         assert all(r.metrics.draft_calls for r in found)
         model = generate(pair, PROMPTS, catalog[name](**alone), max_new_tokens=16, **options)
         assert [r.rounds[0].trials for r in model] != [r.rounds[0].trials for r in found]

@@ -46,9 +46,8 @@ def test_a_pair_is_loaded_with_a_head_where_it_takes_a_draft(pair):
     assert isinstance(pair.draft, Model)
     assert pair.draft.reads == LAYERS
     assert pair.draft.weight_bytes > 0
-    assert (
-        pair.packed["draft"].row_bytes == (2 * 2 * 4 + 16) * 8
-    )  # keys and values: 2 heads of 4; a state; float64
+    # keys and values: 2 heads of 4; a state; float64
+    assert pair.packed["draft"].row_bytes == (2 * 2 * 4 + 16) * 8
 
 
 def test_a_head_alone_is_no_target(folders):

@@ -210,9 +210,8 @@ def pruned(model) -> Undo:
 
 
 def lora(**options) -> peft.LoraConfig:
-    return peft.LoraConfig(
-        r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False, **options
-    )
+    kind = {"target_modules": ["q_proj", "up_proj"], "init_lora_weights": False}
+    return peft.LoraConfig(r=4, **kind, **options)
 
 
 def adapter(config: peft.PeftConfig | None = None) -> Callable:

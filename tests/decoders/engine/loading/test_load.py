@@ -43,9 +43,8 @@ def test_a_model_spread_by_accelerate(tmp_path):
     pytest.importorskip("accelerate")
     model = save(tmp_path / "model")
     pair = load_pair(model, device_map="auto")
-    assert generate(pair, [5, 6], "greedy", max_new_tokens=9).tokens == by_transformers(
-        load_pair(model).target, [5, 6], 9, 0
-    )
+    found = generate(pair, [5, 6], "greedy", max_new_tokens=9).tokens
+    assert found == by_transformers(load_pair(model).target, [5, 6], 9, 0)
 
 
 def test_load_names_and_dtypes(tmp_path):
@@ -87,9 +86,7 @@ def test_missing_models(tmp_path):
     file = save(tmp_path / "model") / "model.safetensors"
     refused("is a file; name the folder that holds the whole model", file)
     (tmp_path / "empty").mkdir()
-    refused(
-        r"empty has no config\.json; name one that holds a model in the format", tmp_path / "empty"
-    )
+    refused(r"empty has no config\.json; name one that holds a model in the", tmp_path / "empty")
 
 
 def truncate(folder):
@@ -211,9 +208,7 @@ def test_parameters_are_counted_without_loading(tmp_path):
 def without(folder, *parts):
     """Take the weights whose names hold one of `parts` out of a saved model."""
     file = folder / "model.safetensors"
-    weights = {
-        name: w for name, w in load_file(file).items() if not any(part in name for part in parts)
-    }
+    weights = {name: w for name, w in load_file(file).items() if not any(p in name for p in parts)}
     save_file(weights, file, metadata={"format": "pt"})
     return folder
 
@@ -223,9 +218,7 @@ def test_missing_weights(tmp_path):
 
     Two loads of a checkpoint without its last layer answered differently."""
     headless = without(save(tmp_path / "headless"), "lm_head")
-    refused(
-        r"headless has no weights for lm_head\.weight; load a folder or revision that", headless
-    )
+    refused(r"headless has no weights for lm_head\.weight; load a folder or revision", headless)
     cut = without(save(tmp_path / "cut"), "layers.1.")
     refused(
         r"cut has no weights for model\.layers\.1\.\S+, model\.layers\.1\.\S+ and 7 more; ",
@@ -291,10 +284,7 @@ def test_a_quantised_checkpoint_names_the_packages_that_it_needs(tmp_path, monke
     change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
     (model / "model.safetensors").unlink()
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    said = (
-        r"\(gptq\), which needs optimum and gptqmodel; install with `pip install optimum gptqmodel`"
-    )
-    refused(said, model)
+    refused(r"\(gptq\), which needs optimum and gptqmodel; .* `pip install optimum gptq", model)
 
 
 @pytest.mark.parametrize(

@@ -108,9 +108,11 @@ def test_tokens_that_the_draft_model_lacks_are_never_fed_to_it():
     """A tokenizer may have more tokens than its model.
 
     The target's text was spelled with them, which ended in an IndexError."""
-    both = Translation.between(
-        Vocabulary({0: b"a", 1: b"ab"}, {}), Vocabulary({0: b"a", 1: b"b", 2: b"ab"}, {}), 2, 2
+    target, draft = (
+        Vocabulary({0: b"a", 1: b"ab"}, {}),
+        Vocabulary({0: b"a", 1: b"b", 2: b"ab"}, {}),
     )
+    both = Translation.between(target, draft, 2, 2)
     assert both.read(1) == (0, 1)
 
 
@@ -186,9 +188,8 @@ def test_any_history_of_a_tree_gives_the_drafts_own_logits():
             ):
                 path = tree.lineage(node)
                 seen[tree] |= set(path)
-                own = plain_logits(
-                    pair.draft, [t for n in path for t in model.translation.read(tree.tokens[n])]
-                )
+                read = [t for n in path for t in model.translation.read(tree.tokens[n])]
+                own = plain_logits(pair.draft, read)
                 torch.testing.assert_close(row, model.translation.over_target(own))
                 answered += 1
     assert answered > 40
@@ -203,13 +204,11 @@ def test_decoders_run_on_two_tokenizers(name):
     assert 0.9 < pair.known < 1
     options = {"max_new_tokens": 10, "top_k": 20}
     alone = [generate(pair, p, name, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]
-    assert [
-        r.tokens for r in generate(pair, PROMPTS, name, seed=7, prefill_chunk=5, **options)
-    ] == alone
+    ours = generate(pair, PROMPTS, name, seed=7, prefill_chunk=5, **options)
+    assert [r.tokens for r in ours] == alone
     method = catalog[name]()
     if method.lossless:
         plain = method.plain if method.law.certain else "greedy"
         results = generate(pair, PROMPTS, name, max_new_tokens=10, temperature=0)
-        assert [r.tokens for r in results] == [
-            r.tokens for r in generate(pair, PROMPTS, plain, max_new_tokens=10)
-        ]
+        expected = generate(pair, PROMPTS, plain, max_new_tokens=10)
+        assert [r.tokens for r in results] == [r.tokens for r in expected]
