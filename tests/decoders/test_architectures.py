@@ -50,8 +50,7 @@ PACKED = {
     "phi3, window of 16": {**NARROW, "pad_token_id": 0},
     "phimoe, window of 16": NARROW,
     "gemma2, window of 16": {
-        **NARROW, "attn_logit_softcapping": 3.0, "attn_implementation": "eager",
-    },
+        **NARROW, "attn_logit_softcapping": 3.0, "attn_implementation": "eager"},
     "gemma3_text, window of 16": NARROW,
     "olmo3, window of 16": NARROW,
     "cohere2, window of 16": NARROW,

@@ -116,14 +116,10 @@ def test_it_is_what_speculative_decoding_compares(request, which, warping, penal
     ("abc", {}, "^The text to read is one or more lists of token ids, not str.$"),
     ([1, [2]], {}, "^The text to read is one or more lists of token ids, not int.$"),
     ([VOCABULARY], {}, f"^Token id {VOCABULARY} is out of range; the vocabulary has ids 0 to"),
-    (
-        [5] * 511,
-        {},
-        (
-            "^The prompt and the text, 513 tokens together, exceed the 512 positions of the "
-            "target model"
-        ),
-    ),
+    ([5] * 511,
+     {},
+     ("^The prompt and the text, 513 tokens together, exceed the 512 positions of the "
+      "target model")),
     ([5], {"temperature": -1}, "^temperature must be a number from"),
     ([5], {"penalties": 3}, "^penalties must be true, false or a list"),
 ])  # fmt: skip

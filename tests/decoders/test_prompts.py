@@ -71,10 +71,8 @@ def message(**changes):
     ([{"role": "user"}], "Message 1 has no content; give it a text."),
     ([*HELLO, {"content": "Hi"}], "Message 2 has no role; give one of system, developer, "),
     (message(role="robot"), "Message 1 has the role 'robot'; give one of system, "),
-    (
-        message(content=[{"type": "text", "text": "Hi"}]),
-        "The content of message 1 must be a text, not list: decoders read text alone.",
-    ),
+    (message(content=[{"type": "text", "text": "Hi"}]),
+     "The content of message 1 must be a text, not list: decoders read text alone."),
     (message(content="\ud83d"), "Message 1 holds half a character"),
     (message(name="Ann"), "Message 1 has 'name'; give role and content."),
     (HELLO[0], "A prompt of one message is a list that has it: [{'role': ...}]."),
@@ -110,12 +108,8 @@ def test_the_start_token_is_never_there_twice(template, adds, caplog):
         tokens = generate(pair, [text, text], "greedy", max_new_tokens=1)[1].prompt_tokens
         assert tokens[:2] != [1, 1]
         assert [1] * (template == CHATML and bool(adds)) + rendered(messages, tokenizer) == tokens
-        twice = template == INST and bool(adds)
-        assert (
-            notes(caplog)
-            == ["The prompt begins with <s>, which the tokenizer adds as well; it is read once."]
-            * twice
-        )
+        said = "The prompt begins with <s>, which the tokenizer adds as well; it is read once."
+        assert notes(caplog) == [said] * (template == INST and bool(adds))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["a tokenizer", "a generation config"])

@@ -18,16 +18,12 @@ from decoders.methods.catalog import catalog
     ("speculative", {"draft_length": "long"}, "'auto' or a whole number from 1 to 64, not 'long'"),
     ("dsbd", {"beams": 0}, "None or a whole number"),
     ("dsbd", {"keep_one": 1}, "keep_one"),
-    (
-        "mtad",
-        {"beams": np.arange(2)},
-        "mtad: beams must be a whole number from 1 to 64, not array([0, 1]); give an int.",
-    ),
-    (
-        "dsbd",
-        {"keep_one": torch.ones(2)},
-        "dsbd: keep_one must be False or True, not tensor([1., 1.]).",
-    ),
+    ("mtad",
+     {"beams": np.arange(2)},
+     "mtad: beams must be a whole number from 1 to 64, not array([0, 1]); give an int."),
+    ("dsbd",
+     {"keep_one": torch.ones(2)},
+     "dsbd: keep_one must be False or True, not tensor([1., 1.])."),
     ("lookup", {"references": ["a", "\ud83d"]}, "Reference document 2 holds half a character"),
 ])  # fmt: skip
 def test_a_value_out_of_range_is_refused(name, settings, message):

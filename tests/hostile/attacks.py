@@ -61,17 +61,11 @@ def some(calls: Sequence[Any], quick: bool, count: int) -> Sequence[Any]:
 
 def endpoints(page: Page, quick: bool) -> None:
     """Odd arguments to the endpoints for programs."""
-    calls = [(name, [prompt, ["gredy"], {}]) for name in ("compare", "draw") for prompt in ODD]
-    calls += [
-        (name, ["Once", decoders, {"max_new_tokens": "x"}])
-        for name in ("compare", "draw")
-        for decoders in DECODERS
-    ]
-    calls += [
-        (name, ["Once", ["greedy"], settings])
-        for name in ("compare", "draw")
-        for settings in SETTINGS
-    ]
+    calls: list[tuple[str, list]] = []
+    for name in ("compare", "draw"):
+        calls += [(name, [prompt, ["gredy"], {}]) for prompt in ODD]
+        calls += [(name, ["Once", decoders, {"max_new_tokens": "x"}]) for decoders in DECODERS]
+        calls += [(name, ["Once", ["greedy"], settings]) for settings in SETTINGS]
     for name, data in (
         ("alternatives", ["abc", "greedy", 1]),
         ("branch", ["abc", "greedy", 1, 5, ["greedy"]]),
@@ -85,15 +79,9 @@ def endpoints(page: Page, quick: bool) -> None:
         page.post("gradio_api/call/nothing", {"data": []})
         joined = {"data": [value], "fn_index": value, "session_hash": value}
         page.post("gradio_api/queue/join", joined)
-        page.http.get(
-            "",
-            params={
-                "run": str(value)[:2000].encode("utf-8", "replace"),
-                "prompt": "x",
-                "decoders": "greedy,",
-            },
-        )
-        page.http.get(f"export/{str(value)[:20].encode('utf-8', 'replace').hex()}.json")
+        written = str(value)[:2000].encode("utf-8", "replace")
+        page.http.get("", params={"run": written, "prompt": "x", "decoders": "greedy,"})
+        page.http.get(f"export/{written[:20].hex()}.json")
         page.read_log(f"GET /?run={value!r:.60}")
 
 
@@ -124,10 +112,8 @@ def imports(page: Page, quick: bool) -> None:
         page.fire(load, [None])
         for kind in ("json", "csv", "html"):
             if page.http.get(f"export/{id}.{kind}").status_code != 200:
-                page.found(
-                    f"The run of {path} has no export as {kind}.",
-                    f"curl {page.server.address}export/{id}.{kind}",
-                )
+                curl = f"curl {page.server.address}export/{id}.{kind}"
+                page.found(f"The run of {path} has no export as {kind}.", curl)
         page.read_log(f"exports of the run of {path}")
         if len(page.findings) == before:
             path.unlink()
@@ -137,27 +123,17 @@ def imports(page: Page, quick: bool) -> None:
 
 def uploads(page: Page, quick: bool) -> None:
     """Too large, unasked, refused, accepted: nothing stays where uploads are kept."""
-    for handler, name, contents in (
-        (page.handler("upload", "import-run"), "run.json", (b"{}", b"[" * 100_000)),
-        (page.handler("upload", "batch-file"), "prompts.txt", (b"Once\n", b"\xff\xfe", b"")),
-        (
-            page.handler("upload", "experiment-file"),
-            "plan.toml",
-            (b"[[part]]\n", b"\xff", b"x = [" * 5000),
-        ),
+    for part, name, contents in (
+        ("import-run", "run.json", (b"{}", b"[" * 100_000)),
+        ("batch-file", "prompts.txt", (b"Once\n", b"\xff\xfe", b"")),
+        ("experiment-file", "plan.toml", (b"[[part]]\n", b"\xff", b"x = [" * 5000)),
     ):
+        handler = page.handler("upload", part)
+        takes = [page.parts[i]["type"] in ("file", "uploadbutton") for i in handler["inputs"]]
         for content in contents:
-            file = page.upload(content, name)
-            usual = page.usual(handler)
-            page.fire(
-                handler,
-                [
-                    file if part in ("file", "uploadbutton") else value
-                    for part, value in zip(
-                        (page.parts[i]["type"] for i in handler["inputs"]), usual, strict=True
-                    )
-                ],
-            )
+            file, usual = page.upload(content, name), page.usual(handler)
+            data = [file if own else value for own, value in zip(takes, usual, strict=True)]
+            page.fire(handler, data)
     with contextlib.suppress(httpx.TransportError):
         page.upload(b"x" * (150 if not quick else 60) * 2**20, "run.json")
     left(page, "uploads that were read or refused")

@@ -56,11 +56,8 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path):
     resumed = train_tiny(tmp_path / "killed")
     for (name, a), b in zip(whole.state_dict().items(), resumed.state_dict().values(), strict=True):
         torch.testing.assert_close(a, b, msg=name)
-    steps = [
-        json.loads(line)["step"]
-        for line in (tmp_path / "killed" / "losses.jsonl").read_text().splitlines()
-    ]
-    assert steps == [1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
+    log = (tmp_path / "killed" / "losses.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in log] == [1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
 
 
 def test_steps_may_change_on_the_plateau_only(tmp_path):
@@ -111,10 +108,8 @@ def test_weights_of_half_the_width_grow_and_change_nothing_at_first(tmp_path):
 
     Without noise both halves of it would stay alike for ever."""
     torch.manual_seed(0)
-    small, ids = (
-        replace(TINY.target, width=16, heads=1, feed_forward=32).build(300, 64).eval(),
-        torch.arange(60)[None],
-    )
+    shape, ids = replace(TINY.target, width=16, heads=1, feed_forward=32), torch.arange(60)[None]
+    small = shape.build(300, 64).eval()
     small.save_pretrained(tmp_path)
     grown = first_weights(TINY.target, 300, 64, tmp_path).eval()
     assert grown.num_parameters() == TINY.target.build(300, 64).num_parameters()

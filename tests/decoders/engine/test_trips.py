@@ -122,28 +122,19 @@ def opened():
 
         for name in READS:
             reading(name)
-        to, tensor_of, beside = torch.Tensor.to, torch.tensor, torch.Tensor.new_tensor
 
-        def moved(tensor, *args, **kwargs):
-            if marked(tensor) or not (args and isinstance(args[0], torch.device)):
-                return to(tensor, *args, **kwargs)
-            doors.note("in")
-            with doors.quiet():
-                return mark(to(tensor, *args, **kwargs).clone())
+        def entering(place, name, enters):
+            """Notes the calls of a function that copy to the device."""
+            plain = getattr(place, name)
 
-        def made(*args, **kwargs):
-            if kwargs.get("device") is None:
-                return tensor_of(*args, **kwargs)
-            doors.note("in")
-            with doors.quiet():
-                return mark(tensor_of(*args, **kwargs))
+            def call(*args, **kwargs):
+                if not enters(*args, **kwargs):
+                    return plain(*args, **kwargs)
+                doors.note("in")
+                with doors.quiet():
+                    return mark(plain(*args, **kwargs).clone())
 
-        def made_beside(tensor, *args, **kwargs):
-            if not marked(tensor):
-                return beside(tensor, *args, **kwargs)
-            doors.note("in")
-            with doors.quiet():
-                return mark(beside(tensor, *args, **kwargs))
+            patch.setattr(place, name, call)
 
         def placing(name):
             plain = getattr(torch, name)
@@ -160,9 +151,10 @@ def opened():
 
         for name in ("empty", "zeros", "arange", "full"):
             placing(name)
-        patch.setattr(torch.Tensor, "to", moved)
-        patch.setattr(torch, "tensor", made)
-        patch.setattr(torch.Tensor, "new_tensor", made_beside)
+        there = torch.device
+        entering(torch.Tensor, "to", lambda x, to=0, **_: isinstance(to, there) and not marked(x))
+        entering(torch, "tensor", lambda *_, device=None, **others: device is not None)
+        entering(torch.Tensor, "new_tensor", lambda x, *_, **others: marked(x))
 
         def record(run):
             with doors.quiet():

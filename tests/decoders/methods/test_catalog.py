@@ -30,21 +30,17 @@ LIMITS = {
         *(
             ({"beams": n, "early_stopping": early}, Warping(), "beam search")
             for n in (1, 2, 3)
-            for early in (False, True, "never")
-        ),
-    ],
+            for early in (False, True, "never"))],
     "bild": [
         ({"fallback": 1.1}, Warping(0.7, 2, 0.9), "target"),
-        ({"rollback": 0.0, "draft_length": 2}, GREEDY, "target"),
-    ],
+        ({"rollback": 0.0, "draft_length": 2}, GREEDY, "target")],
     "fly": [({}, GREEDY, "target")],
     "mtjd": [({"block_length": 1}, GREEDY, "target")],
     "typical": [({}, GREEDY, "target")],
     "mtad": [
         ({"threshold": 1.0, "beams": 2}, Warping(0.7, 2, 0.9), "target"),
-        ({}, GREEDY, "target"),
-    ],
-}
+        ({}, GREEDY, "target")],
+}  # fmt: skip
 
 # Settings that show more of a decoder than one field changed at a time does.
 MORE = {
@@ -124,12 +120,10 @@ DRAFTS = {
     "model": (
         "model(draft_length=2)", "model(draft_length=auto)", "model(draft_length=1)",
         "model(draft_length=2, confidence=0.6)", "model(draft_length=2, gate=0.6)",
-        "model(draft_length=2, confidence=2)",
-    ),
+        "model(draft_length=2, confidence=2)"),
     "head": (
         "head(draft_length=2)", "head(draft_length=auto)", "head(draft_length=1)",
-        "head(draft_length=2, confidence=0.6)", "head(draft_length=2, gate=0.6)",
-    ),
+        "head(draft_length=2, confidence=0.6)", "head(draft_length=2, gate=0.6)"),
     "paths": ("paths(drafts=2, draft_length=2)", "paths(drafts=3, draft_length=1)"),
     "tree": ("tree(expansion=2,1)", "tree(expansion=1,2)", "tree(expansion=3)"),
     "distinct": ("distinct(expansion=2,1)", "distinct(expansion=1,2)", "distinct(expansion=3)"),
@@ -138,18 +132,15 @@ DRAFTS = {
     "suffix": ("suffix(copy=3)", "suffix(copy=4, shape=tree)"),
     "suffix, else head": (
         "suffix, else head(copy=2, sure=1, draft_length=1)",
-        "suffix, else head(copy=2, sure=2, draft_length=2)",
-    ),
+        "suffix, else head(copy=2, sure=2, draft_length=2)"),
     "best_first": (
         "best_first(nodes=3, depth=2)", "best_first(nodes=3, depth=2, by=head)",
-        "best_first(nodes=3, depth=2, by=ngram)",
-    ),
+        "best_first(nodes=3, depth=2, by=ngram)"),
     "recycling": ("recycling(nodes=3, depth=2)",),
 }  # fmt: skip
 JUDGES = {
     "cascade": (
-        "cascade", "cascade(defer=opt)", "cascade(defer=opt, alpha=1)", "cascade(alpha=0)",
-    ),
+        "cascade", "cascade(defer=opt)", "cascade(defer=opt, alpha=1)", "cascade(alpha=0)"),
     "ensemble": ("ensemble", "ensemble(weight=1)"),
     "fly": ("fly(window=1)",),
     "tokenwise": ("tokenwise", "tokenwise(lenience=0.5)"),

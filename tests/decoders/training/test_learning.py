@@ -147,9 +147,8 @@ def test_training_sees_what_a_draft_will_do(pair, lines, tmp_path):
             for k in range(3):
                 (answer,) = passes.run([(tree, [node])])
                 expected = head.module.lm_head(steps[k][0, start - 1 + k])
-                torch.testing.assert_close(
-                    answer.logits[0][head.ids], expected, rtol=1e-4, atol=1e-4
-                )
+                row = answer.logits[0][head.ids]
+                torch.testing.assert_close(row, expected, rtol=1e-4, atol=1e-4)
                 if start + k + 1 < len(tokens):
                     node = tree.add(node, tokens[start + k + 1])
 
@@ -249,13 +248,10 @@ def test_another_training_in_the_same_folder_is_refused(pair, lines, tmp_path):
     other.write_text(lines.read_text()[::-1])
     model = build(num_hidden_layers=4, dtype=torch.float32, seed=5)
     target = ModelPair(model, None, pair.tokenizer)
-    for each, files, recipe in (
-        (pair, [lines], replace(TINY, width=32)),
-        (pair, [other], TINY),
-        (target, [lines], TINY),
-    ):
+    wider = replace(TINY, width=32)
+    for each, file, recipe in ((pair, lines, wider), (pair, other, TINY), (target, lines, TINY)):
         with pytest.raises(InputError, match="holds another training; name another"):
-            Training(each, tmp_path / "work", recipe, files)
+            Training(each, tmp_path / "work", recipe, [file])
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(InputError, match="cannot be used"):

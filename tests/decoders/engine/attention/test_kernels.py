@@ -92,15 +92,12 @@ def worst_error(way, packing: Packing, dtype: torch.dtype, heads: int, softcap=0
 CASES = {
     "chains": ({"shapes": "chains"}, {"heads": 4}),
     "trees, groups of 3, sizes that are no powers of two": (
-        {"shapes": "trees", "layout": (2, 20, 24)}, {"heads": 6},
-    ),
+        {"shapes": "trees", "layout": (2, 20, 24)}, {"heads": 6}),
     "chunks, mixed": ({"shapes": "mixed", "reach": Reach(6, chunked=True)}, {"heads": 4}),
     "window and sinks": (
-        {"shapes": "mixed", "reach": Reach(11)}, {"heads": 2, "sunk": True, "softcap": 3.0},
-    ),
+        {"shapes": "mixed", "reach": Reach(11)}, {"heads": 2, "sunk": True, "softcap": 3.0}),
     "long texts": (
-        {"shapes": "mixed", "most": 1500, "requests": 2, "drafts": (1, 5)}, {"heads": 4},
-    ),
+        {"shapes": "mixed", "most": 1500, "requests": 2, "drafts": (1, 5)}, {"heads": 4}),
     "lone request with an empty companion": ({"shapes": "trees", "requests": 1}, {"heads": 2}),
     "prompts": ({"shapes": "prompts", "requests": 2}, {"heads": 4}),
     "single tokens": ({"shapes": "chains", "drafts": (1,)}, {"heads": 4}),
@@ -109,14 +106,12 @@ CASES = {
     "window, chains": ({"shapes": "chains", "reach": Reach(17)}, {"heads": 4}),
     "window, prompts": ({"shapes": "prompts", "requests": 3, "reach": Reach(9)}, {"heads": 4}),
     "window, single tokens": (
-        {"shapes": "chains", "drafts": (1,), "reach": Reach(5)}, {"heads": 4},
-    ),
+        {"shapes": "chains", "drafts": (1,), "reach": Reach(5)}, {"heads": 4}),
     "window, mixed": ({"shapes": "mixed", "reach": Reach(6)}, {"heads": 4}),
     "prompts that are split and not": ({"shapes": "prompts", "most": 90}, {"heads": 2}),
     "long texts, window and sinks": (
         {"shapes": "mixed", "most": 700, "requests": 2, "drafts": (1, 5), "reach": Reach(200)},
-        {"heads": 4, "sunk": True},
-    ),
+        {"heads": 4, "sunk": True}),
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, re
 from decoders.engine.heads.head import Head
 from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import Loop
-from tests.laws import enumerated
+from tests.laws import has_the_targets_law
 from tests.models import build, folder_of_three
 
 PROMPTS = [5, 6, 7, 8], [3], list(range(20, 40))
@@ -67,12 +67,7 @@ def test_it_drafts_what_it_drafts_in_the_place_of_the_draft(pair, headed, name, 
 
 
 def test_the_law_with_a_head_beside_a_draft(pair):
-    by_head = catalog["speculative"](draft_length=2, draft="head")
-    law = enumerated(pair, [5, 6], by_head, max_new_tokens=2, top_k=2)
-    alone = ModelPair(pair.target, None)
-    expected = enumerated(alone, [5, 6], catalog["multinomial"](), max_new_tokens=2, top_k=2)
-    assert set(law) == set(expected)
-    assert all(abs(law[text] - expected[text]) < 1e-9 for text in law)
+    has_the_targets_law(pair, catalog["speculative"](draft_length=2, draft="head"))
 
 
 def turn_of(pair, prompt, method, seed):

@@ -222,10 +222,8 @@ def test_all_weights_of_the_target_stay_as_they_are(target, tmp_path):
     (lambda c, w: w.pop("midlayer.mlp.up_proj.weight"), "no weights for layers.0.mlp.up_proj"),
     (lambda c, w: w.update(eagle3(reads=2)), "reads 64 numbers .* states have 96"),
     (lambda c, w: c.update(hidden_size=24), "embeds 67 tokens in width 16, and 67 in width 24"),
-    (
-        lambda c, w: c.update(eagle_aux_hidden_state_layer_ids=[1, 2, 30]),
-        r"layers \[1, 2, 30\], and the target has 7",
-    ),
+    (lambda c, w: c.update(eagle_aux_hidden_state_layer_ids=[1, 2, 30]),
+     r"layers \[1, 2, 30\], and the target has 7"),
     (lambda c, w: w.pop("d2t"), "proposes 20 tokens and does not say which"),
     (lambda c, w: w.update(d2t=w["d2t"] + 60), "tokens that the target does not have"),
     (lambda c, w: c.update(model_type="mamba"), "layers of the type mamba"),

@@ -27,17 +27,13 @@ PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40))]
 # The target has "ab" and "b"; the draft has "abc", and knows neither "ab" nor the end of the text.
 TOY = Translation.between(
     Vocabulary({0: b"a", 1: b"b", 2: b"ab"}, {3: "eos_token_id"}),
-    Vocabulary({0: b"b", 1: b"abc", 2: b"a"}, {}),
-    4,
-    3,
-)
+    Vocabulary({0: b"b", 1: b"abc", 2: b"a"}, {}), 4, 3,
+)  # fmt: skip
 # Both have "7" twice, as text and as a byte token, and the target also has "77".
 TWICE = Translation.between(
     Vocabulary({2: b"7", 3: b"77", 1: b"7"}, {0: "eos_token_id"}),
-    Vocabulary({0: b"7", 1: b"7"}, {2: "eos_token_id"}),
-    4,
-    3,
-)
+    Vocabulary({0: b"7", 1: b"7"}, {2: "eos_token_id"}), 4, 3,
+)  # fmt: skip
 WARPINGS = [Warping(), Warping(0.7, 2), Warping(1.0, 0, 0.8), Warping(0)]
 
 
@@ -63,10 +59,7 @@ def test_sentencepiece_and_byte_level_tokens_are_the_same_bytes():
 
     assert Vocabulary.of(Pieces()).pieces == {0: b" the", 1: b"\n"}
     both = Translation.between(Vocabulary.of(byte_level), Vocabulary.of(Pieces()), VOCABULARY, 3)
-    assert list(zip(both.target_ids.tolist(), both.draft_ids.tolist(), strict=True)) == [
-        (0, 2),
-        (1, 0),
-    ]
+    assert (both.target_ids.tolist(), both.draft_ids.tolist()) == ([0, 1], [2, 0])
     assert both.read(5) == (both.unknown,)
 
 
