@@ -32,7 +32,8 @@ def test_a_beam_search_wide_enough_is_exhaustive(seed, end, penalty):
         next((t[: i + 1] for i, x in enumerate(t) if x in end), t)
         for t in itertools.product(range(3), repeat=situation.budget)
     }
-    best = max(texts, key=lambda t: log_likelihood(situation, (0, *t)) / len(t) ** penalty)
+    start = situation.prompt
+    best = max(texts, key=lambda t: log_likelihood(situation, start + t) / len(t) ** penalty)
     method = BeamSearch(27, length_penalty=penalty, early_stopping="never")
     assert list(output_law(method, situation)) == [best]
 

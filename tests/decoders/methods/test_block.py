@@ -55,14 +55,10 @@ SITUATIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("situation", "drafts", "length", "whole"),
-    [
-        (SITUATIONS[0], 3, 2, False), (SITUATIONS[0], 2, 2, True), (SITUATIONS[1], 2, 2, False),
-        (SITUATIONS[1], 1, 2, True), (SITUATIONS[2], 3, 1, False),
-    ],
-    ids=range(5),
-)  # fmt: skip
+@pytest.mark.parametrize(("situation", "drafts", "length", "whole"), [
+    (SITUATIONS[0], 3, 2, False), (SITUATIONS[0], 2, 2, True), (SITUATIONS[1], 2, 2, False),
+    (SITUATIONS[1], 1, 2, True), (SITUATIONS[2], 3, 1, False),
+], ids=range(5))  # fmt: skip
 def test_the_best_path_has_the_targets_law(drafts, length, situation, whole):
     assert_exact(MultiPathBlock(drafts, length), situation, limit=20_000, whole=whole)
 

@@ -30,17 +30,21 @@ LIMITS = {
         *(
             ({"beams": n, "early_stopping": early}, Warping(), "beam search")
             for n in (1, 2, 3)
-            for early in (False, True, "never"))],
+            for early in (False, True, "never")
+        ),
+    ],
     "bild": [
         ({"fallback": 1.1}, Warping(0.7, 2, 0.9), "target"),
-        ({"rollback": 0.0, "draft_length": 2}, GREEDY, "target")],
+        ({"rollback": 0.0, "draft_length": 2}, GREEDY, "target"),
+    ],
     "fly": [({}, GREEDY, "target")],
     "mtjd": [({"block_length": 1}, GREEDY, "target")],
     "typical": [({}, GREEDY, "target")],
     "mtad": [
         ({"threshold": 1.0, "beams": 2}, Warping(0.7, 2, 0.9), "target"),
-        ({}, GREEDY, "target")],
-}  # fmt: skip
+        ({}, GREEDY, "target"),
+    ],
+}
 
 # Settings that show more of a decoder than one field changed at a time does.
 MORE = {

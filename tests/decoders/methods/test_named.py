@@ -53,19 +53,16 @@ def test_a_decoders_settings_serve_another_part_that_has_them():
     assert max(r.drafted for r in short.rounds) == 1 < max(r.drafted for r in long.rounds)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "message"),
-    [
-        ("speculative", {"rule": "kseq", "draft": "lookup"},
-         "the rule kseq cannot judge the draft lookup, a chain of tokens without probabilities; "
-         "take the draft model"),
-        ("block", {"draft": "tree"}, "the rule block cannot judge the draft tree"),
-        ("speculative", {"rule": "blok"}, "there is no rule 'blok': did you mean 'block'"),
-        ("speculative", {"draft": "lookup(7)"}, r"are written as lookup\(name=value\)"),
-        ("speculative", {"draft": "lookup(coppy=7)"}, "lookup has no setting 'coppy'"),
-        ("speculative", {"rule": "block", "lenience": 0.5}, "lenience is no setting of rule="),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "settings", "message"), [
+    ("speculative", {"rule": "kseq", "draft": "lookup"},
+     "the rule kseq cannot judge the draft lookup, a chain of tokens without probabilities; "
+     "take the draft model"),
+    ("block", {"draft": "tree"}, "the rule block cannot judge the draft tree"),
+    ("speculative", {"rule": "blok"}, "there is no rule 'blok': did you mean 'block'"),
+    ("speculative", {"draft": "lookup(7)"}, r"are written as lookup\(name=value\)"),
+    ("speculative", {"draft": "lookup(coppy=7)"}, "lookup has no setting 'coppy'"),
+    ("speculative", {"rule": "block", "lenience": 0.5}, "lenience is no setting of rule="),
+])  # fmt: skip
 def test_parts_that_do_not_fit_are_refused_in_one_sentence(name, settings, message):
     with pytest.raises(InputError, match=message):
         catalog[name](**settings)

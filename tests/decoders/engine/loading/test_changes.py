@@ -291,7 +291,8 @@ CHANGES: dict[str, Callable[[PreTrainedModel], object]] = {
     "more tokens": lambda model: model.resize_token_embeddings(VOCABULARY + 5),
     "tied": tie, "float64": lambda model: model.double(),
     "parametrization": parametrization, "pruned": pruned,
-    "LoRA": adapter(), "DoRA": adapter(lora(use_dora=True)), "IA3": adapter(
+    "LoRA": adapter(), "DoRA": adapter(lora(use_dora=True)),
+    "IA3": adapter(
         peft.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"])),
     "adapter switched": two_adapters, "adapter merged": merged, "adapter scaled": scaled,
     "quantised": quantised,

@@ -264,7 +264,8 @@ def test_a_quantised_checkpoint_names_the_packages_that_it_needs(tmp_path, monke
     change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
     (model / "model.safetensors").unlink()
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    refused(r"\(gptq\), which needs optimum and gptqmodel; .* `pip install optimum gptq", model)
+    said = r"\(gptq\), which needs optimum and gptqmodel; .* `pip install optimum gptqmodel`"
+    refused(said, model)
 
 
 @pytest.mark.parametrize(

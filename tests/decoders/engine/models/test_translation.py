@@ -136,17 +136,13 @@ class Read:
         )
 
 
-@pytest.mark.parametrize(
-    ("method", "warping", "translation", "end"),
-    pairwise(
-        [Speculative(1), Speculative(2), SpecTr(2, 2), SpecInfer((2, 1)), MCSS((2, 1)),
-         DSBD(1, 2, 2)],
-        WARPINGS,
-        [TOY, TWICE],
-        [frozenset(), frozenset({3})],
-    ),
-    ids=repr,
-)  # fmt: skip
+@pytest.mark.parametrize(("method", "warping", "translation", "end"), pairwise(
+    [Speculative(1), Speculative(2), SpecTr(2, 2), SpecInfer((2, 1)), MCSS((2, 1)),
+     DSBD(1, 2, 2)],
+    WARPINGS,
+    [TOY, TWICE],
+    [frozenset(), frozenset({3})],
+), ids=repr)  # fmt: skip
 def test_exact_decoders_stay_exact(method, end, warping, translation):
     """Enumerated: target and draft are tables over tokens of their own."""
     budget = 2 if isinstance(method, (DSBD, SpecTr, SpecInfer, MCSS)) else 3
