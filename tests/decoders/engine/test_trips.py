@@ -151,10 +151,13 @@ def opened():
 
         for name in ("empty", "zeros", "arange", "full"):
             placing(name)
-        there = torch.device
-        entering(torch.Tensor, "to", lambda x, to=0, **_: isinstance(to, there) and not marked(x))
+
+        def moves(tensor, to=None, *_, **others):
+            return isinstance(to, torch.device) and not marked(tensor)
+
+        entering(torch.Tensor, "to", moves)
         entering(torch, "tensor", lambda *_, device=None, **others: device is not None)
-        entering(torch.Tensor, "new_tensor", lambda x, *_, **others: marked(x))
+        entering(torch.Tensor, "new_tensor", lambda tensor, *_, **others: marked(tensor))
 
         def record(run):
             with doors.quiet():
