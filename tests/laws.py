@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import LogitsProcessorList, PreTrainedModel
 
-from decoders import ModelPair
+from decoders import ModelPair, catalog
 from decoders.distribution import Warping
 from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import drive
@@ -46,6 +46,15 @@ def enumerated(
     for probability, text in oracle.outcomes(run, source=Rounded):
         law[text] = law.get(text, 0.0) + probability
     return law
+
+
+def has_the_targets_law(pair: ModelPair, method: Method) -> None:
+    """Two tokens of a decoder have the law of the target's own samples."""
+    given: dict[str, Any] = {"max_new_tokens": 2, "top_k": 2}
+    law = enumerated(pair, [5, 6], method, **given)
+    expected = enumerated(ModelPair(pair.target, None), [5, 6], catalog["multinomial"](), **given)
+    assert set(law) == set(expected)
+    assert all(abs(law[text] - expected[text]) < 1e-9 for text in law)
 
 
 def of_two_tokens(

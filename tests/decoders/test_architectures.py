@@ -17,12 +17,9 @@ PROMPTS = [[5, 6, 7, 8], [3], list(range(20, 40))]
 WINDOWS = [list(range(10, 50))]  # a prompt longer than two of them
 
 LONGROPE = {
-    "rope_type": "longrope",
-    "rope_theta": 10000.0,
-    "short_factor": [1.0] * 4,
-    "long_factor": [4.0] * 4,
-    "original_max_position_embeddings": 48,
-}
+    "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4,
+    "long_factor": [4.0] * 4, "original_max_position_embeddings": 48,
+}  # fmt: skip
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
 WIDE, NARROW = {"sliding_window": 96}, {"sliding_window": 16}  # of 96 positions
 # Name in transformers, and changes of the config. The window of phimoe is only in a mask that it
@@ -53,17 +50,14 @@ PACKED = {
     "phi3, window of 16": {**NARROW, "pad_token_id": 0},
     "phimoe, window of 16": NARROW,
     "gemma2, window of 16": {
-        **NARROW,
-        "attn_logit_softcapping": 3.0,
-        "attn_implementation": "eager",
-    },
+        **NARROW, "attn_logit_softcapping": 3.0, "attn_implementation": "eager"},
     "gemma3_text, window of 16": NARROW,
     "olmo3, window of 16": NARROW,
     "cohere2, window of 16": NARROW,
     "exaone4, window of 16": NARROW,
     "llama4_text, chunks of 16": {},
     "gpt_oss": {},
-}
+}  # fmt: skip
 PLAIN = {
     "diffllama": {},  # a layer attends twice, into the same cache rows: wrong tokens
     "roberta": {"pad_token_id": 1},
@@ -112,9 +106,8 @@ def pair(request) -> ModelPair:
 def test_generate_beyond_twice_the_window(pair):
     """Greedy and beam search, also the one that drafts; all three in a batch too."""
     target, prompt = pair.target, list(range(10, 40))
-    assert generate(
-        pair, prompt, "greedy", max_new_tokens=40, ignore_eos=True
-    ).tokens == by_transformers(target, prompt, 40)
+    found = generate(pair, prompt, "greedy", max_new_tokens=40, ignore_eos=True)
+    assert found.tokens == by_transformers(target, prompt, 40)
     theirs = [by_transformers(target, p, 24, num_beams=3) for p in (prompt, prompt[:7])]
     for method in (
         catalog["beam_search"](beams=3),
@@ -148,11 +141,8 @@ def test_rules_compare_the_models_own_laws(name):
         with whole_softmax():
             theirs = generate(plainly, PROMPTS[:1] + WINDOWS, method, **options)
         for one, other in zip(ours, theirs, strict=True):
-            trials, expected = (
-                [t for r in result.rounds for t in r.trials] for result in (one, other)
-            )
+            trials, expected = ([t for r in each.rounds for t in r.trials] for each in (one, other))
             assert [(t.token, t.fate) for t in trials] == [(t.token, t.fate) for t in expected]
             for which in ("p", "q"):
-                assert [getattr(t, which) for t in trials] == pytest.approx(
-                    [getattr(t, which) for t in expected], abs=allowed
-                )
+                values = [getattr(t, which) for t in expected]
+                assert [getattr(t, which) for t in trials] == pytest.approx(values, abs=allowed)

@@ -41,9 +41,8 @@ FEW = "greedy", "speculative", "mtad", "dsbd", "beam_search", "specinfer", "look
 def test_padding_changes_no_token(pair, alone, name, padding):
     results = generate(pair, PROMPTS, catalog[name](), padding=padding, max_batch=4, **SHARED)
     assert [r.tokens for r in results] == alone[name]
-    tokens, rows = (
-        sum(getattr(r.metrics, k) for r in results) for k in ("padded_tokens", "padded_rows")
-    )
+    tokens = sum(r.metrics.padded_tokens for r in results)
+    rows = sum(r.metrics.padded_rows for r in results)
     assert padding in ("inputs", "both") or tokens == 0
     assert padding in ("kv", "both") or rows == 0
     assert (results[0].metrics.padding_ratio is None) == (padding in ("none", "inputs"))
@@ -89,9 +88,8 @@ def test_padded_rows_and_tokens_are_counted_by_hand(pair):
 def test_a_decoder_never_needs_more_rows_than_it_says(pair, name):
     method = catalog[name]()
     for temperature in (0.0, 3.0):
-        results = generate(
-            pair, PROMPTS, method, max_new_tokens=20, temperature=temperature, ignore_eos=True
-        )
+        options = {"max_new_tokens": 20, "temperature": temperature, "ignore_eos": True}
+        results = generate(pair, PROMPTS, method, **options)
         for prompt, result in zip(PROMPTS, results, strict=True):
             assert result.metrics.peak_cache_rows <= method.most_rows(len(prompt), 20)
 
@@ -117,14 +115,11 @@ def test_what_a_request_can_need_is_the_least_budget(pair, name):
         generate(pair, [5, 6, 7], name, max_cache_bytes=least - 1, **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"padding": "all"}, "padding must be 'none', 'inputs', 'kv' or 'both', not 'all'."),
-        ({"max_cache_bytes": 10_000}, "Prompt 2 can need"),
-        ({"max_cache_bytes": 10**9, "padding": "kv"}, "max_cache_bytes needs padding='none'"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"padding": "all"}, "padding must be 'none', 'inputs', 'kv' or 'both', not 'all'."),
+    ({"max_cache_bytes": 10_000}, "Prompt 2 can need"),
+    ({"max_cache_bytes": 10**9, "padding": "kv"}, "max_cache_bytes needs padding='none'"),
+])  # fmt: skip
 def test_bad_input_is_refused(pair, options, message):
     with pytest.raises(InputError) as error:
         generate(pair, [[1], [2] * 30], "greedy", max_new_tokens=8, **options)

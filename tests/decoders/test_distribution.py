@@ -19,9 +19,8 @@ from tests.pieces import FORMS, small
 from tests.rows import CUTS, SHAPES, SIZES, left, row_of
 
 SIZE = 7
-WEIGHTS = st.lists(
-    st.sampled_from([0.0, 0.0, 1e-30, 0.1, 1.0, 5.0, 1 / 3]), min_size=SIZE, max_size=SIZE
-).filter(any)
+MASSES = st.sampled_from([0.0, 0.0, 1e-30, 0.1, 1.0, 5.0, 1 / 3])
+WEIGHTS = st.lists(MASSES, min_size=SIZE, max_size=SIZE).filter(any)
 PAIRS = st.tuples(st.sampled_from(list(FORMS.values())), st.sampled_from(list(FORMS.values())))
 
 
@@ -78,14 +77,10 @@ ROWS = st.lists(
     st.sampled_from([NEVER, -3.0, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=9
 ).filter(lambda row: max(row) > NEVER)
 WARPINGS = st.builds(
-    Warping,
-    st.sampled_from([0.0, 0.3, 1.0, 1.7]),
-    st.integers(0, 12),
-    st.sampled_from([0.01, 0.37, 0.62, 0.9, 1.0]),
-    st.sampled_from([0.0, 0.0, 0.04, 0.35, 1.0]),
-    st.sampled_from([0.0, 0.0, 0.45, 1.1, 2.3]),
-    st.booleans(),
-)
+    Warping, st.sampled_from([0.0, 0.3, 1.0, 1.7]), st.integers(0, 12),
+    st.sampled_from([0.01, 0.37, 0.62, 0.9, 1.0]), st.sampled_from([0.0, 0.0, 0.04, 0.35, 1.0]),
+    st.sampled_from([0.0, 0.0, 0.45, 1.1, 2.3]), st.booleans(),
+)  # fmt: skip
 
 
 @given(ROWS, WARPINGS)
@@ -141,19 +136,16 @@ def test_min_p_is_that_of_transformers(row, temperature, min_p):
     assert warp(scaled, Warping(min_p=min_p)).tolist() == pytest.approx(theirs.tolist(), abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("values", "names"),
-    [
-        ((-1.0,), "temperature"),
-        ((float("nan"),), "temperature"),
-        ((1.0, 1.5), "top_k"),
-        ((1.0, 0, 0.0), "top_p"),
-        ((1.0, 0, 1.1), "top_p"),
-        ((1.0, 0, 1.0, 1.5), "min_p must be"),
-        ((1.0, 0, 1.0, 0.0, -1), "top_n_sigma must be"),
-        ((1.0, 0, 1.0, 0.0, 0.0, "yes"), "temperature_last must be"),
-    ],
-)
+@pytest.mark.parametrize(("values", "names"), [
+    ((-1.0,), "temperature"),
+    ((float("nan"),), "temperature"),
+    ((1.0, 1.5), "top_k"),
+    ((1.0, 0, 0.0), "top_p"),
+    ((1.0, 0, 1.1), "top_p"),
+    ((1.0, 0, 1.0, 1.5), "min_p must be"),
+    ((1.0, 0, 1.0, 0.0, -1), "top_n_sigma must be"),
+    ((1.0, 0, 1.0, 0.0, 0.0, "yes"), "temperature_last must be"),
+])  # fmt: skip
 def test_values_out_of_range_are_refused_by_name(values, names):
     with pytest.raises(InputError, match=names):
         Warping(*values)
@@ -196,9 +188,8 @@ def test_the_sum_is_that_of_float64(scan, row, temperature):
     (found,) = scan.excesses(rows_of(row), np.array([max(row)]), temperature)
     # a temperature below float32's least normal number counts as that
     least = max(temperature, float(np.finfo(np.float32).tiny))
-    assert found == pytest.approx(
-        math.log(sum(math.exp((x - max(row)) / least) for x in row)), abs=2e-6
-    )
+    total = sum(math.exp((x - max(row)) / least) for x in row)
+    assert found == pytest.approx(math.log(total), abs=2e-6)
 
 
 @EACH

@@ -138,14 +138,11 @@ def test_float64_is_float64_in_norms_and_rotations_too():
     assert gaps[2] - gaps[0] == pytest.approx(2 * (gaps[1] - gaps[0]), rel=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("first", "dtype", "words"),
-    [
-        (3, "auto", "The first text is text or a list of token ids, not int"),
-        ([5] * 600, "auto", "exceed the 512 positions"),
-        ([5], "float8", "dtype must be"),
-    ],
-)
+@pytest.mark.parametrize(("first", "dtype", "words"), [
+    (3, "auto", "The first text is text or a list of token ids, not int"),
+    ([5] * 600, "auto", "exceed the 512 positions"),
+    ([5], "float8", "dtype must be"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_refused_in_a_sentence(pair, first, dtype, words):
     with pytest.raises(InputError, match=words):
         compare_greedy(pair, PROMPT, first, [5] * 599 if len(str(first)) > 99 else [6], dtype=dtype)

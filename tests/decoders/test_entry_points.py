@@ -47,12 +47,8 @@ def lines(tmp_path_factory) -> list[str]:
 
 def test_a_decoder_of_another_package_is_everywhere_with_its_settings(lines):
     assert lines[:5] == [
-        "mine",
-        "strength = 0.5: how strongly (0.0 to 1.0)",
-        "True",
-        "0.25",
-        "{'strength': 0.75}",
-    ]
+        "mine", "strength = 0.5: how strongly (0.0 to 1.0)", "True", "0.25", "{'strength': 0.75}",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", strangers.REASONS)

@@ -12,12 +12,9 @@ from decoders.errors import QUOTED, quoted
 from tests.models import build_pair, build_tokenizer
 
 LONG = {
-    "number": -(10**400),
-    "number that Python does not write": -(10**5000),
-    "text": "x" * 5000,
-    "list": [["x" * 5000] * 5000],
-    "object": {"x" * 5000: ["y"] * 5000},
-}
+    "number": -(10**400), "number that Python does not write": -(10**5000), "text": "x" * 5000,
+    "list": [["x" * 5000] * 5000], "object": {"x" * 5000: ["y"] * 5000},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

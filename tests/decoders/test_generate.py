@@ -27,20 +27,14 @@ def pair():
 @pytest.fixture
 def no_pass(monkeypatch):
     """Any forward pass is a failure."""
-    monkeypatch.setattr(
-        PackedModel, "__call__", lambda *args: pytest.fail("a forward pass was made")
-    )
+    monkeypatch.setattr(PackedModel, "__call__", lambda *args: pytest.fail("a pass was made"))
 
 
 PROMPTS = {
-    "list": [9, 8, 10],
-    "tuple": (9, 8, 10),
-    "text": "bac",
-    "tensor": torch.tensor([9, 8, 10]),
-    "array": np.array([9, 8, 10], dtype=np.int32),
-    "list of numpy ints": list(np.array([9, 8, 10])),
+    "list": [9, 8, 10], "tuple": (9, 8, 10), "text": "bac", "tensor": torch.tensor([9, 8, 10]),
+    "array": np.array([9, 8, 10], dtype=np.int32), "list of numpy ints": list(np.array([9, 8, 10])),
     "range": range(8, 11),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", PROMPTS)
@@ -63,12 +57,9 @@ def test_a_stop_string_that_spans_special_tokens(pair, fill):
     assert not finds([b, a, *[end] * fill])
     assert finds([b, a, *[end] * fill, b])
     written = iter([a, *[end] * fill, b, b, b])
-    with mock.patch(
-        "decoders.request.SeededSource.draw", side_effect=lambda probs: [next(written)]
-    ):
-        result = generate(
-            pair, "x", "multinomial", max_new_tokens=fill + 4, stop="ab", ignore_eos=True
-        )
+    options = {"max_new_tokens": fill + 4, "stop": "ab", "ignore_eos": True}
+    with mock.patch("decoders.request.SeededSource.draw", side_effect=lambda p: [next(written)]):
+        result = generate(pair, "x", "multinomial", **options)
     assert (result.text, result.finished) == ("", "stop string")
     assert len(result.tokens) == fill + 2
 
@@ -166,16 +157,10 @@ def test_check_starts_nothing(pair, no_pass, monkeypatch):
     monkeypatch.setattr(PackedPasses, "__init__", lambda *args: pytest.fail("an engine was made"))
     for method in catalog.values():
         options = {
-            "seed": 3,
-            "stop": "d",
-            "max_batch": 2,
-            "padding": "kv",
-            "clock": float,
-            "cancel": lambda: False,
-        }
-        assert (
-            check(pair, ["abc", [1, 2]], method.name, max_new_tokens=5, top_k=4, **options) is None
-        )
+            "max_new_tokens": 5, "seed": 3, "stop": "d", "max_batch": 2, "padding": "kv",
+            "clock": float, "cancel": lambda: False,
+        }  # fmt: skip
+        assert check(pair, ["abc", [1, 2]], method.name, top_k=4, **options) is None
 
 
 def test_check_knows_what_only_a_decoder_refuses(pair):

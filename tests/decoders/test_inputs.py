@@ -14,16 +14,12 @@ def test_text_in_utf_8_is_read_as_it_is(tmp_path):
     assert decoders.read_reference(str(path)) == decoders.read_reference(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (b"", "is empty; give a file with some text"),
-        (b"\xff\xfe\x00h", "is not text in UTF-8; save it as plain text first"),
-        (b"PK\x03\x04\x00\x00", "is not text: it holds zero bytes; save it as plain text first"),
-        (b"a" * (LONGEST_REFERENCE + 1), "is larger than 16 MB; give a shorter reference document"),
-    ],
-    ids=["empty", "utf-16", "zip", "huge"],
-)
+@pytest.mark.parametrize(("content", "complaint"), [
+    (b"", "is empty; give a file with some text"),
+    (b"\xff\xfe\x00h", "is not text in UTF-8; save it as plain text first"),
+    (b"PK\x03\x04\x00\x00", "is not text: it holds zero bytes; save it as plain text first"),
+    (b"a" * (LONGEST_REFERENCE + 1), "is larger than 16 MB; give a shorter reference document"),
+], ids=["empty", "utf-16", "zip", "huge"])  # fmt: skip
 def test_what_is_no_text_is_refused(tmp_path, content, complaint):
     path = tmp_path / "reference"
     path.write_bytes(content)

@@ -108,20 +108,17 @@ def test_a_rule_that_does_not_fit_is_left_out_or_said():
     assert copied["mtad"].trials[0].q == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((P, Q[:2], [0]), "p has 3 rows; a draft of 1 tokens needs 2"),
-        ((P, [[1.0, 0.0]] * 2, [0, 1]), "Token 1 at place 2 has q = 0"),
-        ((P, [[0.2, 0.3, 0.5]] * 2, [0, 1]), "must be about one vocabulary"),
-        (([[1, 1]] * 3, Q, [0, 1]), "p must be rows of probabilities"),
-        ((P, Q, [0, 7]), "Token id 7 is out of range"),
-        ((P, Q, [0, 1], ["blok"]), "there is no rule 'blok': did you mean 'block'?"),
-        ((P, Q, [0, 1], 5), "Rules are given as a list of names"),
-        ((P, Q[:2], [0, 1], ["cascade"]), "needs q after the draft too"),
-        ((P, None, [0, 1], ["kseq"]), "cannot judge a chain of tokens without probabilities"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    ((P, Q[:2], [0]), "p has 3 rows; a draft of 1 tokens needs 2"),
+    ((P, [[1.0, 0.0]] * 2, [0, 1]), "Token 1 at place 2 has q = 0"),
+    ((P, [[0.2, 0.3, 0.5]] * 2, [0, 1]), "must be about one vocabulary"),
+    (([[1, 1]] * 3, Q, [0, 1]), "p must be rows of probabilities"),
+    ((P, Q, [0, 7]), "Token id 7 is out of range"),
+    ((P, Q, [0, 1], ["blok"]), "there is no rule 'blok': did you mean 'block'?"),
+    ((P, Q, [0, 1], 5), "Rules are given as a list of names"),
+    ((P, Q[:2], [0, 1], ["cascade"]), "needs q after the draft too"),
+    ((P, None, [0, 1], ["kseq"]), "cannot judge a chain of tokens without probabilities"),
+])  # fmt: skip
 def test_bad_input_gets_one_sentence(arguments, words):
     with pytest.raises(InputError, match=re.escape(words)) as told:
         judge(*arguments)

@@ -127,9 +127,8 @@ def saying(forward, token):
 def test_cancel_ends_within_a_round(pair, arenas, name):
     """By a function, asked before every pass, and by an event that another thread sets."""
     looks = iter([False] * 5)
-    results = generate(
-        pair, [PROMPT, [3]], name, ignore_eos=True, max_batch=1, cancel=lambda: next(looks, True)
-    )
+    options = {"ignore_eos": True, "max_batch": 1, "cancel": lambda: next(looks, True)}
+    results = generate(pair, [PROMPT, [3]], name, **options)
     assert [r.finished for r in results] == ["cancelled", "cancelled"]
     assert results[1].tokens == []
     event, rounds = threading.Event(), 0
@@ -188,9 +187,8 @@ def test_an_error_leaves_the_others_alone(role, arenas):
     assert not any(bad in r.tokens for r in before)
     with torch.no_grad():
         model.model.embed_tokens.weight[bad] = float("nan")
-    fine, failed, other = generate(
-        pair, [PROMPT, [1, bad], [3]], method, max_new_tokens=8, temperature=0
-    )
+    prompts = [PROMPT, [1, bad], [3]]
+    fine, failed, other = generate(pair, prompts, method, max_new_tokens=8, temperature=0)
     assert [fine.tokens, other.tokens] == [r.tokens for r in before]
     assert fine.error is None
     assert failed.tokens == []

@@ -15,15 +15,9 @@ from tests.pairwise import EVERYWHERE, pairwise
 
 PROMPT = [5, 6, 7, 8]
 PROMPTS = [
-    [5, 6, 7, 8],
-    [3],
-    [9] * 12,
-    list(range(20, 40)),
-    [1, 2],
-    [60, 3, 3],
-    [11],
+    [5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2], [60, 3, 3], [11],
     [40, 41, 42, 43, 44],
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +39,8 @@ def beam_score(model, prompt, tokens, penalty):
 def log_ps(model, prompt, tokens):
     """The log-probability of each new token, by one plain pass."""
     with torch.inference_mode():
-        logits = model(torch.tensor([prompt + tokens]), use_cache=False).logits[
-            0, len(prompt) - 1 : -1
-        ]
+        whole = torch.tensor([prompt + tokens])
+        logits = model(whole, use_cache=False).logits[0, len(prompt) - 1 : -1]
     return logits.log_softmax(-1)[range(len(tokens)), tokens].tolist()
 
 
@@ -84,20 +77,17 @@ def test_beam_search_is_generate(name, early_stopping, penalty):
     assert decided >= 10
 
 
-@pytest.mark.parametrize(
-    ("early_stopping", "penalty"), [(False, 2.0), (True, -1.0), ("never", 1.0)]
-)
-def test_one_beam_is_generate(early_stopping, penalty):
+@pytest.mark.parametrize(("stopping", "penalty"), [(False, 2.0), (True, -1.0), ("never", 1.0)])
+def test_one_beam_is_generate(stopping, penalty):
     """`generate` with one beam is greedy and ends at the first end of sequence.
 
     Ours ran past it if a longer text scored better."""
     model = build()
     model.generation_config.eos_token_id = eos = list(range(20))
-    method = catalog["beam_search"](beams=1, early_stopping=early_stopping, length_penalty=penalty)
+    method = catalog["beam_search"](beams=1, early_stopping=stopping, length_penalty=penalty)
     results = generate(ModelPair(model, None), PROMPTS, method, max_new_tokens=14)
-    assert [r.tokens for r in results] == [
-        by_transformers(model, p, 14, eos, num_beams=1) for p in PROMPTS
-    ]
+    theirs = [by_transformers(model, p, 14, eos, num_beams=1) for p in PROMPTS]
+    assert [r.tokens for r in results] == theirs
     assert any(len(r.tokens) < 14 for r in results)
 
 
@@ -143,15 +133,13 @@ def test_alone_or_in_any_batch(ending, name):
 @pytest.mark.parametrize("name", catalog)
 def test_perplexity_and_trace_are_the_plain_models(pair, name):
     """log p, alternatives and perplexity of the output are those of a separate forward pass."""
-    result = generate(
-        pair, PROMPT, catalog[name](), max_new_tokens=20, seed=1, top_k=20, ignore_eos=True
-    )
+    options = {"max_new_tokens": 20, "seed": 1, "top_k": 20, "ignore_eos": True}
+    result = generate(pair, PROMPT, catalog[name](), **options)
     expected = log_ps(pair.target, PROMPT, result.tokens)
     assert [t.token for t in result.trials] == result.tokens
     assert [t.log_p for t in result.trials] == pytest.approx(expected, abs=1e-9)
-    assert result.metrics.perplexity == pytest.approx(
-        math.exp(-sum(expected) / len(expected)), rel=1e-9
-    )
+    perplexity = math.exp(-sum(expected) / len(expected))
+    assert result.metrics.perplexity == pytest.approx(perplexity, rel=1e-9)
     for i, trial in enumerate(result.trials):
         p = plain_logits(pair.target, PROMPT + result.tokens[:i]).softmax(-1).topk(5)
         assert [a[0] for a in trial.alternatives] == p.indices.tolist()

@@ -19,12 +19,9 @@ from tests import laws
 from tests.models import VOCABULARY, build, build_pair, by_transformers
 
 ASKED = {
-    "repetition_penalty": 1.7,
-    "no_repeat_ngram_size": 2,
-    "bad_words_ids": [[4], [9, 11]],
-    "suppress_tokens": [6, 30],
-    "begin_suppress_tokens": [7, 41],
-}
+    "repetition_penalty": 1.7, "no_repeat_ngram_size": 2, "bad_words_ids": [[4], [9, 11]],
+    "suppress_tokens": [6, 30], "begin_suppress_tokens": [7, 41],
+}  # fmt: skip
 PROMPTS = [[5, 6, 7, 8], [9] * 12]
 
 
@@ -56,9 +53,8 @@ def test_greedy_is_generate(setting):
         else catalog["speculative"](draft_length=3)
     )
     for method in (drafting, catalog["lookup"]()):
-        assert [
-            r.tokens for r in generate(pair, PROMPTS, method, prefill_chunk=5, **options)
-        ] == theirs
+        ours = generate(pair, PROMPTS, method, prefill_chunk=5, **options)
+        assert [r.tokens for r in ours] == theirs
     assert generate(pair, PROMPTS[0], "greedy", max_new_tokens=16).tokens == free
 
 
@@ -83,10 +79,8 @@ def test_the_law_is_that_of_the_penalised_target(name, settings):
 def test_processors_of_the_callers():
     pair, processors = build_pair(), [RepetitionPenaltyLogitsProcessor(1.7)]
     options = {"max_new_tokens": 20, "temperature": 0}
-    theirs = by_transformers(pair.target, PROMPTS[0], 20, repetition_penalty=1.7)
-    assert (
-        generate(pair, PROMPTS[0], "speculative", penalties=processors, **options).tokens == theirs
-    )
+    ours = generate(pair, PROMPTS[0], "speculative", penalties=processors, **options).tokens
+    assert ours == by_transformers(pair.target, PROMPTS[0], 20, repetition_penalty=1.7)
     for wrong in ("yes", [MinPLogitsWarper(0.1)], 1.2):
         with pytest.raises(
             InputError,

@@ -28,9 +28,8 @@ def pair() -> ModelPair:
 
 def rendered(messages, tokenizer=TOKENIZER):
     """As transformers tokenises a chat."""
-    return tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, tokenize=True, return_dict=False
-    )
+    options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False}
+    return tokenizer.apply_chat_template(messages, **options)
 
 
 def ids_of(prompt, tokenizer=TOKENIZER):
@@ -68,23 +67,17 @@ def message(**changes):
     return [{"role": "user", "content": "Hi"} | changes]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "complaint"),
-    [
-        ([{"role": "user"}], "Message 1 has no content; give it a text."),
-        ([*HELLO, {"content": "Hi"}], "Message 2 has no role; give one of system, developer, "),
-        (message(role="robot"), "Message 1 has the role 'robot'; give one of system, "),
-        (
-            message(content=[{"type": "text", "text": "Hi"}]),
-            "The content of message 1 must be a text, not list: decoders read text alone.",
-        ),
-        (message(content="\ud83d"), "Message 1 holds half a character"),
-        (message(name="Ann"), "Message 1 has 'name'; give role and content."),
-        (HELLO[0], "A prompt of one message is a list that has it: [{'role': ...}]."),
-        ([*HELLO, "Hi"], "A prompt of one message is a list that has it: [{'role': ...}]."),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize(("prompt", "complaint"), [
+    ([{"role": "user"}], "Message 1 has no content; give it a text."),
+    ([*HELLO, {"content": "Hi"}], "Message 2 has no role; give one of system, developer, "),
+    (message(role="robot"), "Message 1 has the role 'robot'; give one of system, "),
+    (message(content=[{"type": "text", "text": "Hi"}]),
+     "The content of message 1 must be a text, not list: decoders read text alone."),
+    (message(content="\ud83d"), "Message 1 holds half a character"),
+    (message(name="Ann"), "Message 1 has 'name'; give role and content."),
+    (HELLO[0], "A prompt of one message is a list that has it: [{'role': ...}]."),
+    ([*HELLO, "Hi"], "A prompt of one message is a list that has it: [{'role': ...}]."),
+], ids=repr)  # fmt: skip
 def test_what_is_no_message_is_refused(pair, prompt, complaint):
     with pytest.raises(InputError) as error:
         generate(pair, prompt, "greedy")
@@ -115,12 +108,8 @@ def test_the_start_token_is_never_there_twice(template, adds, caplog):
         tokens = generate(pair, [text, text], "greedy", max_new_tokens=1)[1].prompt_tokens
         assert tokens[:2] != [1, 1]
         assert [1] * (template == CHATML and bool(adds)) + rendered(messages, tokenizer) == tokens
-        twice = template == INST and bool(adds)
-        assert (
-            notes(caplog)
-            == ["The prompt begins with <s>, which the tokenizer adds as well; it is read once."]
-            * twice
-        )
+        said = "The prompt begins with <s>, which the tokenizer adds as well; it is read once."
+        assert notes(caplog) == [said] * (template == INST and bool(adds))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["a tokenizer", "a generation config"])
@@ -176,9 +165,7 @@ def test_a_prompt_knows_what_the_template_wrote():
 def test_parts_are_the_whole_prompt(template, said):
     """Whatever is said, parts join to the rendered text, and their tokens to the prompt's."""
     tokenizer = build_chat_tokenizer(template)
-    messages = [
-        {"role": ("user", "assistant")[i % 2], "content": words} for i, words in enumerate(said)
-    ]
+    messages = [{"role": ("user", "assistant")[i % 2], "content": x} for i, x in enumerate(said)]
     assume(len(said) % 2 or said[-1].strip())  # an answer begun with nothing is refused
     text, _ = render(messages, tokenizer)
     encoded = encode(messages, tokenizer, SIZE)
@@ -230,13 +217,10 @@ def test_a_special_token_is_a_stop_string(monkeypatch):
 # ---- transformers
 
 
-@pytest.mark.parametrize(
-    ("inputs", "complaint"),
-    [
-        ({"inputs_embeds": torch.zeros(1, 3, 32)}, "not inputs_embeds; leave it out, and give in"),
-        ({"input_ids": torch.zeros((1, 0), dtype=torch.long)}, "The prompt is empty; give generat"),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "complaint"), [
+    ({"inputs_embeds": torch.zeros(1, 3, 32)}, "not inputs_embeds; leave it out, and give in"),
+    ({"input_ids": torch.zeros((1, 0), dtype=torch.long)}, "The prompt is empty; give generat"),
+])  # fmt: skip
 def test_generate_without_ids_is_refused_in_a_sentence(pair, inputs, complaint):
     """Both raised an IndexError from within."""
     with pytest.raises(InputError, match=complaint):
@@ -265,9 +249,8 @@ def test_texts_stop_at_a_special_token(pair, name):
     free = generate(pair, "ab", name, max_new_tokens=24, seed=5, ignore_eos=True)
     token = free.tokens[10]
     tokenizer = build_chat_tokenizer()
-    tokenizer.add_special_tokens(
-        {"additional_special_tokens": [tokenizer.convert_ids_to_tokens(token)]}
-    )
+    names = [tokenizer.convert_ids_to_tokens(token)]
+    tokenizer.add_special_tokens({"additional_special_tokens": names})
     stop = tokenizer.convert_ids_to_tokens(token)
     own = ModelPair(pair.target, pair.draft, tokenizer)
     options = {"max_new_tokens": 24, "seed": 5, "stop": ["never", stop], "ignore_eos": True}

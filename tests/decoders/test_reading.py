@@ -21,14 +21,11 @@ ROWS = st.lists(
     st.sampled_from([NEVER, -3.0, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=12
 ).filter(lambda row: max(row) > NEVER)
 WARPINGS = st.builds(
-    Warping,
-    st.sampled_from([0.0, 0.3, 1.0, 1.7, 1e-46, 5e-324]),
-    st.integers(0, 14),
+    Warping, st.sampled_from([0.0, 0.3, 1.0, 1.7, 1e-46, 5e-324]), st.integers(0, 14),
     st.sampled_from([5e-324, 0.01, 0.37, 0.62, 0.9, 1.0]),
-    st.sampled_from([0.0, 0.0, 0.04, 0.35, 1.0]),
-    st.sampled_from([0.0, 0.0, 0.0, 1.1]),
+    st.sampled_from([0.0, 0.0, 0.04, 0.35, 1.0]), st.sampled_from([0.0, 0.0, 0.0, 1.1]),
     st.booleans(),
-)
+)  # fmt: skip
 
 
 @given(ROWS, WARPINGS, st.integers(0, 13), st.floats(0, 1, exclude_max=True), st.booleans())

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from decoders.request import SeededSource
 from tests.pieces import FORMS
 
-WEIGHTS = st.lists(
-    st.sampled_from([0.0, 0.0, 1e-30, 0.1, 1.0, 5.0]), min_size=2, max_size=8
-).filter(any)
+MASSES = st.sampled_from([0.0, 0.0, 1e-30, 0.1, 1.0, 5.0])
+WEIGHTS = st.lists(MASSES, min_size=2, max_size=8).filter(any)
 
 
 def normal(weights):

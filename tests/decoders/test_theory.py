@@ -35,9 +35,8 @@ def test_expected_tokens_is_the_mean_of_a_capped_geometric(alpha, gamma):
 
 
 def drawn_pair(seed, V):
-    weights = (
-        torch.rand(2, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 2
-    )
+    numbers = torch.Generator().manual_seed(seed)
+    weights = torch.rand(2, V, generator=numbers, dtype=torch.float64) ** 2
     return [(row / row.sum()).tolist() for row in weights]
 
 
@@ -57,11 +56,9 @@ def brute_force(p, q, m):
             if chance < 1:
                 over = [max(0.0, a - b) for a, b in zip(rest, q, strict=True)]
                 go_on(
-                    [a / sum(over) for a in over],
-                    left - 1,
-                    accepted,
+                    [a / sum(over) for a in over], left - 1, accepted,
                     probability * q[x] * (1 - chance),
-                )
+                )  # fmt: skip
 
     go_on(p, m, 0, 1.0)
     return law
@@ -103,10 +100,8 @@ def test_a_draft_that_is_the_target_keeps_its_whole_width(dtype):
     for seed in range(20):
         logits = torch.randn(4, 4096, generator=torch.Generator().manual_seed(seed)).to(dtype)
         p = Whole(logits.flatten().softmax(-1))
-        q = p / p.total
-        assert (
-            theory.dynamic_width(theory.beam_acceptances(theory.Refusals(p, q), 12), 1.0, 1) == 12
-        )
+        acceptances = theory.beam_acceptances(theory.Refusals(p, p / p.total), 12)
+        assert theory.dynamic_width(acceptances, 1.0, 1) == 12
 
 
 # ---- MTAD
@@ -159,6 +154,5 @@ def test_the_best_draft_length(alpha, c, gamma):
 def test_theorem_3_2_is_the_expectation_for_constant_beta():
     for beta, gamma, t in itertools.product((0.0, 0.3, 1.0), (1, 2, 3), (0.5, 1.0)):
         step = min(beta, t)
-        assert theory.dsbd_steps(beta, gamma, t) == pytest.approx(
-            sum(step**k for k in range(gamma + 1))
-        )
+        terms = sum(step**k for k in range(gamma + 1))
+        assert theory.dsbd_steps(beta, gamma, t) == pytest.approx(terms)

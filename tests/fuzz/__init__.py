@@ -42,9 +42,8 @@ class Mute:
     def _no(self, *given: Any) -> Any:
         raise RuntimeError("no")
 
-    __eq__ = __bool__ = __repr__ = __hash__ = __len__ = __iter__ = __lt__ = __le__ = __gt__ = (
-        __ge__
-    ) = _no
+    __eq__ = __bool__ = __repr__ = __hash__ = __len__ = _no
+    __iter__ = __lt__ = __le__ = __gt__ = __ge__ = _no
 
 
 def generated(method: Any, **options: Any) -> Any:
@@ -124,13 +123,9 @@ def fuzz(calls: int, first: int | None = None) -> Counter[str]:
     seen: Counter[str] = Counter()
 
     @settings(
-        phases=(Phase.generate, Phase.shrink),
-        max_examples=calls,
-        deadline=None,
-        database=None,
-        derandomize=first is None,
-        suppress_health_check=list(HealthCheck),
-    )
+        phases=(Phase.generate, Phase.shrink), max_examples=calls, deadline=None, database=None,
+        derandomize=first is None, suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
     @given(CALLS)
     def each(call: str) -> None:
         note(f"from tests.fuzz import run; run({call!r})")

@@ -33,12 +33,10 @@ SAMPLINGS: dict[str, dict[str, Any]] = {
     "T=0.7 top-p": {"temperature": 0.7, "top_p": 0.9},
     "T=1 top-k top-p": {"temperature": 1.0, "top_k": 20, "top_p": 0.9},
     "T=1.3 last, top-k min-p": {
-        "temperature": 1.3, "top_k": 50, "min_p": 0.02, "temperature_last": True,
-    },
+        "temperature": 1.3, "top_k": 50, "min_p": 0.02, "temperature_last": True},
     "T=1 penalties top-n-sigma top-p": {
         "temperature": 1.0, "top_n_sigma": 2.0, "top_p": 0.95,
-        "penalties": [RepetitionPenaltyLogitsProcessor(1.3), NoRepeatNGramLogitsProcessor(3)],
-    },
+        "penalties": [RepetitionPenaltyLogitsProcessor(1.3), NoRepeatNGramLogitsProcessor(3)]},
 }  # fmt: skip
 SEEDS = (0, 1, 2)
 NEW_TOKENS = 12

@@ -23,9 +23,7 @@ def settings() -> dict[str, dict[str, Any]]:
         name: {field.name: field.default for field in dataclasses.fields(method)}
         for name, method in decoders.catalog.items()
     }
-    variants = {
-        name: {**usual[decoder], **own} for name, (decoder, own) in decoding.VARIANTS.items()
-    }
+    variants = {k: {**usual[name], **own} for k, (name, own) in decoding.VARIANTS.items()}
     return usual | variants
 
 
@@ -60,13 +58,10 @@ def _folder(folder: Path, name: str) -> Path:
 
 
 PARTS: dict[str, Callable[[Path], Any]] = {
-    "float64": lambda _: calls("float64"),
-    "float32": lambda _: calls("float32"),
-    "links": lambda _: links.parsed(),
-    "stored": opened,
-    "answers": asked,
+    "float64": lambda _: calls("float64"), "float32": lambda _: calls("float32"),
+    "links": lambda _: links.parsed(), "stored": opened, "answers": asked,
     "terminal": terminal.printed,
-}
+}  # fmt: skip
 
 
 def main() -> None:

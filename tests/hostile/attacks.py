@@ -40,9 +40,8 @@ EVENTS = (
 
 def odd_values(page: Page, quick: bool) -> None:
     """Everything odd to every handler: in all of its inputs, then in each alone."""
-    working = [
-        each["id"] for name in ("advice-run", "experiment-run") for each in page.of("click", name)
-    ]
+    names = "advice-run", "experiment-run"
+    working = [each["id"] for name in names for each in page.of("click", name)]
     for handler in page.handlers():
         usual, count = page.usual(handler), len(handler["inputs"])
         calls = [[value] * count for value in ODD] + [[], [*usual, 1]]
@@ -50,9 +49,8 @@ def odd_values(page: Page, quick: bool) -> None:
             calls += [[*usual[:i], value, *usual[i + 1 :]] for i in range(count) for value in ODD]
         for data in some(calls, quick, 1):
             page.fire(handler, data)
-        for event in (
-            EVENTS if any(e in ("select", "submit") for _, e in handler["targets"]) else ()
-        ):
+        chooses = any(e in ("select", "submit") for _, e in handler["targets"])
+        for event in EVENTS if chooses else ():
             page.fire(handler, usual, event)
 
 
@@ -63,42 +61,27 @@ def some(calls: Sequence[Any], quick: bool, count: int) -> Sequence[Any]:
 
 def endpoints(page: Page, quick: bool) -> None:
     """Odd arguments to the endpoints for programs."""
-    calls = [(name, [prompt, ["gredy"], {}]) for name in ("compare", "draw") for prompt in ODD]
-    calls += [
-        (name, ["Once", decoders, {"max_new_tokens": "x"}])
-        for name in ("compare", "draw")
-        for decoders in DECODERS
-    ]
-    calls += [
-        (name, ["Once", ["greedy"], settings])
-        for name in ("compare", "draw")
-        for settings in SETTINGS
-    ]
+    calls: list[tuple[str, list]] = []
+    for name in ("compare", "draw"):
+        calls += [(name, [prompt, ["gredy"], {}]) for prompt in ODD]
+        calls += [(name, ["Once", decoders, {"max_new_tokens": "x"}]) for decoders in DECODERS]
+        calls += [(name, ["Once", ["greedy"], settings]) for settings in SETTINGS]
     for name, data in (
         ("alternatives", ["abc", "greedy", 1]),
         ("branch", ["abc", "greedy", 1, 5, ["greedy"]]),
         ("judge", ["Once", " there", ["match"], {"seed": 1}]),
     ):
-        calls += [
-            (name, [*data[:i], value, *data[i + 1 :]]) for i in range(len(data)) for value in ODD
-        ]
+        calls += [(name, [*data[:i], x, *data[i + 1 :]]) for i in range(len(data)) for x in ODD]
     for name, data in some(calls, quick, 12):
         page.ask(name, data)
     for value in some(ODD, quick, 6):
         page.post("gradio_api/call/compare", {"data": value})
         page.post("gradio_api/call/nothing", {"data": []})
-        page.post(
-            "gradio_api/queue/join", {"data": [value], "fn_index": value, "session_hash": value}
-        )
-        page.http.get(
-            "",
-            params={
-                "run": str(value)[:2000].encode("utf-8", "replace"),
-                "prompt": "x",
-                "decoders": "greedy,",
-            },
-        )
-        page.http.get(f"export/{str(value)[:20].encode('utf-8', 'replace').hex()}.json")
+        joined = {"data": [value], "fn_index": value, "session_hash": value}
+        page.post("gradio_api/queue/join", joined)
+        written = str(value)[:2000].encode("utf-8", "replace")
+        page.http.get("", params={"run": written, "prompt": "x", "decoders": "greedy,"})
+        page.http.get(f"export/{written[:20].hex()}.json")
         page.read_log(f"GET /?run={value!r:.60}")
 
 
@@ -129,10 +112,8 @@ def imports(page: Page, quick: bool) -> None:
         page.fire(load, [None])
         for kind in ("json", "csv", "html"):
             if page.http.get(f"export/{id}.{kind}").status_code != 200:
-                page.found(
-                    f"The run of {path} has no export as {kind}.",
-                    f"curl {page.server.address}export/{id}.{kind}",
-                )
+                curl = f"curl {page.server.address}export/{id}.{kind}"
+                page.found(f"The run of {path} has no export as {kind}.", curl)
         page.read_log(f"exports of the run of {path}")
         if len(page.findings) == before:
             path.unlink()
@@ -142,27 +123,17 @@ def imports(page: Page, quick: bool) -> None:
 
 def uploads(page: Page, quick: bool) -> None:
     """Too large, unasked, refused, accepted: nothing stays where uploads are kept."""
-    for handler, name, contents in (
-        (page.handler("upload", "import-run"), "run.json", (b"{}", b"[" * 100_000)),
-        (page.handler("upload", "batch-file"), "prompts.txt", (b"Once\n", b"\xff\xfe", b"")),
-        (
-            page.handler("upload", "experiment-file"),
-            "plan.toml",
-            (b"[[part]]\n", b"\xff", b"x = [" * 5000),
-        ),
+    for part, name, contents in (
+        ("import-run", "run.json", (b"{}", b"[" * 100_000)),
+        ("batch-file", "prompts.txt", (b"Once\n", b"\xff\xfe", b"")),
+        ("experiment-file", "plan.toml", (b"[[part]]\n", b"\xff", b"x = [" * 5000)),
     ):
+        handler = page.handler("upload", part)
+        takes = [page.parts[i]["type"] in ("file", "uploadbutton") for i in handler["inputs"]]
         for content in contents:
-            file = page.upload(content, name)
-            usual = page.usual(handler)
-            page.fire(
-                handler,
-                [
-                    file if part in ("file", "uploadbutton") else value
-                    for part, value in zip(
-                        (page.parts[i]["type"] for i in handler["inputs"]), usual, strict=True
-                    )
-                ],
-            )
+            file, usual = page.upload(content, name), page.usual(handler)
+            data = [file if own else value for own, value in zip(takes, usual, strict=True)]
+            page.fire(handler, data)
     with contextlib.suppress(httpx.TransportError):
         page.upload(b"x" * (150 if not quick else 60) * 2**20, "run.json")
     left(page, "uploads that were read or refused")

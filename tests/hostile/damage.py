@@ -33,9 +33,8 @@ def damaged(path: Path, change: str) -> Iterator[None]:
         row = db.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid LIMIT 1").fetchone()
         names = [column[1] for column in db.execute(f"PRAGMA table_info({table})")]
         with db:
-            db.execute(
-                f"UPDATE OR IGNORE {table} SET {change.split(' SET ')[1]} WHERE rowid = ?", row[:1]
-            )
+            change = change.split(" SET ")[1]
+            db.execute(f"UPDATE OR IGNORE {table} SET {change} WHERE rowid = ?", row[:1])
         try:
             yield
         finally:

@@ -13,6 +13,8 @@ from tests.served import Served
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60  # for an answer: what takes longer has frozen
+JSON = {"content-type": "application/json"}
+LISTS = {"Runs": "past-runs", "Theory": "theory-run", "Experiments": "experiment-past"}
 SLOW_SECONDS, LARGE = 20, 2_000_000  # for a list, and bytes of it
 
 
@@ -43,17 +45,10 @@ class Page:
         findings."""
         body, call = json.dumps(data), self.curl(path, data)
         try:
-            answer = self.http.post(
-                path, content=body, headers={"content-type": "application/json"}
-            )
+            answer = self.http.post(path, content=body, headers=JSON)
         except httpx.TransportError as error:
-            self.found(
-                (
-                    f"No answer ({error!r}); the server "
-                    f"{'runs' if self.server.process.poll() is None else 'is dead'}."
-                ),
-                call,
-            )
+            state = "runs" if self.server.process.poll() is None else "is dead"
+            self.found(f"No answer ({error!r}); the server {state}.", call)
             return None
         if "went wrong" in answer.text or "broke down" in answer.text:
             self.found(f"An unforeseen fault: {answer.text[:200]}", call)
@@ -67,10 +62,8 @@ class Page:
             last = new.rpartition("Traceback")[2].splitlines()
             if not any(f"{ROOT / room}{os.sep}" in new for room in ("workbench", "decoders")):
                 return  # Gradio's, about a request that it refused
-            ours = [line for line in last if "site-packages" not in line and "^^^" not in line][
-                -14:
-            ]
-            self.found("A traceback in the log.", "\n  ".join([f"{call:.600}", *ours]))
+            ours = [line for line in last if "site-packages" not in line and "^^^" not in line]
+            self.found("A traceback in the log.", "\n  ".join([f"{call:.600}", *ours[-14:]]))
 
     def handlers(self) -> Iterator[dict[str, Any]]:
         """All handlers that run on the server."""
@@ -78,16 +71,9 @@ class Page:
 
     def of(self, event: str, name: str) -> list[dict[str, Any]]:
         """The handlers of an event of the component with this elem_id or label."""
-        parts = [
-            i
-            for i, p in self.parts.items()
-            if name in (p["props"].get("elem_id"), p["props"].get("label"))
-        ]
-        return [
-            each
-            for each in self.handlers()
-            if any(i in parts and e == event for i, e in each["targets"])
-        ]
+        parts = ((i, part["props"]) for i, part in self.parts.items())
+        own = [[i, event] for i, p in parts if name in (p.get("elem_id"), p.get("label"))]
+        return [each for each in self.handlers() if any([*t] in own for t in each["targets"])]
 
     def handler(self, event: str, name: str) -> dict[str, Any]:
         return self.of(event, name)[0]
@@ -100,11 +86,8 @@ class Page:
         self, handler: dict[str, Any], data: list[Any], event: Any = None, session: str = "hostile"
     ) -> httpx.Response | None:
         body = {
-            "fn_index": handler["id"],
-            "data": data,
-            "session_hash": session,
-            "event_data": event,
-        }
+            "fn_index": handler["id"], "data": data, "session_hash": session, "event_data": event,
+        }  # fmt: skip
         return self.post("gradio_api/run/predict", body)
 
     def ask(self, name: str, data: list[Any]) -> str:
@@ -117,10 +100,8 @@ class Page:
             text = self.http.get(f"{path}/{asked.json()['event_id']}").text
         except httpx.TimeoutException:
             text = "no answer: went wrong"
-        call = (
-            f"{self.curl(path, {'data': data}):.600}\n  curl -s "
-            f"{self.server.address}{path}/EVENT_ID"
-        )
+        second = f"curl -s {self.server.address}{path}/EVENT_ID"
+        call = f"{self.curl(path, {'data': data}):.600}\n  {second}"
         if "went wrong" in text:
             self.found(f"An unforeseen fault of /{name}: {text[:200]}", call)
         self.read_log(call)
@@ -136,15 +117,10 @@ class Page:
 
     def lists(self, call: str) -> None:
         """Every list opens."""
-        for name, list in (
-            ("Runs", "past-runs"),
-            ("Theory", "theory-run"),
-            ("Experiments", "experiment-past"),
-        ):
+        for name, list in LISTS.items():
             outputs = {i for i, part in self.parts.items() if part["props"].get("elem_id") == list}
-            for handler in (
-                each for each in self.of("select", name) if outputs & {*each["outputs"]}
-            ):
+            selects = (each for each in self.of("select", name) if outputs & {*each["outputs"]})
+            for handler in selects:
                 began, answer = time.monotonic(), self.fire(handler, self.usual(handler))
                 slow = time.monotonic() - began > SLOW_SECONDS
                 if (

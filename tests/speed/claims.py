@@ -101,9 +101,8 @@ def steady(results: Sequence[decoders.Result]) -> list[decoders.Round]:
 
 
 def seconds_per_token(rounds: Sequence[decoders.Round]) -> float:
-    return sum(r.draft_seconds + r.verify_seconds for r in rounds) / sum(
-        len(r.tokens) for r in rounds
-    )
+    seconds = sum(r.draft_seconds + r.verify_seconds for r in rounds)
+    return seconds / sum(len(r.tokens) for r in rounds)
 
 
 def beside_theory(greedy: Over, drafted: Over, length: int) -> list[str]:
@@ -149,19 +148,14 @@ def decode(args: argparse.Namespace) -> None:
                 bases[f"dsbd beside {width}"] = f"beam sampling of {width}"
         took = measure(cases, args.rounds)
         print(f"\n### {title}")
-        table(
-            ("", "tokens/s", "over `generate`", "over our own", "perplexity"),
-            (
-                (
-                    name,
-                    f"{args.prompts * args.tokens / statistics.median(seconds):.0f}",
-                    ratio(took, name, "generate"),
-                    f"{ratio(took, name, bases[name])} {bases[name]}" if name in bases else "",
-                    f"{perplexity(run.results):.2f}" if isinstance(run, Over) else "",
-                )
-                for (name, seconds), run in zip(took.items(), cases.values(), strict=True)
-            ),
-        )
+        rows = (
+            (name, f"{args.prompts * args.tokens / statistics.median(took[name]):.0f}",
+             ratio(took, name, "generate"),
+             f"{ratio(took, name, bases[name])} {bases[name]}" if name in bases else "",
+             f"{perplexity(run.results):.2f}" if isinstance(run, Over) else "")
+            for name, run in cases.items()
+        )  # fmt: skip
+        table(("", "tokens/s", "over `generate`", "over our own", "perplexity"), rows)
         greedy: Any = cases["greedy"]
         table(
             ("draft tokens", "alpha", "c", "verifying, in greedy steps", "speed-up by theory",
@@ -188,10 +182,8 @@ def contests(args: argparse.Namespace) -> None:
                 "theirs": lambda: [theirs(pair, t, args.tokens, **more) for t in on],  # noqa: B023
             }
             if name.startswith("hf"):
-                cases["ours"] = lambda: [
-                    theirs(pair, t, args.tokens, custom_generate=inside)  # noqa: B023
-                    for t in on  # noqa: B023
-                ]
+                own = {"custom_generate": inside}
+                cases["ours"] = lambda: [theirs(pair, t, args.tokens, **own) for t in on]  # noqa: B023
             same = sum(a == b for a, b in zip(*(run() for run in cases.values()), strict=True))
             took = measure(cases, args.rounds)
             speed = len(on) * args.tokens / statistics.median(took["ours"])
@@ -247,14 +239,8 @@ SECTIONS = {"decoders": decode, "generate": contests, "heads": heads}
 
 if __name__ == "__main__":
     args = options(
-        __doc__,
-        {"tokens": 8, "prompts": 1, "rounds": 1, "lengths": [2]},
-        SECTIONS,
-        pair=None,
-        tokens=64,
-        prompts=6,
-        rounds=5,
-        lengths=[2, 3, 4, 5, 6, 8],
-    )
+        __doc__, {"tokens": 8, "prompts": 1, "rounds": 1, "lengths": [2]}, SECTIONS, pair=None,
+        tokens=64, prompts=6, rounds=5, lengths=[2, 3, 4, 5, 6, 8],
+    )  # fmt: skip
     for name in args.only:
         SECTIONS[name](args)

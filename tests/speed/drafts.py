@@ -48,13 +48,9 @@ class Run:
     """Decodes a batch; keeps the seconds a token after all first rounds, and the draft lengths."""
 
     def __init__(
-        self,
-        pair: decoders.ModelPair,
-        method: decoders.Method,
-        texts: Sequence[str],
-        clock: Callable[[], float],
-        **options: Any,
-    ):
+        self, pair: decoders.ModelPair, method: decoders.Method, texts: Sequence[str],
+        clock: Callable[[], float], **options: Any,
+    ):  # fmt: skip
         self.stream = lambda: decoders.stream(
             pair, list(texts), method, seed=0, ignore_eos=True, clock=clock, **options
         )
@@ -100,12 +96,9 @@ class Run:
 
 
 def against(
-    pair: decoders.ModelPair,
-    methods: dict[str, decoders.Method],
-    texts: Sequence[str],
-    args: argparse.Namespace,
-    **more: Any,
-) -> tuple[dict[str, Run], list[str]]:
+    pair: decoders.ModelPair, methods: dict[str, decoders.Method], texts: Sequence[str],
+    args: argparse.Namespace, **more: Any,
+) -> tuple[dict[str, Run], list[str]]:  # fmt: skip
     """Runs of each method and of the plain one again, and ratios over the plain one."""
     clock = time.process_time if args.cpu else time.perf_counter
     methods = {**methods, "again": methods["plain"]}
@@ -178,18 +171,10 @@ SECTIONS = {section.__name__: section for section in (auto, beams)}
 
 if __name__ == "__main__":
     args = options(
-        __doc__,
-        {"rounds": 1, "tokens": 6, "sizes": [1], "beams": [2], "texts": ["hard"]},
-        SECTIONS,
-        pair=None,
-        rounds=5,
-        tokens=64,
-        sizes=[1, 4, 16],
-        fixed=4,
-        beams=[2, 4, 8],
-        texts=["usual", "easy", "hard"],
-        cpu=0,
-    )
+        __doc__, {"rounds": 1, "tokens": 6, "sizes": [1], "beams": [2], "texts": ["hard"]},
+        SECTIONS, pair=None, rounds=5, tokens=64, sizes=[1, 4, 16], fixed=4, beams=[2, 4, 8],
+        texts=["usual", "easy", "hard"], cpu=0,
+    )  # fmt: skip
     pair = decoders.load_pair(args.pair)
     for name in args.only:
         SECTIONS[name](pair, args)

@@ -105,22 +105,14 @@ def passes(args: argparse.Namespace) -> None:
     counts = [n for n in (*range(1, 7), 8, 9, 16, 17, 33, 64, 65) if n <= args.most]
     for role in ("target", "draft") if not args.pair else ("target",):
         cases = {
-            f"{way} {n}": a_pass(pair, role, n, args.past)
-            for way, pair in ways.items()
-            for n in counts
+            f"{way} {n}": a_pass(ways[way], role, n, args.past) for way in ways for n in counts
         }
         took = {
-            name: 1e3 * statistics.median(times)
-            for name, times in measure(cases, 3 * args.rounds).items()
+            case: 1e3 * statistics.median(s) for case, s in measure(cases, 3 * args.rounds).items()
         }
-        over = {n: took[f"program {n}"] / took["program 1"] for n in counts}
-        table(
-            (f"{role}, tokens", "program ms", "over one", "plain ms"),
-            (
-                (n, f"{took[f'program {n}']:.3f}", f"{over[n]:.2f}", f"{took[f'plain {n}']:.3f}")
-                for n in counts
-            ),
-        )
+        ours, plain = ({n: took[f"{way} {n}"] for n in counts} for way in ways)
+        rows = ((n, f"{ours[n]:.3f}", f"{ours[n] / ours[1]:.2f}", f"{plain[n]:.3f}") for n in ours)
+        table((f"{role}, tokens", "program ms", "over one", "plain ms"), rows)
 
 
 def outside(args: argparse.Namespace) -> None:
@@ -216,10 +208,8 @@ def answers(at_once: bool, pair_name: str | None) -> None:
     pair = decoders.load_pair(pair_name, device="cpu")
     for line in sys.stdin:
         name, settings, options, prompt = json.loads(line)
-        method, began = (
-            decoders.catalog[name](**settings),
-            (time.perf_counter(), time.process_time()),
-        )
+        method = decoders.catalog[name](**settings)
+        began = time.perf_counter(), time.process_time()
         result = decoders.generate(pair, prompt, method, seed=1, ignore_eos=True, **options)
         took = time.perf_counter() - began[0], time.process_time() - began[1]
         print(json.dumps([*took, len(result.rounds), len(result.tokens)]), flush=True)
@@ -315,17 +305,9 @@ SECTIONS = {section.__name__: section for section in (llama, passes, outside, ho
 
 if __name__ == "__main__":
     args = options(
-        __doc__,
-        {"rounds": 1, "tokens": 4, "prompt": 16, "dtypes": ["float32"], "most": 2},
-        SECTIONS,
-        rounds=5,
-        tokens=64,
-        prompt=64,
-        dtypes=list(AIMS),
-        pair=None,
-        past=100,
-        most=MOST,
+        __doc__, {"rounds": 1, "tokens": 4, "prompt": 16, "dtypes": ["float32"], "most": 2},
+        SECTIONS, rounds=5, tokens=64, prompt=64, dtypes=list(AIMS), pair=None, past=100, most=MOST,
         beside=None,
-    )
+    )  # fmt: skip
     for name in args.only:
         SECTIONS[name](args)

@@ -33,26 +33,21 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SIZES = {
     "28M": {
         "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8,
-        "num_attention_heads": 8, "num_key_value_heads": 4,
-    },
+        "num_attention_heads": 8, "num_key_value_heads": 4},
     "1B": {
         "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
-        "num_attention_heads": 32, "num_key_value_heads": 8,
-    },
+        "num_attention_heads": 32, "num_key_value_heads": 8},
     "7B": {
         "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8,
-    },
+        "num_attention_heads": 32, "num_key_value_heads": 8},
 }  # fmt: skip
 WIDE = {
     "8B": {
         "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
-    },
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128},
     "tiny": {
         "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
-        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16,
-    },
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16},
 }  # fmt: skip
 # Seconds that a section may take on a GPU; on a CPU, where machines differ, TINY.
 LIMITS = {
@@ -78,13 +73,10 @@ def widened(small: Any, **sizes: int) -> LlamaForCausalLM:
     wider = sizes["hidden_size"] / s.hidden_size
     config = LlamaConfig(
         **{**sizes, "vocab_size": s.vocab_size, "initializer_range": 0.02},
-        rms_norm_eps=s.rms_norm_eps / wider,
-        max_position_embeddings=s.max_position_embeddings,
-        rope_parameters=s.rope_parameters,
-        tie_word_embeddings=False,
-        bos_token_id=None,
+        rms_norm_eps=s.rms_norm_eps / wider, max_position_embeddings=s.max_position_embeddings,
+        rope_parameters=s.rope_parameters, tie_word_embeddings=False, bos_token_id=None,
         eos_token_id=s.eos_token_id,
-    )
+    )  # fmt: skip
     with torch.device(small.device):
         wide: Any = LlamaForCausalLM._from_config(config, dtype=small.dtype).eval()
     size = getattr(s, "head_dim", None) or s.hidden_size // s.num_attention_heads
@@ -232,11 +224,8 @@ def right(tiny: bool) -> Iterator[str]:
         f"; not {', '.join(wrong)}" if wrong else ""
     )
     options = {"max_new_tokens": 24 if tiny else 500, "ignore_eos": True, "temperature": 0}
-    pairs = [
-        [r.tokens for r in generate(pair, prompts, name, **options)]
-        for name in ("greedy", "speculative")
-    ]
-    same = sum(a == b for a, b in zip(*pairs, strict=True))
+    results = [generate(pair, prompts, name, **options) for name in ("greedy", "speculative")]
+    same = sum(a.tokens == b.tokens for a, b in zip(*results, strict=True))
     yield f"speculative as greedy at T=0: {same} of 4 texts of {options['max_new_tokens']} tokens"
 
 
@@ -280,16 +269,15 @@ def greedy(tiny: bool) -> Iterator[str]:
     pair, count = pair_of(tiny), 16 if tiny else 128
     (prompt,), speed = prompts_of(pair, 1), rate(tiny)
     ids = torch.tensor([prompt], device=DEVICE)
-    options = {"max_new_tokens": count, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
-    mask = torch.ones_like(ids)
+    ours: dict[str, Any] = {"max_new_tokens": count, "ignore_eos": True, "temperature": 0}
+    options = {
+        "attention_mask": torch.ones_like(ids), "max_new_tokens": count, "do_sample": False,
+        "eos_token_id": None, "pad_token_id": 0,
+    }  # fmt: skip
     ways = {
-        "decoders": lambda: generate(
-            pair, prompt, "greedy", max_new_tokens=count, ignore_eos=True, temperature=0
-        ),
-        "generate": lambda: pair.target.generate(ids, attention_mask=mask, **options),
-        "assisted": lambda: pair.target.generate(
-            ids, attention_mask=mask, assistant_model=pair.draft, **options
-        ),
+        "decoders": lambda: generate(pair, prompt, "greedy", **ours),
+        "generate": lambda: pair.target.generate(ids, **options),
+        "assisted": lambda: pair.target.generate(ids, assistant_model=pair.draft, **options),
     }
     for name, run in ways.items():
         seconds = seconds_of(run, 2, 1)
@@ -354,10 +342,8 @@ def batches(tiny: bool) -> Iterator[str]:
                 "max_new_tokens": count, "ignore_eos": True, "temperature": 0, "padding": padding,
             }  # fmt: skip
             seconds = seconds_of(lambda: generate(pair, prompts, name, **given), 1, 1)  # noqa: B023
-            yield (
-                f"{requests} requests, {name}, padding {padding}: "
-                f"{requests * count / seconds:.0f} tokens/s"
-            )
+            speed = f"{requests * count / seconds:.0f} tokens/s"
+            yield f"{requests} requests, {name}, padding {padding}: {speed}"
 
 
 def energy(tiny: bool) -> Iterator[str]:

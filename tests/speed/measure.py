@@ -70,12 +70,9 @@ class Over:
     """Decodes each text; `results` has what the last run returned."""
 
     def __init__(
-        self,
-        pair: decoders.ModelPair,
-        method: decoders.Method,
-        texts: Sequence[str],
+        self, pair: decoders.ModelPair, method: decoders.Method, texts: Sequence[str],
         options: Mapping[str, Any],
-    ):
+    ):  # fmt: skip
         self.run = lambda: [
             decoders.generate(pair, text, method, ignore_eos=True, **options) for text in texts
         ]
@@ -113,9 +110,8 @@ def options(
     """An option for each default, `--threads`, and `--tiny`, which takes the defaults of `tiny`.
 
     Prints them with the load average, and holds torch to the threads."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=raw)
     parser.add_argument("--tiny", action="store_true", help="a minute at most, for no figures")
     if every := list(sections):
         parser.add_argument("--only", nargs="+", choices=every, default=every)

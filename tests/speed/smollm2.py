@@ -116,9 +116,8 @@ def report(file: Path) -> None:
             ratios = {}
             for kind, each in seconds[name].items():
                 if both := each.keys() & seconds[base][kind].keys():
-                    ratios[kind] = sum(seconds[base][kind][q] for q in both) / sum(
-                        each[q] for q in both
-                    )
+                    usual = sum(seconds[base][kind][q] for q in both)
+                    ratios[kind] = usual / sum(each[q] for q in both)
             if ratios:
                 plain = [ratio for kind, ratio in ratios.items() if kind not in COPYING]
                 passes = sum(line["passes"] for line in of_case[name])
@@ -142,12 +141,8 @@ if __name__ == "__main__":
     args = options(
         __doc__,
         {"each": 1, "tokens": 4, "seconds": 1, "cases": ["greedy", "speculative, 4"], "file": TINY},
-        each=10,
-        tokens=64,
-        seconds=float("inf"),
-        cases=list(cases()),
-        head=None,
+        each=10, tokens=64, seconds=float("inf"), cases=list(cases()), head=None,
         file="smollm2-speed.jsonl",
-    )
+    )  # fmt: skip
     append(Path(args.file), args)
     report(Path(args.file))

@@ -53,9 +53,8 @@ def test_no_document_is_lost_or_on_both_sides(data, work, tokenizer):
 def test_near_duplicates_across_the_split_are_dropped_and_counted(work):
     report = prepare(None, work, TINY)  # from the cache: the data folder is not read again
     held_out = [np.load(work / "tokens" / f"{name}.held_out.npy") for name in TINY.weights]
-    seen = np.concatenate(
-        [shingle_hashes(part, TINY.shingle) for ids in held_out for part in split(ids)]
-    )
+    parts = (part for ids in held_out for part in split(ids))
+    seen = np.concatenate([shingle_hashes(part, TINY.shingle) for part in parts])
     for name in TINY.weights:
         train = np.load(work / "tokens" / f"{name}.train.npy")
         assert not np.isin(shingle_hashes(train, TINY.shingle), seen).any()

@@ -59,9 +59,8 @@ def test_evaluation_measures_everything_and_fills_the_card(tiny, tmp_path, monke
     measured = json.loads(figures.read_text())
     rows = measured["perplexity"]
     sets = [rows[name] for name in evaluate.STORIES if name in rows]
-    pooled = sum(row["target nats"] * row["tokens"] for row in sets) / sum(
-        row["tokens"] for row in sets
-    )
+    tokens = sum(row["tokens"] for row in sets)
+    pooled = sum(row["target nats"] * row["tokens"] for row in sets) / tokens
     assert rows["stories"]["target nats"] == pytest.approx(pooled)
     assert measured["acceptance"].keys() == evaluate.SETTINGS.keys()
     assert all(

@@ -56,11 +56,8 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path):
     resumed = train_tiny(tmp_path / "killed")
     for (name, a), b in zip(whole.state_dict().items(), resumed.state_dict().values(), strict=True):
         torch.testing.assert_close(a, b, msg=name)
-    steps = [
-        json.loads(line)["step"]
-        for line in (tmp_path / "killed" / "losses.jsonl").read_text().splitlines()
-    ]
-    assert steps == [1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
+    log = (tmp_path / "killed" / "losses.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in log] == [1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
 
 
 def test_steps_may_change_on_the_plateau_only(tmp_path):
@@ -73,9 +70,8 @@ def test_steps_may_change_on_the_plateau_only(tmp_path):
 
 @pytest.mark.parametrize("length", [60, 300])
 def test_block_attention_is_attention(length):
-    query, key, value = (
-        torch.randn(3, 2, 4, length, 8, dtype=torch.float64).requires_grad_().unbind()
-    )
+    numbers = torch.randn(3, 2, 4, length, 8, dtype=torch.float64)
+    query, key, value = numbers.requires_grad_().unbind()
     ours, _ = block_attention(None, query, key, value, None, scaling=8**-0.5)
     theirs = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
     # its softmax is float32
@@ -112,10 +108,8 @@ def test_weights_of_half_the_width_grow_and_change_nothing_at_first(tmp_path):
 
     Without noise both halves of it would stay alike for ever."""
     torch.manual_seed(0)
-    small, ids = (
-        replace(TINY.target, width=16, heads=1, feed_forward=32).build(300, 64).eval(),
-        torch.arange(60)[None],
-    )
+    shape, ids = replace(TINY.target, width=16, heads=1, feed_forward=32), torch.arange(60)[None]
+    small = shape.build(300, 64).eval()
     small.save_pretrained(tmp_path)
     grown = first_weights(TINY.target, 300, 64, tmp_path).eval()
     assert grown.num_parameters() == TINY.target.build(300, 64).num_parameters()
@@ -165,12 +159,9 @@ def command(data, work, out):
 def test_one_command_survives_kill_9_and_saves_a_pair(data, tmp_path):
     work, out = tmp_path / "work", tmp_path / "out"
     quiet = {
-        "stdout": subprocess.DEVNULL,
-        "stderr": subprocess.PIPE,
-        "text": True,
-        "cwd": ROOT,
+        "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT,
         "env": os.environ | {"OMP_NUM_THREADS": "1"},
-    }
+    }  # fmt: skip
     for stage in (work / "small.pt", work / "target.pt", work / "draft" / "own-0000.jsonl"):
         with subprocess.Popen(command(data, work, out), **quiet) as process:
             while process.poll() is None and not stage.exists():

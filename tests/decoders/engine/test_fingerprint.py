@@ -108,9 +108,7 @@ def made(monkeypatch):
 
     agree = Programs._must_agree
     monkeypatch.setattr(admission, "agrees_with_plain_pass", agrees)
-    monkeypatch.setattr(
-        Programs, "_must_agree", lambda *args: found.append("program") or agree(*args)
-    )
+    monkeypatch.setattr(Programs, "_must_agree", lambda *a: found.append("program") or agree(*a))
     return found
 
 

@@ -39,15 +39,8 @@ class Noted(TorchDispatchMode):
         refuse_reading(function, args)
         out = function(*args, **kwargs)
         given = {t.untyped_storage().data_ptr() for t in tensors((args, kwargs))}
-        self.steps.append(
-            (
-                function,
-                args,
-                kwargs,
-                out,
-                [t.untyped_storage().data_ptr() not in given for t in tensors(out)],
-            )
-        )
+        fresh = [t.untyped_storage().data_ptr() not in given for t in tensors(out)]
+        self.steps.append((function, args, kwargs, out, fresh))
         return out
 
 
@@ -87,11 +80,8 @@ def attend_by_table(q, packing, layer, scale, softcap, sinks):
     last = total - (following[request] - starts[request])[:, None] + place
     among = (row <= last) & (row > last - (window or len(keys)))
     index = (mask_start + place * (total - told) + row - told).clamp(0, len(masks) - 1)
-    among = (
-        torch.where(mask_start >= 0, (row < told) | masks[index], among)
-        & (row >= 0)
-        & (row < total)
-    )
+    among = torch.where(mask_start >= 0, (row < told) | masks[index], among)
+    among = among & (row >= 0) & (row < total)
     groups = q.shape[0] // keys.shape[1]
     k, v = (t.repeat_interleave(groups, 1) for t in (keys, values))
     scores = torch.einsum("htd,rhd->htr", q, k) * scale
@@ -136,11 +126,8 @@ def tokens(pair, decoder="greedy", prompts=PROMPTS, **options):
 
 
 def warnings(caplog):
-    return [
-        r.getMessage()
-        for r in caplog.records
-        if r.name == "decoders" and "module by module" in r.getMessage()
-    ]
+    said = [r.getMessage() for r in caplog.records if r.name == "decoders"]
+    return [message for message in said if "module by module" in message]
 
 
 def models():
@@ -223,9 +210,8 @@ def test_a_limit_on_memory_keeps_graphs(kernels, replayed):
 def test_passes_of_up_to_256_tokens_are_replayed(kernels, replayed, requests, each):
     """Those of more than 64 were not, which five tokens of 16 requests are: 5 times as slow."""
     model = build(max_position_embeddings=512)
-    engine, plain = (
-        PackedPasses(PackedModel(model, "target", passes=passes)) for passes in ("program", "plain")
-    )
+    ways = (PackedModel(model, "target", passes=passes) for passes in ("program", "plain"))
+    engine, plain = map(PackedPasses, ways)
     trees = [TokenTree([(7 * i + k) % 60 for i in range(each)]) for k in range(requests)]
     wants = [(tree, tree.trunk[-1:]) for tree in trees]
     for passes in (engine, plain):
@@ -251,9 +237,8 @@ def test_passes_share_few_graphs(kernels, monkeypatch):
 
     A second run makes none."""
     made = []
-    monkeypatch.setattr(
-        Graphs.__init__, "__defaults__", (lambda run: (made.append(1), stand_in(run))[1],)
-    )
+    record = lambda run: made.append(1) or stand_in(run)  # noqa: E731
+    monkeypatch.setattr(Graphs.__init__, "__defaults__", (record,))
     pair = ModelPair(*models(), passes="program")
     tokens(pair, "specinfer", PROMPTS * 2, max_new_tokens=20)
     first = len(made)

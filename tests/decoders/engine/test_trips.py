@@ -122,28 +122,19 @@ def opened():
 
         for name in READS:
             reading(name)
-        to, tensor_of, beside = torch.Tensor.to, torch.tensor, torch.Tensor.new_tensor
 
-        def moved(tensor, *args, **kwargs):
-            if marked(tensor) or not (args and isinstance(args[0], torch.device)):
-                return to(tensor, *args, **kwargs)
-            doors.note("in")
-            with doors.quiet():
-                return mark(to(tensor, *args, **kwargs).clone())
+        def entering(place, name, enters):
+            """Notes the calls of a function that copy to the device."""
+            plain = getattr(place, name)
 
-        def made(*args, **kwargs):
-            if kwargs.get("device") is None:
-                return tensor_of(*args, **kwargs)
-            doors.note("in")
-            with doors.quiet():
-                return mark(tensor_of(*args, **kwargs))
+            def call(*args, **kwargs):
+                if not enters(*args, **kwargs):
+                    return plain(*args, **kwargs)
+                doors.note("in")
+                with doors.quiet():
+                    return mark(plain(*args, **kwargs).clone())
 
-        def made_beside(tensor, *args, **kwargs):
-            if not marked(tensor):
-                return beside(tensor, *args, **kwargs)
-            doors.note("in")
-            with doors.quiet():
-                return mark(beside(tensor, *args, **kwargs))
+            patch.setattr(place, name, call)
 
         def placing(name):
             plain = getattr(torch, name)
@@ -160,9 +151,13 @@ def opened():
 
         for name in ("empty", "zeros", "arange", "full"):
             placing(name)
-        patch.setattr(torch.Tensor, "to", moved)
-        patch.setattr(torch, "tensor", made)
-        patch.setattr(torch.Tensor, "new_tensor", made_beside)
+
+        def moves(tensor, to=None, *_, **others):
+            return isinstance(to, torch.device) and not marked(tensor)
+
+        entering(torch.Tensor, "to", moves)
+        entering(torch, "tensor", lambda *_, device=None, **others: device is not None)
+        entering(torch.Tensor, "new_tensor", lambda tensor, *_, **others: marked(tensor))
 
         def record(run):
             with doors.quiet():
@@ -194,11 +189,9 @@ def doors():
 
 
 SAMPLINGS = {
-    "T=0": {"temperature": 0},
-    "T=1": {},
-    "top-k": {"top_k": 20, "top_p": 0.9},
+    "T=0": {"temperature": 0}, "T=1": {}, "top-k": {"top_k": 20, "top_p": 0.9},
     "top-p": {"top_p": 0.9},
-}
+}  # fmt: skip
 PROMPTS = [[5, 6, 7, 8], [3, 1, 4], [9] * 12, list(range(20, 45))]
 
 
@@ -269,9 +262,7 @@ if __name__ == "__main__":
                 for requests in (1, 4):
                     n = trips(doors, decoder, sampling, requests)
                     each = [n[kind] / n["launches"] for kind in ("in", "out", "operators")]
-                    beside = (
-                        "" if each == [1, 1, 0] else f" ({each[0]:.2g}/{each[1]:.2g}/{each[2]:.2g})"
-                    )
+                    beside = f" ({'/'.join(f'{x:.2g}' for x in each)})" if each != [1, 1, 0] else ""
                     cells.append(f"{n['launches'] / n['rounds']:.2f}{beside}")
             pairs = [f"{a}, {b}" for a, b in zip(cells[::2], cells[1::2], strict=True)]
             print("|", decoder, "|", " | ".join(pairs), "|", flush=True)

@@ -24,15 +24,12 @@ from tests.needs import needs_kernels
 from tests.pairwise import pairwise
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "bias", "copied"),
-    pairwise(
-        [(1, 1), (1, 2), (1, 7), (1, 40), (3,), (1, 3, 2)],
-        [torch.float32, torch.bfloat16, torch.float64],
-        [False, True],
-        [False, True],
-    ),
-)
+@pytest.mark.parametrize(("shape", "dtype", "bias", "copied"), pairwise(
+    [(1, 1), (1, 2), (1, 7), (1, 40), (3,), (1, 3, 2)],
+    [torch.float32, torch.bfloat16, torch.float64],
+    [False, True],
+    [False, True],
+))  # fmt: skip
 def test_the_same_product(shape, dtype, bias, copied):
     tolerance = {torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float64: 0}[dtype]
     generator = torch.Generator().manual_seed(len(shape))
@@ -72,9 +69,7 @@ def test_weights_whose_changes_cannot_be_seen_are_not_copied():
 
 
 @needs_kernels
-@pytest.mark.parametrize(
-    "weight", [torch.full((2, 3), number) for number in (1 / 3, 1e6, 1e30, torch.nan)]
-)
+@pytest.mark.parametrize("weight", [torch.full((2, 3), x) for x in (1 / 3, 1e6, 1e30, torch.nan)])
 def test_weights_that_float16_would_change_are_not_halved(weight):
     assert half_of(weight) is None
     assert half_of(torch.tensor([[0.0, 0.0], [-1.5, 2.0**-24]]))[1] == 1

@@ -79,18 +79,13 @@ def test_the_tokens_of_generate_alone_and_in_a_batch_of_uneven_lengths(family):
         ]
 
     def together(method) -> list[list[int]]:
-        return new(
-            model.generate(**inputs(TEXTS), **options, custom_generate=method), inputs(TEXTS), end
-        )
+        found = model.generate(**inputs(TEXTS), **options, custom_generate=method)
+        return new(found, inputs(TEXTS), end)
 
     alone = each()
     assert len(alone[0]) <= 5
-    for method in (
-        decoders.hf("greedy"),
-        decoders.hf("speculative", draft=draft),
-        decoders.hf("lookup"),
-    ):
-        assert together(method) == alone
+    for name, drafts in (("greedy", {}), ("speculative", {"draft": draft}), ("lookup", {})):
+        assert together(decoders.hf(name, **drafts)) == alone
     beams = each(num_beams=3)
     assert together(decoders.hf("beam_search", beams=3)) == beams
     for length in ("auto", 2):
@@ -145,10 +140,8 @@ def test_stopping_criteria_are_asked_after_every_token(llama):
     given, options = inputs(TEXTS), {"max_new_tokens": 20, "eos_token_id": END, **GREEDY}
     expected, ours = AfterTwoAlike(), AfterTwoAlike()
     wanted = model.generate(**given, **options, stopping_criteria=StoppingCriteriaList([expected]))
-    method = decoders.hf("speculative", draft=draft)
-    found = model.generate(
-        **given, **options, stopping_criteria=StoppingCriteriaList([ours]), custom_generate=method
-    )
+    options["custom_generate"] = decoders.hf("speculative", draft=draft)
+    found = model.generate(**given, **options, stopping_criteria=StoppingCriteriaList([ours]))
     assert found.tolist() == wanted.tolist()
     assert ours.lengths == expected.lengths
 
@@ -230,15 +223,12 @@ def test_the_text_of_a_streamer_is_that_of_the_output(llama, capsys):
 def test_a_streamer_is_told_the_end_when_the_call_fails(llama):
     model, given = llama[0], inputs([TEXTS[0]])
     streamer = TextIteratorStreamer(build_tokenizer(), timeout=60)
+    method, two = decoders.hf("greedy"), decoders.hf("greedy", streamer=Heard())
     with pytest.raises(decoders.InputError, match="penalty_alpha"):
-        model.generate(
-            **given, penalty_alpha=0.6, streamer=streamer, custom_generate=decoders.hf("greedy")
-        )
+        model.generate(**given, penalty_alpha=0.6, streamer=streamer, custom_generate=method)
     assert build_tokenizer().decode(TEXTS[0]) == "".join(streamer)
     with pytest.raises(decoders.InputError, match="There are two streamers; give one"):
-        model.generate(
-            **given, streamer=Heard(), custom_generate=decoders.hf("greedy", streamer=Heard())
-        )
+        model.generate(**given, streamer=Heard(), custom_generate=two)
 
 
 def test_a_draft_of_another_family_has_its_own_tokenizer(llama):
@@ -251,9 +241,7 @@ def test_a_draft_of_another_family_has_its_own_tokenizer(llama):
     output = model.generate(**given, **options, custom_generate=method)
     assert output.sequences.tolist() == model.generate(**given, **options).sequences.tolist()
     assert sum(m.drafted for m in output.metrics) > 0
-    with pytest.raises(
-        decoders.InputError, match="give the tokenizers of both, as tokenizer and draft_tokenizer"
-    ):
+    with pytest.raises(decoders.InputError, match="the tokenizers of both, as tokenizer and draft"):
         model.generate(**given, custom_generate=decoders.hf("speculative", draft=other))
 
 
@@ -278,9 +266,8 @@ def from_folder(tmp_path, monkeypatch):
 
 def test_the_code_on_the_folders_card_runs(from_folder, small):
     pair, folder = decoders.load_pair(), from_folder
-    (code,) = re.findall(
-        "```python\n(.*?)```", (HUB / "README.md").read_text(encoding="utf-8"), re.S
-    )
+    card = (HUB / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall("```python\n(.*?)```", card, re.S)
     known = {"model": pair.target, "draft": pair.draft, "tokenizer": pair.tokenizer}
     exec(code.replace("<this repository>", folder["custom_generate"]), known)
     assert len(known["output"]) == 2
@@ -315,18 +302,12 @@ def test_a_model_that_has_decoded_is_copied_and_pickled():
         assert other.generate(**call).tolist() == wanted
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (
-            {"assistant_model": build("llama")},
-            r'leave assistant_model out and take decoders.hf\("speculative", draft=model',
-        ),
-        ({"attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]])}, "pad on the left"),
-        ({"position_ids": torch.arange(3, 9)[None]}, "leave position_ids out"),
-    ],
-    ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
-)
+@pytest.mark.parametrize(("options", "words"), [
+    ({"assistant_model": build("llama")},
+     r'leave assistant_model out and take decoders.hf\("speculative", draft=model'),
+    ({"attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]])}, "pad on the left"),
+    ({"position_ids": torch.arange(3, 9)[None]}, "leave position_ids out"),
+], ids=lambda value: ", ".join(value) if isinstance(value, dict) else "")  # fmt: skip
 def test_what_cannot_be_honoured_is_refused_in_a_sentence(options, words, llama):
     given = {**inputs([TEXTS[0]]), "max_new_tokens": 4, "pad_token_id": PAD, **options}
     with pytest.raises(decoders.InputError, match=words):
@@ -336,69 +317,39 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(options, words, llama)
 def test_a_cache_that_is_not_empty_is_refused(llama):
     cache = DynamicCache(config=llama[0].config)
     llama[0](torch.tensor([TEXTS[0][:3]]), past_key_values=cache)
+    given = {**inputs([TEXTS[0]]), "past_key_values": cache}
     with pytest.raises(decoders.InputError, match="without cache or past_key_values"):
-        llama[0].generate(
-            **inputs([TEXTS[0]]), past_key_values=cache, custom_generate=decoders.hf("greedy")
-        )
+        llama[0].generate(**given, custom_generate=decoders.hf("greedy"))
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda draft: decoders.hf("mtad", draft=draft, treshold=1), "did you mean 'threshold'"),
-        (lambda draft: decoders.hf("mtad"), r'decoders.hf\("mtad", draft=model\)'),
-        (lambda draft: decoders.hf("mtad", draft="a/name"), "cannot draft with str; give a model"),
-        (
-            lambda draft: decoders.hf(decoders.catalog["greedy"](), beams=2),
-            "greedy has its settings already",
-        ),
-        (lambda draft: decoders.hf("greedy", stop="x"), "need a tokenizer"),
-        (
-            lambda draft: decoders.hf("greedy", tokenizer="gpt2"),
-            "tokenizer must be a tokenizer of transformers",
-        ),
-        (
-            lambda draft: decoders.hf("greedy", draft_tokenizer=build_tokenizer()),
-            "give draft and tokenizer too",
-        ),
-        (
-            lambda draft: decoders.hf("greedy", streamer=print),
-            "streamer must be a streamer of transformers",
-        ),
-        (
-            lambda draft: decoders.hf("greedy", options={"max_bach": 2}),
-            "options has no 'max_bach': did you mean 'max_batch'",
-        ),
-        (
-            lambda draft: decoders.hf("greedy", options=4),
-            "options must be a dictionary, as {'max_batch': 4}, not 4",
-        ),
-    ],
-)
-def test_a_decoder_that_cannot_be_made_is_refused_when_it_is_named(make, words, llama):
+@pytest.mark.parametrize(("decoder", "options", "words"), [
+    ("mtad", {"draft": build("llama"), "treshold": 1}, "did you mean 'threshold'"),
+    ("mtad", {}, r'decoders.hf\("mtad", draft=model\)'),
+    ("mtad", {"draft": "a/name"}, "cannot draft with str; give a model"),
+    (decoders.catalog["greedy"](), {"beams": 2}, "greedy has its settings already"),
+    ("greedy", {"stop": "x"}, "need a tokenizer"),
+    ("greedy", {"tokenizer": "gpt2"}, "tokenizer must be a tokenizer of transformers"),
+    ("greedy", {"draft_tokenizer": build_tokenizer()}, "give draft and tokenizer too"),
+    ("greedy", {"streamer": print}, "streamer must be a streamer of transformers"),
+    ("greedy", {"options": {"max_bach": 2}}, "options has no 'max_bach': did you mean 'max_batch'"),
+    ("greedy", {"options": 4}, "options must be a dictionary, as {'max_batch': 4}, not 4"),
+], ids=lambda value: ", ".join(value) if isinstance(value, dict) else "")  # fmt: skip
+def test_a_decoder_that_cannot_be_made_is_refused_when_it_is_named(decoder, options, words):
     """Some of these were refused only by the first `generate`, and some raised Python's errors."""
     with pytest.raises(decoders.InputError, match=words):
-        make(llama[1])
+        decoders.hf(decoder, **options)
 
 
 def test_two_rows_have_no_streamer_and_need_a_pad_token(llama):
-    model, given = llama[0], inputs(TEXTS[:2])
-    with pytest.raises(
-        decoders.InputError, match="A streamer follows one text and there are 2 rows"
-    ):
-        model.generate(
-            **given, max_new_tokens=3, custom_generate=decoders.hf("greedy", streamer=Heard())
-        )
+    model, given = llama[0], {**inputs(TEXTS[:2]), "max_new_tokens": 3}
+    method, heard = decoders.hf("greedy"), decoders.hf("greedy", streamer=Heard())
+    with pytest.raises(decoders.InputError, match="A streamer follows one text and there are 2"):
+        model.generate(**given, custom_generate=heard)
     bare = copy.deepcopy(model)
     bare.generation_config.pad_token_id = bare.config.pad_token_id = None
     criteria = StoppingCriteriaList([AfterTwoAlike()])
     with pytest.raises(decoders.InputError, match="give generate a pad_token_id"):
-        bare.generate(
-            **given,
-            max_new_tokens=3,
-            stopping_criteria=criteria,
-            custom_generate=decoders.hf("greedy"),
-        )
+        bare.generate(**given, stopping_criteria=criteria, custom_generate=method)
 
 
 class Echo(CandidateGenerator):
@@ -428,13 +379,9 @@ def test_candidate_generators_draft_in_batches(llama):
 
 
 def test_generators_that_need_more_than_the_text_are_refused_by_name(llama):
-    with pytest.raises(
-        decoders.InputError, match=r"^Needy drafts from outputs of the model \(model_outputs\)"
-    ):
+    said = r"^Needy drafts from outputs of the model \(model_outputs\)"
+    with pytest.raises(decoders.InputError, match=said):
         decoders.hf("speculative", draft=Needy())
+    method = decoders.hf("speculative", draft=Strange())
     with pytest.raises(decoders.ModelError, match="Strange proposed the token 10000"):
-        llama[0].generate(
-            **inputs([TEXTS[0]]),
-            max_new_tokens=4,
-            custom_generate=decoders.hf("speculative", draft=Strange()),
-        )
+        llama[0].generate(**inputs([TEXTS[0]]), max_new_tokens=4, custom_generate=method)

@@ -41,6 +41,7 @@ ASKING = {
 NOT_A_CALLS = {"continuous_batching_config"}  # of `generate_batch`, which takes no decoder
 # it looks for a tokenizer before it calls a decoder
 REFUSED_BY_TRANSFORMERS = {"stop_strings", "token_healing"}
+OURS = decoders.hf("greedy")
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +52,8 @@ def model():
 def written(model, **options) -> list[int]:
     given = {"max_new_tokens": NEW, **options}
     output = model.generate(torch.tensor([PROMPT]), **given)
-    return (output if isinstance(output, torch.Tensor) else output.sequences)[
-        0, len(PROMPT) :
-    ].tolist()
+    tokens = output if isinstance(output, torch.Tensor) else output.sequences
+    return tokens[0, len(PROMPT) :].tolist()
 
 
 def asking(name: str) -> dict:
@@ -86,22 +86,20 @@ def test_every_field_of_the_installed_transformers_is_in_the_table():
 @pytest.mark.parametrize("name", [n for n, met in FIELDS.items() if met == FOLLOWED])
 def test_a_field_that_is_followed_gives_the_tokens_of_generate(name, model):
     options = asking(name)
-    assert written(model, **options, custom_generate=decoders.hf("greedy")) == written(
-        model, **options
-    )
+    assert written(model, **options, custom_generate=OURS) == written(model, **options)
 
 
 @pytest.mark.parametrize(
     "name", [n for n, met in FIELDS.items() if met == IDLE and n not in NOT_A_CALLS]
 )
 def test_a_field_that_changes_nothing(name, model):
-    assert written(model, **asking(name), custom_generate=decoders.hf("greedy")) == written(model)
+    assert written(model, **asking(name), custom_generate=OURS) == written(model)
 
 
 @pytest.mark.parametrize("name", [n for n, met in FIELDS.items() if met in (PROCESSOR, OUTPUT)])
 def test_a_processor_or_an_output_is_refused(name, model):
     with pytest.raises(decoders.InputError, match=r"; leave (it|out|output_).*\.$"):
-        written(model, **asking(name), custom_generate=decoders.hf("greedy"))
+        written(model, **asking(name), custom_generate=OURS)
 
 
 @pytest.mark.parametrize("name", [n for n, met in FIELDS.items() if isinstance(met, Refused)])
@@ -110,18 +108,15 @@ def test_another_way_of_decoding_is_refused_by_name(name, model):
 
     The tokens were those of plain decoding."""
     error = ValueError if name in REFUSED_BY_TRANSFORMERS else decoders.InputError
-    with pytest.raises(
-        error, match="tokenizer" if error is ValueError else f"^{name} .*leave it out.*\\.$"
-    ):
-        written(model, **asking(name), custom_generate=decoders.hf("greedy"))
+    said = "tokenizer" if error is ValueError else f"^{name} .*leave it out.*\\.$"
+    with pytest.raises(error, match=said):
+        written(model, **asking(name), custom_generate=OURS)
 
 
 def test_the_defaults_of_generate_ask_for_nothing(model):
     """They are numbers of transformers' own, which may change with its version."""
     defaults = GenerationConfig(**GenerationConfig._get_default_generation_params())
-    assert written(
-        model, generation_config=defaults, custom_generate=decoders.hf("greedy")
-    ) == written(model)
+    assert written(model, generation_config=defaults, custom_generate=OURS) == written(model)
     assert max(PROMPT) < VOCABULARY
 
 
@@ -155,9 +150,8 @@ def test_other_adapters_of_peft_run_in_its_own_generate():
     torch.manual_seed(0)
     model, method = build(dtype=torch.float32), decoders.hf("greedy")
     base = model.generate(**OPTIONS, custom_generate=method)
-    config = peft.LoraConfig(
-        r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False, task_type="CAUSAL_LM"
-    )
+    kind = {"target_modules": ["q_proj", "up_proj"], "task_type": "CAUSAL_LM"}
+    config = peft.LoraConfig(r=4, init_lora_weights=False, **kind)
     adapted = peft.get_peft_model(model, config)
     expected = adapted.generate(**OPTIONS)
     assert not torch.equal(expected, base)
@@ -175,10 +169,10 @@ def test_a_function_that_only_watches_is_none_of_a_decoders_business():
 
     model.prepare_inputs_for_generation = watching
     expected = model.generate(**OPTIONS)
-    assert torch.equal(model.generate(**OPTIONS, custom_generate=decoders.hf("greedy")), expected)
+    assert torch.equal(model.generate(**OPTIONS, custom_generate=OURS), expected)
     assert seen
     model.prepare_inputs_for_generation = lambda *args, **kwargs: {
         **watching(*args, **kwargs), "input_ids": args[0] + 1
     }  # fmt: skip
     with pytest.raises(InputError, match="prepare_inputs_for_generation is replaced, which"):
-        model.generate(**OPTIONS, custom_generate=decoders.hf("greedy"))
+        model.generate(**OPTIONS, custom_generate=OURS)

@@ -83,6 +83,5 @@ def test_loglikelihood_is_that_of_transformers(pair):
             logs = pair.target(torch.tensor([whole])).logits[0].log_softmax(-1)
         expected = sum(logs[i - 1, whole[i]].item() for i in range(len(before), len(whole)))
         assert value == pytest.approx(expected, abs=1e-5)
-        assert greedy == all(
-            logs[i - 1].argmax() == whole[i] for i in range(len(before), len(whole))
-        )
+        likeliest = (logs[i - 1].argmax() == whole[i] for i in range(len(before), len(whole)))
+        assert greedy == all(likeliest)

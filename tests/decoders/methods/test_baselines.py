@@ -32,9 +32,8 @@ def test_a_beam_search_wide_enough_is_exhaustive(seed, end, penalty):
         next((t[: i + 1] for i, x in enumerate(t) if x in end), t)
         for t in itertools.product(range(3), repeat=situation.budget)
     }
-    best = max(
-        texts, key=lambda t: log_likelihood(situation, situation.prompt + t) / len(t) ** penalty
-    )
+    start = situation.prompt
+    best = max(texts, key=lambda t: log_likelihood(situation, start + t) / len(t) ** penalty)
     method = BeamSearch(27, length_penalty=penalty, early_stopping="never")
     assert list(output_law(method, situation)) == [best]
 
@@ -56,7 +55,6 @@ def test_multinomial_sampling_is_ancestral_sampling(warping, end):
 
 
 def test_greedy_takes_the_likeliest_whatever_the_caller_warps_with_ties_to_the_lowest_id():
-    situation = Situation(
-        Rows(((0.2, 0.3, 0.5), (0.25, 0.375, 0.375))), None, warping=Warping(1.7, 3, 0.9)
-    )
+    rows = Rows(((0.2, 0.3, 0.5), (0.25, 0.375, 0.375)))
+    situation = Situation(rows, None, warping=Warping(1.7, 3, 0.9))
     assert output_law(Greedy(), situation) == {(2, 1, 1): 1}

@@ -14,33 +14,25 @@ from decoders.testing.situations import drawn
 from tests.pairwise import pairwise
 
 
-@pytest.mark.parametrize(
-    ("length", "warping", "end"),
-    pairwise(
-        [1, 2, 3], [Warping(), Warping(0.7, 2, 0.9), Warping(0)], [frozenset(), frozenset({2})]
-    ),
-    ids=repr,
-)
+@pytest.mark.parametrize(("length", "warping", "end"), pairwise(
+    [1, 2, 3], [Warping(), Warping(0.7, 2, 0.9), Warping(0)], [frozenset(), frozenset({2})]
+), ids=repr)  # fmt: skip
 def test_it_has_the_targets_law(length, warping, end):
-    assert_exact(
-        BlockVerification(length), drawn(3, 4, budget=3, warping=warping, end=end), limit=100_000
-    )
+    situation = drawn(3, 4, budget=3, warping=warping, end=end)
+    assert_exact(BlockVerification(length), situation, limit=100_000)
 
 
 END = frozenset({2})
 
 
 @pytest.mark.parametrize("draft", ["tree", "distinct"])
-@pytest.mark.parametrize(
-    ("expansion", "situation"),
-    [
-        ("2,1", drawn(2, 1)),
-        ("2,2", drawn(2, 3)),
-        ("3", drawn(3, 4, budget=2)),
-        ("3,1", drawn(3, 6, warping=Warping(0.7, 2), end=END)),
-        ("2,1,1", drawn(2, 7, budget=4, warping=Warping(0.8, 0, 0.9))),
-    ],
-)
+@pytest.mark.parametrize(("expansion", "situation"), [
+    ("2,1", drawn(2, 1)),
+    ("2,2", drawn(2, 3)),
+    ("3", drawn(3, 4, budget=2)),
+    ("3,1", drawn(3, 6, warping=Warping(0.7, 2), end=END)),
+    ("2,1,1", drawn(2, 7, budget=4, warping=Warping(0.8, 0, 0.9))),
+])  # fmt: skip
 def test_it_has_the_targets_law_on_trees(draft, expansion, situation):
     assert_exact(TraversalVerification(expansion, draft), situation, limit=60_000)
 
@@ -63,14 +55,10 @@ SITUATIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("situation", "drafts", "length", "whole"),
-    [
-        (SITUATIONS[0], 3, 2, False), (SITUATIONS[0], 2, 2, True), (SITUATIONS[1], 2, 2, False),
-        (SITUATIONS[1], 1, 2, True), (SITUATIONS[2], 3, 1, False),
-    ],
-    ids=range(5),
-)  # fmt: skip
+@pytest.mark.parametrize(("situation", "drafts", "length", "whole"), [
+    (SITUATIONS[0], 3, 2, False), (SITUATIONS[0], 2, 2, True), (SITUATIONS[1], 2, 2, False),
+    (SITUATIONS[1], 1, 2, True), (SITUATIONS[2], 3, 1, False),
+], ids=range(5))  # fmt: skip
 def test_the_best_path_has_the_targets_law(drafts, length, situation, whole):
     assert_exact(MultiPathBlock(drafts, length), situation, limit=20_000, whole=whole)
 

@@ -124,12 +124,10 @@ DRAFTS = {
     "model": (
         "model(draft_length=2)", "model(draft_length=auto)", "model(draft_length=1)",
         "model(draft_length=2, confidence=0.6)", "model(draft_length=2, gate=0.6)",
-        "model(draft_length=2, confidence=2)",
-    ),
+        "model(draft_length=2, confidence=2)"),
     "head": (
         "head(draft_length=2)", "head(draft_length=auto)", "head(draft_length=1)",
-        "head(draft_length=2, confidence=0.6)", "head(draft_length=2, gate=0.6)",
-    ),
+        "head(draft_length=2, confidence=0.6)", "head(draft_length=2, gate=0.6)"),
     "paths": ("paths(drafts=2, draft_length=2)", "paths(drafts=3, draft_length=1)"),
     "tree": ("tree(expansion=2,1)", "tree(expansion=1,2)", "tree(expansion=3)"),
     "distinct": ("distinct(expansion=2,1)", "distinct(expansion=1,2)", "distinct(expansion=3)"),
@@ -138,18 +136,15 @@ DRAFTS = {
     "suffix": ("suffix(copy=3)", "suffix(copy=4, shape=tree)"),
     "suffix, else head": (
         "suffix, else head(copy=2, sure=1, draft_length=1)",
-        "suffix, else head(copy=2, sure=2, draft_length=2)",
-    ),
+        "suffix, else head(copy=2, sure=2, draft_length=2)"),
     "best_first": (
         "best_first(nodes=3, depth=2)", "best_first(nodes=3, depth=2, by=head)",
-        "best_first(nodes=3, depth=2, by=ngram)",
-    ),
+        "best_first(nodes=3, depth=2, by=ngram)"),
     "recycling": ("recycling(nodes=3, depth=2)",),
 }  # fmt: skip
 JUDGES = {
     "cascade": (
-        "cascade", "cascade(defer=opt)", "cascade(defer=opt, alpha=1)", "cascade(alpha=0)",
-    ),
+        "cascade", "cascade(defer=opt)", "cascade(defer=opt, alpha=1)", "cascade(alpha=0)"),
     "ensemble": ("ensemble", "ensemble(weight=1)"),
     "fly": ("fly(window=1)",),
     "tokenwise": ("tokenwise", "tokenwise(lenience=0.5)"),
@@ -227,9 +222,7 @@ def test_small_and_whole_distributions_give_the_same_tokens(name, warping):
 @pytest.mark.parametrize("name", catalog)
 def test_every_decoder_is_checked_by_its_law_or_at_its_limits(name):
     checked = {m.name for m in CLAIMED} | {n for n, limits in LIMITS.items() if limits}
-    assert name in checked, (
-        f"{name} declares no law; add what it becomes at a limit of its settings to LIMITS"
-    )
+    assert name in checked, f"{name} declares no law; add what it becomes at a limit to LIMITS"
 
 
 @pytest.mark.parametrize("seed", range(2))

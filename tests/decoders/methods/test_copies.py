@@ -23,12 +23,9 @@ PAIR = build_pair(tokenizer=build_tokenizer(("the", "cat")))
 def test_a_reference_that_holds_the_output_is_copied():
     plain = decoders.generate(PAIR, "the cat", "greedy", max_new_tokens=24)
     helped = decoders.generate(
-        PAIR,
-        "the cat",
-        catalog["lookup"](references=["the cat" + plain.text]),
-        max_new_tokens=24,
+        PAIR, "the cat", catalog["lookup"](references=["the cat" + plain.text]), max_new_tokens=24,
         temperature=0.0,
-    )
+    )  # fmt: skip
     unaided = decoders.generate(PAIR, "the cat", "lookup", max_new_tokens=24, temperature=0.0)
     assert helped.tokens == unaided.tokens == plain.tokens
     assert helped.metrics.target_calls < unaided.metrics.target_calls
@@ -54,9 +51,8 @@ def copied(prompt, *outputs, match=2, copy=7, first=False, **options) -> list[in
     draft, passes = propose(r, lookup.propose(r))
     assert passes == 0
     assert not draft.q  # certain tokens
-    assert [d.parent for d in draft.draws] == [draft.root, *(d.node for d in draft.draws)][
-        : len(draft.draws)
-    ]
+    above = [draft.root, *(d.node for d in draft.draws)]
+    assert [d.parent for d in draft.draws] == above[: len(draft.draws)]
     return [d.token for d in draft.draws]
 
 
@@ -192,9 +188,8 @@ def test_the_runs_give_what_scanning_gives(texts, match):
     text = [token for part in texts for token in part]
     followers: Counter[int] = Counter()
     for n in range(min(match, len(text) - 1), 0, -1):
-        followers.update(
-            text[i] for i in range(n, len(text)) if text[i - n : i] == text[len(text) - n :]
-        )
+        places = (i for i in range(n, len(text)) if text[i - n : i] == text[len(text) - n :])
+        followers.update(text[i] for i in places)
         if followers:
             break
     found = chain(texts[0], *texts[1:], match=match, copy=1, factor=1.0, least=0.0)

@@ -50,9 +50,8 @@ def run(method, situation, seed=0):
 @pytest.mark.parametrize(("rollback", "kept"), [(3.0, 4), (2.9, 0)])
 def test_the_first_token_that_is_too_unlikely_is_replaced_and_the_rest_dropped(rollback, kept):
     draft = Rows(((0.95, 0.05),))  # writes 0, whose -log p is log 20 = 2.996
-    r = run(
-        bild(rollback=rollback, draft_length=4), Situation(ALIKE, draft, budget=5, warping=GREEDY)
-    )
+    situation = Situation(ALIKE, draft, budget=5, warping=GREEDY)
+    r = run(bild(rollback=rollback, draft_length=4), situation)
     first = r.rounds[0].trials
     assert sum(t.fate == Fate.ACCEPTED for t in first) == kept
     assert first[0].p == pytest.approx(0.05)

@@ -114,9 +114,7 @@ def test_warping_decides_which_probabilities_are_compared():
 
 
 def test_an_end_token_kept_at_the_end_is_the_last_token():
-    trials = judge(
-        two(0.9, 0.9, 0.9), [[0.9, 0.1], [0.1, 0.9]], 0.0, path=[0, 1], end=frozenset({1})
-    )
+    trials = judge(two(*[0.9] * 3), [[0.9, 0.1], [0.1, 0.9]], 0.0, path=[0, 1], end=frozenset({1}))
     assert [t.fate for t in trials] == [Fate.ACCEPTED] * 2
 
 
@@ -124,9 +122,8 @@ def test_an_end_token_kept_at_the_end_is_the_last_token():
 def test_theorem_3_6_bounds_the_kept_length_from_below(data, threshold, length):
     probs = st.lists(st.floats(0.05, 0.95), min_size=length, max_size=length)
     p, q = two(*data.draw(probs), 0.5), two(*data.draw(probs))
-    U = max(
-        abs(math.log(a / b)) for x, y in zip(p, q, strict=False) for a, b in zip(x, y, strict=True)
-    )
+    rows = zip(p, q, strict=False)
+    U = max(abs(math.log(a / b)) for x, y in rows for a, b in zip(x, y, strict=True))
     assume(U == 0 or abs(math.log(1 / threshold) / U % 1) > 1e-6)
     assert kept(p, q, threshold) >= mtad_kept_length(threshold, U, length)
 
@@ -136,9 +133,8 @@ END = frozenset({2})
 
 def conditional(model, path, token, situation, ratio):
     row = logits(model, path)
-    return (
-        warp(row, situation.warping)[token] if ratio == "warped" else row.softmax(-1)[token].item()
-    )
+    law = warp(row, situation.warping) if ratio == "warped" else row.softmax(-1).tolist()
+    return law[token]
 
 
 def searched(drafting, width, steps):
@@ -201,13 +197,9 @@ def restated(method, situation):
     return law
 
 
-@pytest.mark.parametrize(
-    ("draft", "ratio", "threshold", "warping"),
-    pairwise(
-        ["sample", "search"], ["warped", "raw"], [0.0, 0.4], [Warping(0.7, 2), Warping(1.3, 0, 0.7)]
-    ),
-    ids=repr,
-)
+@pytest.mark.parametrize(("draft", "ratio", "threshold", "warping"), pairwise(
+    ["sample", "search"], ["warped", "raw"], [0.0, 0.4], [Warping(0.7, 2), Warping(1.3, 0, 0.7)]
+), ids=repr)  # fmt: skip
 def test_the_output_has_the_law_of_a_plain_restatement(draft, ratio, threshold, warping):
     method = MTAD(2, 2, threshold, ratio, draft)
     for seed, end in ((1, frozenset()), (2, END)):
@@ -268,9 +260,8 @@ def test_the_papers_perplexity_bounds_on_models_without_memory():
     H_pq = -sum(a * math.log(b) for a, b in zip(p, q, strict=True))
     H_p = -sum(a * math.log(a) for a in p)
     U = max(abs(math.log(a / b)) for a, b in zip(p, q, strict=True))
-    assert math.exp(-log_q / lengths) == pytest.approx(
-        mtad_perplexity_bound(lengths, H_pq, 2 * math.log(0.7))
-    )
+    bound = mtad_perplexity_bound(lengths, H_pq, 2 * math.log(0.7))
+    assert math.exp(-log_q / lengths) == pytest.approx(bound)
     exact_joint = 1 / max(p)
     assert math.exp(-log_p / lengths) / exact_joint <= mtad_ratio_bound(tau, lengths, H_p, U)
 

@@ -19,19 +19,16 @@ from decoders.testing.situations import drawn
 from tests.pieces import Made
 
 
-@pytest.mark.parametrize(
-    ("named", "settings"),
-    [
-        ("block", {"rule": "block"}),
-        ("spectr", {"rule": "kseq", "draft": "paths"}),
-        ("specinfer", {"rule": "multiround", "draft": "tree"}),
-        ("traversal", {"rule": "traversal", "draft": "tree"}),
-        ("bild", {"rule": "rollback", "draft": "model(draft_length=10, confidence=0.9)"}),
-        ("lookup", {"draft": "lookup"}),
-        ("best_first", {"rule": "match", "draft": "best_first"}),
-        ("recycling", {"rule": "match", "draft": "recycling"}),
-    ],
-)
+@pytest.mark.parametrize(("named", "settings"), [
+    ("block", {"rule": "block"}),
+    ("spectr", {"rule": "kseq", "draft": "paths"}),
+    ("specinfer", {"rule": "multiround", "draft": "tree"}),
+    ("traversal", {"rule": "traversal", "draft": "tree"}),
+    ("bild", {"rule": "rollback", "draft": "model(draft_length=10, confidence=0.9)"}),
+    ("lookup", {"draft": "lookup"}),
+    ("best_first", {"rule": "match", "draft": "best_first"}),
+    ("recycling", {"rule": "match", "draft": "recycling"}),
+])  # fmt: skip
 def test_named_decoders_are_combinations(named, settings):
     for seed in range(3):
         situation = drawn(5, seed, budget=20, prompt=(0, 1, 0))
@@ -56,19 +53,16 @@ def test_a_decoders_settings_serve_another_part_that_has_them():
     assert max(r.drafted for r in short.rounds) == 1 < max(r.drafted for r in long.rounds)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "message"),
-    [
-        ("speculative", {"rule": "kseq", "draft": "lookup"},
-         "the rule kseq cannot judge the draft lookup, a chain of tokens without probabilities; "
-         "take the draft model"),
-        ("block", {"draft": "tree"}, "the rule block cannot judge the draft tree"),
-        ("speculative", {"rule": "blok"}, "there is no rule 'blok': did you mean 'block'"),
-        ("speculative", {"draft": "lookup(7)"}, r"are written as lookup\(name=value\)"),
-        ("speculative", {"draft": "lookup(coppy=7)"}, "lookup has no setting 'coppy'"),
-        ("speculative", {"rule": "block", "lenience": 0.5}, "lenience is no setting of rule="),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "settings", "message"), [
+    ("speculative", {"rule": "kseq", "draft": "lookup"},
+     "the rule kseq cannot judge the draft lookup, a chain of tokens without probabilities; "
+     "take the draft model"),
+    ("block", {"draft": "tree"}, "the rule block cannot judge the draft tree"),
+    ("speculative", {"rule": "blok"}, "there is no rule 'blok': did you mean 'block'"),
+    ("speculative", {"draft": "lookup(7)"}, r"are written as lookup\(name=value\)"),
+    ("speculative", {"draft": "lookup(coppy=7)"}, "lookup has no setting 'coppy'"),
+    ("speculative", {"rule": "block", "lenience": 0.5}, "lenience is no setting of rule="),
+])  # fmt: skip
 def test_parts_that_do_not_fit_are_refused_in_one_sentence(name, settings, message):
     with pytest.raises(InputError, match=message):
         catalog[name](**settings)

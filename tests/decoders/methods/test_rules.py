@@ -38,9 +38,8 @@ from tests.pieces import FORMS, Made, at_one_node, distributions, reading, small
 def pairs(draw):
     """p and q over one vocabulary, with zeros, and sometimes equal."""
     size = draw(st.integers(2, 6))
-    weights = st.lists(
-        st.sampled_from([0, 0, 1, 2, 3, 7, 0.01, 100]), min_size=size, max_size=size
-    ).filter(any)
+    each = st.sampled_from([0, 0, 1, 2, 3, 7, 0.01, 100])
+    weights = st.lists(each, min_size=size, max_size=size).filter(any)
     p = torch.tensor(draw(weights), dtype=torch.float64)
     q = (
         p
@@ -109,9 +108,8 @@ def test_lenience_has_the_law_of_appendix_a5(pq, lenience):
 def accepts_at_temperature_0(rule, probs, token, lenience=0.5):
     probs = torch.tensor(probs, dtype=torch.float64)
     p, q = point_mass(int(probs.argmax())), point_mass(token)
-    (outcome,) = outcomes(
-        lambda s: rule(lenience).pick(Node(p, q, [token], reading(probs), greedy=True), s)
-    )
+    node = Node(p, q, [token], reading(probs), greedy=True)
+    (outcome,) = outcomes(lambda source: rule(lenience).pick(node, source))
     return outcome[1]
 
 

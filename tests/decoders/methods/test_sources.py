@@ -54,10 +54,8 @@ def test_it_hands_over_what_it_drew_from():
     assert set(draft.q) == {d.parent for d in draft.draws}
     for node, q in draft.q.items():
         path = tuple(r.tree.tokens[n] for n in r.tree.lineage(node))
-        expected = warp(MODEL(path), r.warping)
-        assert dict(q.items()) == pytest.approx(
-            {x: m for x, m in enumerate(expected.tolist()) if m}
-        )
+        expected = enumerate(warp(MODEL(path), r.warping).tolist())
+        assert dict(q.items()) == pytest.approx({x: m for x, m in expected if m})
 
 
 def test_an_end_token_stops_its_branch_and_only_that():

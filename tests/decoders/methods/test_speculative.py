@@ -27,9 +27,8 @@ def test_a_draft_equal_to_the_target_is_always_accepted(gamma):
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 4, 5])
 def test_a_draft_leaves_room_for_the_targets_own_token(budget):
-    for _, r in ways(
-        Speculative(5), drawn(2, 1, budget=budget, warping=Warping(1.0, 2)), limit=40_000
-    ):
+    situation = drawn(2, 1, budget=budget, warping=Warping(1.0, 2))
+    for _, r in ways(Speculative(5), situation, limit=40_000):
         left = budget
         for e in r.rounds:
             assert e.drafted <= left - 1
@@ -163,9 +162,8 @@ def test_an_end_token_in_the_middle_of_an_accepted_block():
 
 def test_lenience_at_temperature_0_in_a_text():
     """Target wants 0 (0.5), the draft 1 (0.4 there): kept with lenience 0.7, refused with 0.9."""
-    situation = Situation(
-        Rows(((0.5, 0.4, 0.1),)), Rows(((0.1, 0.8, 0.1),)), budget=3, warping=Warping(0)
-    )
+    target, draft = Rows(((0.5, 0.4, 0.1),)), Rows(((0.1, 0.8, 0.1),))
+    situation = Situation(target, draft, budget=3, warping=Warping(0))
     assert output_law(Speculative(2, lenience=0.7), situation) == {(1, 1, 0): 1}
     assert output_law(Speculative(2, lenience=0.9), situation) == {(0, 0, 0): 1}
 

@@ -36,9 +36,8 @@ def by_heap(table: Drawn, prompt: tuple, size: int, depth: int) -> set[tuple[int
 def test_layer_by_layer_it_is_the_tree_of_a_heap(seed, nodes, depth):
     table, r = Drawn(4, seed), request((0, 1))
     draft, passes = propose(r, BestFirst(nodes, depth).start(r).propose(r), table)
-    assert {tuple(r.tree.new_tokens(d.node)) for d in draft.draws} == by_heap(
-        table, (0, 1), nodes, depth
-    )
+    paths = {tuple(r.tree.new_tokens(d.node)) for d in draft.draws}
+    assert paths == by_heap(table, (0, 1), nodes, depth)
     assert passes <= depth
     seen = {draft.root}
     for draw in draft.draws:  # parents first

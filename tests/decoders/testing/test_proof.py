@@ -74,9 +74,8 @@ def stopped_after(p, q, tokens, source):
 
 
 def children(parents):
-    return {
-        row: [i + 1 for i, r in enumerate(parents) if r == row] for row in range(len(parents) + 1)
-    }
+    rows = range(len(parents) + 1)
+    return {row: [i for i, parent in enumerate(parents, 1) if parent == row] for row in rows}
 
 
 def multi_round(p, q, tokens, parents, source):
@@ -170,15 +169,12 @@ def test_block_verification_accepts_the_most_that_is_possible():
     assert best.tables > 200
 
 
-@pytest.mark.parametrize(
-    ("verify", "sample"),
-    [
-        (multi_round, None),
-        (traversal(right), None),
-        (traversal(right, replacement=False), without_replacement),
-        (walk, likeliest),
-    ],
-)
+@pytest.mark.parametrize(("verify", "sample"), [
+    (multi_round, None),
+    (traversal(right), None),
+    (traversal(right, replacement=False), without_replacement),
+    (walk, likeliest),
+])  # fmt: skip
 def test_a_lossless_rule_for_trees_passes(verify, sample):
     sizes = (2, 3) if EVERYWHERE else (2,)
     proof = prove(verify, shapes=TREES, sizes=sizes, **({"sample": sample} if sample else {}))
@@ -254,9 +250,7 @@ def test_a_small_difference_is_printed():
         rest = p[0] + 3e-8 * (p[0] == 0)
         return 0, source.draw(rest / rest.sum())
 
-    out, wanted = re.search(
-        "with probability (.*); the target's is (.*)", str(prove(bent))
-    ).groups()
+    out, wanted = re.search("probability (.*); the target's is (.*)", str(prove(bent))).groups()
     assert abs(float(out) - float(wanted)) == pytest.approx(3e-8, rel=0.1)
 
 
@@ -289,29 +283,23 @@ def test_a_function_that_draws_elsewhere_is_told_so_and_not_called_lossy(verify)
             prove(verify, shapes=((1,),))
 
 
-@pytest.mark.parametrize(
-    ("verify", "says"),
-    [
-        (lambda p: 0, "called as verify"),
-        (lambda p, q, tokens, source: (2, 0), "The function returned 2, 0"),
-        (lambda p, q, tokens, source: None, "The function failed with p = .*TypeError"),
-        (lambda p, q, tokens, source: (0, source.draw(p[0] - p[0])), "which is no distribution"),
-        (lambda p, q, tokens, source: source.accept(float("nan")), "not a number"),
-    ],
-)
+@pytest.mark.parametrize(("verify", "says"), [
+    (lambda p: 0, "called as verify"),
+    (lambda p, q, tokens, source: (2, 0), "The function returned 2, 0"),
+    (lambda p, q, tokens, source: None, "The function failed with p = .*TypeError"),
+    (lambda p, q, tokens, source: (0, source.draw(p[0] - p[0])), "which is no distribution"),
+    (lambda p, q, tokens, source: source.accept(float("nan")), "not a number"),
+])  # fmt: skip
 def test_a_function_that_cannot_be_used_is_one_sentence(verify, says):
     with pytest.raises(InputError, match=says) as refusal:
         prove(verify)
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "says"),
-    [
-        ((), "There is no table to try; give small sizes"),
-        ((2, "3"), "a size of the vocabulary must be a whole number of 1 or more, not '3'"),
-    ],
-)
+@pytest.mark.parametrize(("sizes", "says"), [
+    ((), "There is no table to try; give small sizes"),
+    ((2, "3"), "a size of the vocabulary must be a whole number of 1 or more, not '3'"),
+])  # fmt: skip
 def test_sizes_that_leave_nothing_to_enumerate_are_one_sentence(sizes, says):
     """They were an error of `statistics`, or a division by zero, from within the enumeration."""
     with pytest.raises(InputError, match=says):

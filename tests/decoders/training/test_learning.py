@@ -125,9 +125,8 @@ def test_a_head_without_embeddings_of_its_own_ships_none(pair, lines, tmp_path):
     assert len(trained) > 10
     for name in trained:
         weight = again.module.state_dict()[name]
-        torch.testing.assert_close(
-            weight, student.module.state_dict()[name].half().float(), msg=name
-        )
+        kept = student.module.state_dict()[name].half().float()
+        torch.testing.assert_close(weight, kept, msg=name)
 
 
 def test_training_sees_what_a_draft_will_do(pair, lines, tmp_path):
@@ -148,9 +147,8 @@ def test_training_sees_what_a_draft_will_do(pair, lines, tmp_path):
             for k in range(3):
                 (answer,) = passes.run([(tree, [node])])
                 expected = head.module.lm_head(steps[k][0, start - 1 + k])
-                torch.testing.assert_close(
-                    answer.logits[0][head.ids], expected, rtol=1e-4, atol=1e-4
-                )
+                row = answer.logits[0][head.ids]
+                torch.testing.assert_close(row, expected, rtol=1e-4, atol=1e-4)
                 if start + k + 1 < len(tokens):
                     node = tree.add(node, tokens[start + k + 1])
 
@@ -225,12 +223,9 @@ def test_the_command_survives_kill_9(pair, lines, tmp_path):
         "--own-texts", "2", "--no-advice",
     ]  # fmt: skip
     options = {
-        "cwd": ROOT,
-        "env": os.environ | {"OMP_NUM_THREADS": "1"},
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-        "text": True,
-    }
+        "cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE, "text": True,
+    }  # fmt: skip
     with subprocess.Popen(command, **options) as process:
         while process.poll() is None and not (out / "work" / "own-0000.jsonl").exists():
             time.sleep(0.02)
@@ -251,16 +246,12 @@ def test_another_training_in_the_same_folder_is_refused(pair, lines, tmp_path):
     Training(pair, tmp_path / "work", TINY, [lines])
     other = tmp_path / "other.txt"
     other.write_text(lines.read_text()[::-1])
-    target = ModelPair(
-        build(num_hidden_layers=4, dtype=torch.float32, seed=5), None, pair.tokenizer
-    )
-    for each, files, recipe in (
-        (pair, [lines], replace(TINY, width=32)),
-        (pair, [other], TINY),
-        (target, [lines], TINY),
-    ):
+    model = build(num_hidden_layers=4, dtype=torch.float32, seed=5)
+    target = ModelPair(model, None, pair.tokenizer)
+    wider = replace(TINY, width=32)
+    for each, file, recipe in ((pair, lines, wider), (pair, other, TINY), (target, lines, TINY)):
         with pytest.raises(InputError, match="holds another training; name another"):
-            Training(each, tmp_path / "work", recipe, files)
+            Training(each, tmp_path / "work", recipe, [file])
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(InputError, match="cannot be used"):

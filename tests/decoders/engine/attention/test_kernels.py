@@ -32,9 +32,7 @@ from decoders.tree import TokenTree
 from tests.models import build
 from tests.pairwise import EVERYWHERE
 
-needs_triton = pytest.mark.skipif(
-    find_spec("triton") is None, reason="Triton is not made for this platform"
-)
+needs_triton = pytest.mark.skipif(not find_spec("triton"), reason="Triton is not for this platform")
 TOLERANCE = 1e-5
 
 
@@ -59,9 +57,8 @@ def draw_pass(
             for token in range(rng.choice(drafts)):
                 tips = [tree.trunk[-1], *tree.tail]
                 tree.add(rng.choice(tips) if branches else tips[-1], token)
-        feeds.append(
-            Feed(tree, cache, [n for n in (*tree.trunk, *tree.tail) if n not in cache.row], [])
-        )
+        nodes = [n for n in (*tree.trunk, *tree.tail) if n not in cache.row]
+        feeds.append(Feed(tree, cache, nodes, []))
     rng.shuffle(feeds)
     if padded:
         feeds = fill_up(feeds)
@@ -77,20 +74,13 @@ def worst_error(way, packing: Packing, dtype: torch.dtype, heads: int, softcap=0
     """The distance of `way`, in this dtype, from plain attention in float64."""
     keys, values = ([t[0].to(dtype)] for t in (packing.keys, packing.values))
     tokens, size = len(packing.rows), keys[0].shape[-1]
+    numbers = torch.Generator().manual_seed(1)
     # A model hands over its queries as a transposed view.
-    q = (
-        torch.randn(tokens, heads, size, generator=torch.Generator().manual_seed(1))
-        .to(dtype)
-        .transpose(0, 1)
-    )
-    sinks = (
-        torch.randn(heads, generator=torch.Generator().manual_seed(2)).to(dtype) if sunk else None
-    )
+    q = torch.randn(tokens, heads, size, generator=numbers).to(dtype).transpose(0, 1)
+    sinks = torch.randn(heads, generator=numbers).to(dtype) if sunk else None
     rest = 0, size**-0.5, softcap
     rounded = replace(packing, keys=[keys[0].double()], values=[values[0].double()])
-    exact = attend_one_by_one(
-        q.double(), rounded, *rest, sinks if sinks is None else sinks.double()
-    )
+    exact = attend_one_by_one(q.double(), rounded, *rest, None if sinks is None else sinks.double())
     ours = way(q, replace(packing, keys=keys, values=values), *rest, sinks)
     assert ours.shape == (tokens, heads, values[0].shape[-1])
     assert ours.is_contiguous()
@@ -102,15 +92,12 @@ def worst_error(way, packing: Packing, dtype: torch.dtype, heads: int, softcap=0
 CASES = {
     "chains": ({"shapes": "chains"}, {"heads": 4}),
     "trees, groups of 3, sizes that are no powers of two": (
-        {"shapes": "trees", "layout": (2, 20, 24)}, {"heads": 6},
-    ),
+        {"shapes": "trees", "layout": (2, 20, 24)}, {"heads": 6}),
     "chunks, mixed": ({"shapes": "mixed", "reach": Reach(6, chunked=True)}, {"heads": 4}),
     "window and sinks": (
-        {"shapes": "mixed", "reach": Reach(11)}, {"heads": 2, "sunk": True, "softcap": 3.0},
-    ),
+        {"shapes": "mixed", "reach": Reach(11)}, {"heads": 2, "sunk": True, "softcap": 3.0}),
     "long texts": (
-        {"shapes": "mixed", "most": 1500, "requests": 2, "drafts": (1, 5)}, {"heads": 4},
-    ),
+        {"shapes": "mixed", "most": 1500, "requests": 2, "drafts": (1, 5)}, {"heads": 4}),
     "lone request with an empty companion": ({"shapes": "trees", "requests": 1}, {"heads": 2}),
     "prompts": ({"shapes": "prompts", "requests": 2}, {"heads": 4}),
     "single tokens": ({"shapes": "chains", "drafts": (1,)}, {"heads": 4}),
@@ -119,14 +106,12 @@ CASES = {
     "window, chains": ({"shapes": "chains", "reach": Reach(17)}, {"heads": 4}),
     "window, prompts": ({"shapes": "prompts", "requests": 3, "reach": Reach(9)}, {"heads": 4}),
     "window, single tokens": (
-        {"shapes": "chains", "drafts": (1,), "reach": Reach(5)}, {"heads": 4},
-    ),
+        {"shapes": "chains", "drafts": (1,), "reach": Reach(5)}, {"heads": 4}),
     "window, mixed": ({"shapes": "mixed", "reach": Reach(6)}, {"heads": 4}),
     "prompts that are split and not": ({"shapes": "prompts", "most": 90}, {"heads": 2}),
     "long texts, window and sinks": (
         {"shapes": "mixed", "most": 700, "requests": 2, "drafts": (1, 5), "reach": Reach(200)},
-        {"heads": 4, "sunk": True},
-    ),
+        {"heads": 4, "sunk": True}),
 }  # fmt: skip
 
 
@@ -195,17 +180,13 @@ def of_one_token(
 
 
 @needs_triton
-@pytest.mark.parametrize(
-    ("text", "reach", "passes"),
-    [
-        (70, None, 7),
-        (1022, None, 7 if EVERYWHERE else 2),
-        (70, Reach(30), 3),
-        (70, Reach(30, chunked=True), 3),
-        (2100, Reach(1030), 6 if EVERYWHERE else 2),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("text", "reach", "passes"), [
+    (70, None, 7),
+    (1022, None, 7 if EVERYWHERE else 2),
+    (70, Reach(30), 3),
+    (70, Reach(30, chunked=True), 3),
+    (2100, Reach(1030), 6 if EVERYWHERE else 2),
+], ids=str)  # fmt: skip
 def test_a_token_gets_the_same_bits_in_a_chain_a_tree_and_any_pass(
     interpreter, text, reach, passes
 ):
@@ -342,9 +323,8 @@ def documented_varlen_attn(
     left, right = window_size
     if left < 0:  # one token sees all keys anyway, and may so split them
         assert window_size == ((-1, 0) if max_q > 1 else (-1, -1))
-    assert all(
-        t.dtype == torch.int32 and t.is_contiguous() for t in (cu_seq_q, cu_seq_k, seqused_k)
-    )
+    for t in (cu_seq_q, cu_seq_k, seqused_k):
+        assert (t.dtype, t.is_contiguous()) == (torch.int32, True)
     assert max_q == cu_seq_q.diff().max()
     assert max_k == seqused_k.max()
     out = torch.empty_like(query)
@@ -372,17 +352,14 @@ def test_flash_is_called_as_documented(monkeypatch, case):
     assert worst_error(attend_chains, draw_pass(0, **drawn), torch.float32, **run) < TOLERANCE
 
 
-@pytest.mark.parametrize(
-    ("device", "capability", "dtype", "size", "softcap", "trees", "way"),
-    [
-        ("cpu", None, torch.float32, 64, 0, False, "attend_one_by_one"),
-        ("cuda", (9, 0), torch.bfloat16, 64, 0, False, "attend_chains"),
-        ("cuda", (9, 0), torch.bfloat16, 64, 0, True, "attend_with_triton"),
-        ("cuda", (9, 0), torch.bfloat16, 64, 3, False, "attend_with_triton"),
-        ("cuda", (9, 0), torch.float64, 64, 0, True, "attend_one_by_one"),
-        ("cuda", (7, 5), torch.float16, 64, 0, False, "attend_one_by_one"),
-    ],
-)
+@pytest.mark.parametrize(("device", "capability", "dtype", "size", "softcap", "trees", "way"), [
+    ("cpu", None, torch.float32, 64, 0, False, "attend_one_by_one"),
+    ("cuda", (9, 0), torch.bfloat16, 64, 0, False, "attend_chains"),
+    ("cuda", (9, 0), torch.bfloat16, 64, 0, True, "attend_with_triton"),
+    ("cuda", (9, 0), torch.bfloat16, 64, 3, False, "attend_with_triton"),
+    ("cuda", (9, 0), torch.float64, 64, 0, True, "attend_one_by_one"),
+    ("cuda", (7, 5), torch.float16, 64, 0, False, "attend_one_by_one"),
+])  # fmt: skip
 @needs_triton
 def test_the_way_is_chosen_by_capability(
     monkeypatch, device, capability, dtype, size, softcap, trees, way

@@ -9,7 +9,7 @@ from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, re
 from decoders.engine.heads.head import Head
 from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import Loop
-from tests.laws import enumerated
+from tests.laws import has_the_targets_law
 from tests.models import build, folder_of_three
 
 PROMPTS = [5, 6, 7, 8], [3], list(range(20, 40))
@@ -48,6 +48,10 @@ def test_a_folder_with_a_head_gives_all_three(pair, headed, folder):
     assert load_pair(folder, "draft", head="head").head.reads == pair.head.reads
 
 
+def drafted(results):
+    return [[entry.drafted for entry in result.rounds] for result in results]
+
+
 @pytest.mark.parametrize(("name", "settings"), BY_HEAD)
 def test_it_drafts_what_it_drafts_in_the_place_of_the_draft(pair, headed, name, settings):
     method = catalog[name](**settings)
@@ -56,21 +60,14 @@ def test_it_drafts_what_it_drafts_in_the_place_of_the_draft(pair, headed, name, 
         found = generate(pair, PROMPTS, method, max_new_tokens=16, **options)
         same = generate(headed, PROMPTS, catalog[name](**alone), max_new_tokens=16, **options)
         assert [r.tokens for r in found] == [r.tokens for r in same]
-        assert [[e.drafted for e in r.rounds] for r in found] == [
-            [e.drafted for e in r.rounds] for r in same
-        ]
+        assert drafted(found) == drafted(same)
         assert all(r.metrics.draft_calls for r in found)
         model = generate(pair, PROMPTS, catalog[name](**alone), max_new_tokens=16, **options)
         assert [r.rounds[0].trials for r in model] != [r.rounds[0].trials for r in found]
 
 
 def test_the_law_with_a_head_beside_a_draft(pair):
-    by_head = catalog["speculative"](draft_length=2, draft="head")
-    law = enumerated(pair, [5, 6], by_head, max_new_tokens=2, top_k=2)
-    alone = ModelPair(pair.target, None)
-    expected = enumerated(alone, [5, 6], catalog["multinomial"](), max_new_tokens=2, top_k=2)
-    assert set(law) == set(expected)
-    assert all(abs(law[text] - expected[text]) < 1e-9 for text in law)
+    has_the_targets_law(pair, catalog["speculative"](draft_length=2, draft="head"))
 
 
 def turn_of(pair, prompt, method, seed):
@@ -81,12 +78,9 @@ def turn_of(pair, prompt, method, seed):
 
 def test_model_head_and_copies_share_the_target_s_passes(pair):
     methods = [
-        catalog["speculative"](),
-        catalog["speculative"](draft="head"),
-        catalog["lookup"](),
-        catalog["best_first"](by="head", nodes=4),
-        catalog["greedy"](),
-    ]
+        catalog["speculative"](), catalog["speculative"](draft="head"), catalog["lookup"](),
+        catalog["best_first"](by="head", nodes=4), catalog["greedy"](),
+    ]  # fmt: skip
     turns = [turn_of(pair, PROMPTS[i % 3], m, i) for i, m in enumerate(methods)]
     engines = {role: model.engine() for role, model in pair.packed.items()}
     with Loop(engines) as loop:

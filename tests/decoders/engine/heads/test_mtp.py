@@ -42,9 +42,7 @@ def folder(tmp_path_factory):
         if f"layers.{LAYERS - 1}." in name
     }
     ones = {"enorm": (32,), "hnorm": (32,), "shared_head.norm": (32,)}
-    own |= {
-        f"model.layers.{LAYERS}.{name}.weight": torch.ones(shape) for name, shape in ones.items()
-    }
+    own |= {f"model.layers.{LAYERS}.{name}.weight": torch.ones(size) for name, size in ones.items()}
     own[f"model.layers.{LAYERS}.eh_proj.weight"] = 0.3 * torch.randn(32, 64, generator=generator)
     save_file(weights | own, path / "model.safetensors", {"format": "pt"})
     return path
@@ -90,9 +88,8 @@ def test_it_proposes_what_transformers_says(pair):
         rows.append(answer.logits[0])
         node = node if token is None else tree.add(node, token)
     layers = MtpModel.from_pretrained(pair.target).eval()
-    torch.testing.assert_close(
-        torch.stack(rows), by_transformers(pair.target, layers), rtol=1e-4, atol=1e-4
-    )
+    expected = by_transformers(pair.target, layers)
+    torch.testing.assert_close(torch.stack(rows), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["speculative", "mcss"])

@@ -32,16 +32,13 @@ def by_kernel(q, packing, layer, scale, softcap, sinks):
     return out
 
 
-@pytest.mark.parametrize(
-    ("shapes", "window", "kind", "layout", "dtype"),
-    pairwise(
-        ["chains", "trees", "prompts", "mixed"],
-        [0, 1, 7, 30],
-        [(0.0, False), (3.0, False), (0.0, True)],
-        [((2, 20, 24), 4), ((1, 64, 80), 5)],
-        DTYPES,
-    ),
-)
+@pytest.mark.parametrize(("shapes", "window", "kind", "layout", "dtype"), pairwise(
+    ["chains", "trees", "prompts", "mixed"],
+    [0, 1, 7, 30],
+    [(0.0, False), (3.0, False), (0.0, True)],
+    [((2, 20, 24), 4), ((1, 64, 80), 5)],
+    DTYPES,
+))  # fmt: skip
 def test_attention(shapes, window, kind, layout, dtype):
     """Rows of the cache in bfloat16 are read as they are, and nothing else is rounded to it."""
     (softcap, sunk), (layout, heads) = kind, layout

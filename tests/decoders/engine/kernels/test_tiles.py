@@ -27,15 +27,12 @@ def a_layer(size, width, bias=True, large=1.0, dtype=torch.float32):
     return layer.to(dtype)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "shape", "bias", "large"),
-    pairwise(
-        [1, 2, 3, 4, 5, 6, 7, 11, 14, 15, 40],
-        [(1, 1), (7, 31), (64, 32), (96, 33), (20, 100)],
-        [False, True],
-        [1.0, 2.0**40, 1e-6],
-    ),
-)
+@pytest.mark.parametrize(("tokens", "shape", "bias", "large"), pairwise(
+    [1, 2, 3, 4, 5, 6, 7, 11, 14, 15, 40],
+    [(1, 1), (7, 31), (64, 32), (96, 33), (20, 100)],
+    [False, True],
+    [1.0, 2.0**40, 1e-6],
+))  # fmt: skip
 @torch.inference_mode()
 def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, shape, bias, large):
     size, width = shape
@@ -53,12 +50,9 @@ def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, shape, bias, larg
     assert layer.copied_bytes == size * -(-width // 32) * 64  # whole blocks of 32 outputs
 
 
-@pytest.mark.parametrize(
-    ("tokens", "shape", "bias"),
-    pairwise(
-        [1, 2, 5, 6, 7, 13, 40], [(16, 1), (32, 31), (64, 32), (96, 33), (16, 102)], [False, True]
-    ),
-)
+@pytest.mark.parametrize(("tokens", "shape", "bias"), pairwise(
+    [1, 2, 5, 6, 7, 13, 40], [(16, 1), (32, 31), (64, 32), (96, 33), (16, 102)], [False, True]
+))  # fmt: skip
 @torch.inference_mode()
 def test_weights_in_bfloat16_are_read_where_they_are(tokens, shape, bias):
     """Where a model is too large for copies; to the same bits for a row, again."""

@@ -81,15 +81,11 @@ def test_silent_failure_is_caught(kind, dtype, shift):
     assert why_not_packed(make(kind, dtype, shift)) == OTHER
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shift", "changes"),
-    pairwise(
-        DTYPES,
-        [0.0, -10.0],
-        [{}, {"num_hidden_layers": 24, "initializer_range": 0.1}, {"initializer_range": 0.02}],
-    ),
-    ids=str,
-)
+@pytest.mark.parametrize(("dtype", "shift", "changes"), pairwise(
+    DTYPES,
+    [0.0, -10.0],
+    [{}, {"num_hidden_layers": 24, "initializer_range": 0.1}, {"initializer_range": 0.02}],
+), ids=str)  # fmt: skip
 def test_rounding_is_allowed_for(dtype, shift, changes):
     assert not ModelPair(make(Changed, dtype, shift, **changes), None).plain
 
@@ -129,10 +125,8 @@ def test_weights_that_are_no_numbers():
     model = build()
     with torch.no_grad():
         model.model.norm.weight[3] = torch.nan
-    with pytest.raises(
-        InputError,
-        match=r"^The target model .* gives logits that are not numbers; check its weights and",
-    ):
+    said = r"^The target model .* gives logits that are not numbers; check its weights and"
+    with pytest.raises(InputError, match=said):
         ModelPair(model, None)
 
 
@@ -147,10 +141,8 @@ def test_a_plain_pass_that_fails():
                 raise RuntimeError("The size of tensor a (4) must match\nand more")
             return super().forward(input_ids, **others)
 
-    with pytest.raises(
-        InputError,
-        match=r"\(llama\) cannot be run: its own pass .* \(The size of tensor a \(4\) must match\)",
-    ):
+    said = r"\(llama\) cannot be run: its own pass .* \(The size of tensor a \(4\) must match\)"
+    with pytest.raises(InputError, match=said):
         ModelPair(make(Failing), None)
 
 
@@ -180,16 +172,11 @@ def test_a_model_that_does_not_run_by_itself():
     """It was refused with three reasons of the engine, none of which was the matter."""
     mixed = build(dtype=torch.bfloat16)
     mixed.model.layers[0].mlp.float()
+    wide, bare = zoo.build_pair("gptj", rotary_dim=64)[0], build().model
     for model, said in (
-        (
-            zoo.build_pair("gptj", rotary_dim=64)[0],
-            r"its own pass over a text, .*; mend its config",
-        ),
+        (wide, r"its own pass over a text, .*; mend its config"),
         (mixed, r"its own pass .* weights are of bfloat16 and float32, so bring them to one dtype"),
-        (
-            build().model,
-            r"its pass gives no logits; load a causal language model, with AutoModelFor",
-        ),
+        (bare, r"its pass gives no logits; load a causal language model, with AutoModelFor"),
     ):
         with pytest.raises(InputError, match=rf"^The target model .* cannot be run: {said}"):
             ModelPair(model, None)

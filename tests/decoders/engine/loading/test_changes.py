@@ -9,6 +9,7 @@ layers beside new norms, or ended in a raw KeyError.
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from inspect import isroutine
 
 import peft
 import pytest
@@ -48,6 +49,11 @@ def as_it_is(model: PreTrainedModel, length: int = LENGTH) -> tuple[list[int], l
     for module, training in modes.items():
         module.training = training
     return text[len(PROMPT) :], values
+
+
+def agree(found, expected):
+    assert found[0] == expected[0]
+    assert found[1] == pytest.approx(expected[1], abs=1e-4)
 
 
 # The rows: each changes the model, and returns what takes that back, if anything does.
@@ -96,12 +102,8 @@ def rows_of_some_tokens(model):
 
 
 def loads(**options) -> Callable:
-    def change(model):
-        model.load_state_dict(
-            build(dtype=torch.float32, seed=5, num_hidden_layers=1).state_dict(), **options
-        )
-
-    return change
+    other = build(dtype=torch.float32, seed=5, num_hidden_layers=1)
+    return lambda model: model.load_state_dict(other.state_dict(), **options)
 
 
 def swaps(model):
@@ -118,6 +120,10 @@ def hook(register: str, function: Callable, path: str = "model.layers.0.mlp", **
 
 def on_all(register: str, function: Callable, **options) -> Callable:
     return lambda model: getattr(registry, register)(function, **options).remove
+
+
+def larger(module, args, output):
+    return 1.5 * output
 
 
 def larger_logits(module, args, output):
@@ -154,13 +160,10 @@ def patch_root(model) -> Undo:
     return lambda: vars(model).pop("forward")
 
 
-def patch_class(kind: type[nn.Module], make: Callable) -> Callable:
-    def change(model) -> Undo:
-        before = kind.forward
-        kind.forward = make(before)
-        return lambda: setattr(kind, "forward", before)
-
-    return change
+def patch_class(model) -> Undo:
+    before = llama.LlamaMLP.forward
+    llama.LlamaMLP.forward = lambda self, x: 1.5 * before(self, x)
+    return lambda: setattr(llama.LlamaMLP, "forward", before)
 
 
 def attribute(path: str, name: str, value: object) -> Callable:
@@ -185,18 +188,6 @@ def other_turns(model) -> None:
     rotary.register_buffer("inv_freq", 0.3 * rotary.inv_freq, persistent=False)
 
 
-def resized(tokens: int) -> Callable:
-    def change(model) -> None:
-        model.resize_token_embeddings(tokens)
-
-    return change
-
-
-def in_float64(model) -> None:
-    """The dtype alone changes no number; the log p below is exact to 1e-9 then."""
-    model.double()
-
-
 def tie(model) -> None:
     model.config.tie_word_embeddings = True
     model.lm_head.weight = model.model.embed_tokens.weight
@@ -219,9 +210,8 @@ def pruned(model) -> Undo:
 
 
 def lora(**options) -> peft.LoraConfig:
-    return peft.LoraConfig(
-        r=4, target_modules=["q_proj", "up_proj"], init_lora_weights=False, **options
-    )
+    kind = {"target_modules": ["q_proj", "up_proj"], "init_lora_weights": False}
+    return peft.LoraConfig(r=4, **kind, **options)
 
 
 def adapter(config: peft.PeftConfig | None = None) -> Callable:
@@ -263,69 +253,52 @@ def quantised(model) -> None:
     torchao.quantize_(model, torchao.quantization.Int8WeightOnlyConfig())
 
 
-CHANGES: dict[str, Callable[[PreTrainedModel], Undo | None]] = {
+CHANGES: dict[str, Callable[[PreTrainedModel], object]] = {
     "AdamW fused": steps(torch.optim.AdamW, fused=True),
     ".data =": writes(fill_data),
     ".data.add_ of one norm": writes(lambda w: w.data.add_(noise(w)), "model.norm.weight"),
     ".data turned": writes(
-        lambda w: setattr(w, "data", w.data.t()), "model.layers.0.self_attn.q_proj.weight"
-    ),
+        lambda w: setattr(w, "data", w.data.t()), "model.layers.0.self_attn.q_proj.weight"),
     ".data of one token's row": writes(
-        lambda w: w.data[PROMPT[-1]].neg_(), "model.embed_tokens.weight"
-    ),
+        lambda w: w.data[PROMPT[-1]].neg_(), "model.embed_tokens.weight"),
     "in place, one number": writes(lambda w: w[3, PROMPT[-1]].add_(30), "lm_head.weight"),
     "swap_tensors": swaps,
     "load_state_dict": loads(),
     "load_state_dict assign": loads(assign=True),
-    "forward hook": hook("register_forward_hook", lambda m, a, out: 1.5 * out),
+    "forward hook": hook("register_forward_hook", larger),
     "forward pre-hook": hook("register_forward_pre_hook", lambda m, a: (1.5 * a[0],)),
     "forward hook of a linear layer": hook(
-        "register_forward_hook", lambda m, a, out: 1.5 * out, "model.layers.0.mlp.up_proj"
-    ),
+        "register_forward_hook", larger, "model.layers.0.mlp.up_proj"),
     "forward hook of the model": hook("register_forward_hook", larger_logits, ""),
     "forward pre-hook of the model": hook(
-        "register_forward_pre_hook", other_ids, "", with_kwargs=True
-    ),
+        "register_forward_pre_hook", other_ids, "", with_kwargs=True),
     "global forward hook": on_all(
-        "register_module_forward_hook", only_of(llama.LlamaMLP, lambda m, a, out: 1.5 * out)
-    ),
+        "register_module_forward_hook", only_of(llama.LlamaMLP, larger)),
     "forward of an object": patch_object,
     "forward of the model": patch_root,
-    "forward of a class": patch_class(
-        llama.LlamaMLP, lambda before: lambda self, x: 1.5 * before(self, x)
-    ),
+    "forward of a class": patch_class,
     "attention's scale": attribute("model.layers.0.self_attn", "scaling", 1.5),
     "a norm's epsilon": attribute("model.norm", "variance_epsilon", 5.0),
     "an activation": attribute("model.layers.0.mlp", "act_fn", nn.Tanh()),
     "a layer replaced": attribute(
-        "model.layers.0", "mlp", build(dtype=torch.float32, seed=7).model.layers[0].mlp
-    ),
+        "model.layers.0", "mlp", build(dtype=torch.float32, seed=7).model.layers[0].mlp),
     "a layer put around another": lambda model: setattr(
-        model.model, "norm", nn.Sequential(model.model.norm, nn.Tanh())
-    ),
+        model.model, "norm", nn.Sequential(model.model.norm, nn.Tanh())),
     "rows of some tokens": rows_of_some_tokens,
     "the head replaced": lambda model: setattr(
-        model, "lm_head", nn.Linear(32, VOCABULARY, bias=False)
-    ),
-    "one more layer": one_more_layer,
-    "a buffer replaced": other_turns,
-    "more tokens": resized(VOCABULARY + 5),
-    "tied": tie,
-    "float64": in_float64,
-    "parametrization": parametrization,
-    "pruned": pruned,
-    "LoRA": adapter(),
-    "DoRA": adapter(lora(use_dora=True)),
+        model, "lm_head", nn.Linear(32, VOCABULARY, bias=False)),
+    "one more layer": one_more_layer, "a buffer replaced": other_turns,
+    "more tokens": lambda model: model.resize_token_embeddings(VOCABULARY + 5),
+    "tied": tie, "float64": lambda model: model.double(),
+    "parametrization": parametrization, "pruned": pruned,
+    "LoRA": adapter(), "DoRA": adapter(lora(use_dora=True)),
     "IA3": adapter(
-        peft.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"])
-    ),
-    "adapter switched": two_adapters,
-    "adapter merged": merged,
-    "adapter scaled": scaled,
+        peft.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"])),
+    "adapter switched": two_adapters, "adapter merged": merged, "adapter scaled": scaled,
     "quantised": quantised,
-}
+}  # fmt: skip
 
-# Rows that change no number.
+# The dtype alone changes no number; the log p below is exact to 1e-9 then.
 IDLE = {"float64"}
 
 
@@ -434,15 +407,11 @@ def test_what_is_changed_after_the_first_call_is_followed(door, change, small, m
             with pytest.raises(InputError, match=says):
                 run()
         else:
-            found = run()
-            assert found[0] == expected[0]
-            assert found[1] == pytest.approx(expected[1], abs=1e-4)
+            agree(run(), expected)
     finally:
-        undo() if callable(undo) else None
-    if undo is not None:
-        expected, found = as_it_is(small), run()
-        assert found[0] == expected[0]
-        assert found[1] == pytest.approx(expected[1], abs=1e-4)
+        undo() if isroutine(undo) else None
+    if isroutine(undo):
+        agree(run(), as_it_is(small))
 
 
 @pytest.fixture
@@ -472,12 +441,9 @@ def shows_states(model):
 
 
 IDLE_CHANGES = {
-    "none": lambda model: None,
-    "its own generation": generates,
-    "gradients": takes_gradients,
-    "hidden states": shows_states,
-    "the mode": lambda model: model.train(),
-}
+    "none": lambda model: None, "its own generation": generates, "gradients": takes_gradients,
+    "hidden states": shows_states, "the mode": lambda model: model.train(),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("change", IDLE_CHANGES)
@@ -486,9 +452,7 @@ def test_what_changes_no_pass_costs_nothing(change, small, prepared):
     run()
     prepared.clear()
     IDLE_CHANGES[change](small)
-    found = run()
-    assert found[0] == before[0]
-    assert found[1] == pytest.approx(before[1], abs=1e-4)
+    agree(run(), before)
     assert not prepared
     assert "as a program" in run.pair.packed["target"].engine_name
     ModelPair(small, None)
@@ -533,15 +497,14 @@ def test_a_hook_may_change_its_mind(place, small):
     for factor in (1.5, 0.3):
         scale.factor = factor
         seen.append(run())
-        assert seen[-1][0] == as_it_is(small)[0]
-        assert seen[-1][1] == pytest.approx(as_it_is(small)[1], abs=1e-4)
+        agree(seen[-1], as_it_is(small))
     assert seen[0][1] != pytest.approx(seen[1][1], abs=1e-3)
 
 
 def test_hooks_make_passes_plain_with_one_line_until_they_go(small, caplog):
     run = Door(small)
     run()
-    handle = layer(small).mlp.register_forward_hook(lambda m, a, out: 1.5 * out)
+    handle = layer(small).mlp.register_forward_hook(larger)
     for _ in range(2):
         run()
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
@@ -565,7 +528,7 @@ def test_a_model_back_in_training_is_read_in_eval_mode(own_cache):
     modes = [module.training for module in model.modules()]
     assert run()[1] == pytest.approx(expected[1], abs=1e-4)
     layer_norm = model.transformer.ln_f
-    layer_norm.register_forward_hook(lambda m, a, out: 1.5 * out)  # prepared anew
+    layer_norm.register_forward_hook(larger)  # prepared anew
     assert run()[1] == pytest.approx(as_it_is(model)[1], abs=1e-4)
     assert [module.training for module in model.modules()] == modes
 
@@ -626,7 +589,7 @@ def test_several_threads_follow_one_change(small):
     run = Door(small)
     run()
     steps(torch.optim.AdamW, fused=True)(small)
-    handle = layer(small).mlp.register_forward_hook(lambda m, a, out: 1.5 * out)
+    handle = layer(small).mlp.register_forward_hook(larger)
     expected = as_it_is(small)[0]
     with ThreadPoolExecutor(4) as pool:
         assert [found[0] for found in pool.map(lambda _: run(), range(8))] == [expected] * 8

@@ -128,17 +128,13 @@ def test_eagle3_whose_ids_are_read_as_sglang_reads_them(target, tmp_path):
     agrees(load_head(str(saved(tmp_path, config, weights)), target), target, weights, (1, 4, 6))
 
 
-@pytest.mark.parametrize(
-    ("kind", "switches"),
-    [
-        ("qwen3", {}),
-        ("llama", {"norm_before_residual": False}),
-        ("qwen3", {"norm_before_fc": True}),
-        ("llama", {"fc_norm": True}),
-        ("llama", {"norm_output": True}),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("kind", "switches"), [
+    ("qwen3", {}),
+    ("llama", {"norm_before_residual": False}),
+    ("qwen3", {"norm_before_fc": True}),
+    ("llama", {"fc_norm": True}),
+    ("llama", {"norm_output": True}),
+], ids=str)  # fmt: skip
 def test_eagle3_of_speculators(target, tmp_path, kind, switches):
     """Ids as they stand there; without the switch, the residual is normed (vLLM,
     transformers_utils/configs/speculators/algos.py, `update_eagle3`)."""
@@ -156,14 +152,10 @@ def test_eagle3_of_speculators(target, tmp_path, kind, switches):
         "transformer_layer_config": LAYER | {"model_type": kind},
     } | switches
     agrees(
-        load_head(str(saved(tmp_path, config, weights)), target),
-        target,
-        weights,
-        (1, 3, 6),
-        "layers.0.",
-        residual_normed=switches.get("norm_before_residual", True),
+        load_head(str(saved(tmp_path, config, weights)), target), target, weights, (1, 3, 6),
+        "layers.0.", residual_normed=switches.get("norm_before_residual", True),
         next_normed=switches.get("norm_output", False),
-    )
+    )  # fmt: skip
 
 
 def eagle(seed, bias, spelling="layers.0.", joiner="fc."):
@@ -189,15 +181,11 @@ def slow_eagle(weights, target, states, spelling, joiner):
     return torch.stack(found).detach()
 
 
-@pytest.mark.parametrize(
-    ("config", "spelling", "joiner", "bias"),
-    [
-        ({"architectures": ["LlamaForCausalLM"], "model_type": "llama"}, "layers.0.", "fc.", True),
-        ({"architectures": ["LlamaForCausalLMEagle"]}, "model.layers.0.", "model.fc.", False),
-        ({"speculators_model_type": "eagle"}, "transformer.", "fusion_fc.", True),
-    ],
-    ids=["authors", "sglang", "speculators"],
-)
+@pytest.mark.parametrize(("config", "spelling", "joiner", "bias"), [
+    ({"architectures": ["LlamaForCausalLM"], "model_type": "llama"}, "layers.0.", "fc.", True),
+    ({"architectures": ["LlamaForCausalLMEagle"]}, "model.layers.0.", "model.fc.", False),
+    ({"speculators_model_type": "eagle"}, "transformer.", "fusion_fc.", True),
+], ids=["authors", "sglang", "speculators"])  # fmt: skip
 def test_eagle_reads_one_state(target, tmp_path, config, spelling, joiner, bias):
     layer = LAYER | {"hidden_size": WIDTH, "num_hidden_layers": 1}
     config = (
@@ -229,24 +217,19 @@ def test_all_weights_of_the_target_stay_as_they_are(target, tmp_path):
     assert table.requires_grad
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda c, w: w.pop("fc.weight"), "no weights for fc.weight"),
-        (lambda c, w: w.pop("midlayer.mlp.up_proj.weight"), "no weights for layers.0.mlp.up_proj"),
-        (lambda c, w: w.update(eagle3(reads=2)), "reads 64 numbers .* states have 96"),
-        (lambda c, w: c.update(hidden_size=24), "embeds 67 tokens in width 16, and 67 in width 24"),
-        (
-            lambda c, w: c.update(eagle_aux_hidden_state_layer_ids=[1, 2, 30]),
-            r"layers \[1, 2, 30\], and the target has 7",
-        ),
-        (lambda c, w: w.pop("d2t"), "proposes 20 tokens and does not say which"),
-        (lambda c, w: w.update(d2t=w["d2t"] + 60), "tokens that the target does not have"),
-        (lambda c, w: c.update(model_type="mamba"), "layers of the type mamba"),
-        (lambda c, w: w.update({"embedding_layernorm.weight": torch.ones(16)}), "HASS"),
-        (lambda c, w: w.update({"input_norm.weight": torch.ones(5)}), "norms the target's states"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda c, w: w.pop("fc.weight"), "no weights for fc.weight"),
+    (lambda c, w: w.pop("midlayer.mlp.up_proj.weight"), "no weights for layers.0.mlp.up_proj"),
+    (lambda c, w: w.update(eagle3(reads=2)), "reads 64 numbers .* states have 96"),
+    (lambda c, w: c.update(hidden_size=24), "embeds 67 tokens in width 16, and 67 in width 24"),
+    (lambda c, w: c.update(eagle_aux_hidden_state_layer_ids=[1, 2, 30]),
+     r"layers \[1, 2, 30\], and the target has 7"),
+    (lambda c, w: w.pop("d2t"), "proposes 20 tokens and does not say which"),
+    (lambda c, w: w.update(d2t=w["d2t"] + 60), "tokens that the target does not have"),
+    (lambda c, w: c.update(model_type="mamba"), "layers of the type mamba"),
+    (lambda c, w: w.update({"embedding_layernorm.weight": torch.ones(16)}), "HASS"),
+    (lambda c, w: w.update({"input_norm.weight": torch.ones(5)}), "norms the target's states"),
+])  # fmt: skip
 def test_a_head_that_does_not_fit_is_refused_in_one_sentence(target, tmp_path, change, said):
     config, weights = LAYER | TOP, eagle3()
     change(config, weights)
@@ -257,19 +240,15 @@ def test_a_head_that_does_not_fit_is_refused_in_one_sentence(target, tmp_path, c
     assert str(refused.value).endswith(".")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"eagle_config": "x"},
-        {"transformer_layer_config": "x"},
-        {"eagle_aux_hidden_state_layer_ids": ["a", None]},
-        {"architectures": [1], "draft_vocab_size": OWN},
-        {"rope_theta": "x"},
-        {"rope_parameters": {"rope_type": "nothing"}},
-        {"hidden_size": None},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("change", [
+    {"eagle_config": "x"},
+    {"transformer_layer_config": "x"},
+    {"eagle_aux_hidden_state_layer_ids": ["a", None]},
+    {"architectures": [1], "draft_vocab_size": OWN},
+    {"rope_theta": "x"},
+    {"rope_parameters": {"rope_type": "nothing"}},
+    {"hidden_size": None},
+], ids=str)  # fmt: skip
 def test_a_config_with_anything_in_it_is_one_sentence(target, tmp_path, change):
     """Most of these once ended in a traceback."""
     folder = str(saved(tmp_path, LAYER | TOP | change, eagle3()))

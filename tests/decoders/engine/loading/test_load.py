@@ -43,9 +43,8 @@ def test_a_model_spread_by_accelerate(tmp_path):
     pytest.importorskip("accelerate")
     model = save(tmp_path / "model")
     pair = load_pair(model, device_map="auto")
-    assert generate(pair, [5, 6], "greedy", max_new_tokens=9).tokens == by_transformers(
-        load_pair(model).target, [5, 6], 9, 0
-    )
+    found = generate(pair, [5, 6], "greedy", max_new_tokens=9).tokens
+    assert found == by_transformers(load_pair(model).target, [5, 6], 9, 0)
 
 
 def test_load_names_and_dtypes(tmp_path):
@@ -87,9 +86,7 @@ def test_missing_models(tmp_path):
     file = save(tmp_path / "model") / "model.safetensors"
     refused("is a file; name the folder that holds the whole model", file)
     (tmp_path / "empty").mkdir()
-    refused(
-        r"empty has no config\.json; name one that holds a model in the format", tmp_path / "empty"
-    )
+    refused(r"empty has no config\.json; name one that holds a model in the", tmp_path / "empty")
 
 
 def truncate(folder):
@@ -114,38 +111,30 @@ def change(**settings):
 BROKEN = {  # what was done to a good folder, and what is said about it
     "a broken config": (
         lambda f: (f / "config.json").write_text("{"),
-        "has a broken config.json; download it again.",
-    ),
+        "has a broken config.json; download it again."),
     "weights cut short": (truncate, "has a broken or incomplete weights file; download it again."),
     "no weights": (
         lambda f: (f / "model.safetensors").unlink(),
-        "holds no weights; name a folder or revision that holds the whole model.",
-    ),
+        "holds no weights; name a folder or revision that holds the whole model."),
     "weights of other sizes": (
         change(hidden_size=64),
-        "has weights of other sizes than its config.json says; download it again.",
-    ),
+        "has weights of other sizes than its config.json says; download it again."),
     "a broken tokenizer": (
         lambda f: (f / "tokenizer.json").write_text("{"),
-        "has a broken tokenizer file or index of weights; download it again.",
-    ),
+        "has a broken tokenizer file or index of weights; download it again."),
     "heads that do not fit": (
         change(num_attention_heads=5),
-        "has invalid settings in its config.json; download it again.",
-    ),
+        "has invalid settings in its config.json; download it again."),
     "no tokenizer": (
         lambda f: [file.unlink() for file in f.glob("*token*")],
-        "has no tokenizer that can be read here; name a folder that holds tokenizer.json.",
-    ),
+        "has no tokenizer that can be read here; name a folder that holds tokenizer.json."),
     "no language model": (
         change(model_type="vit"),
-        "is not a causal language model; name one that generates text.",
-    ),
+        "is not a causal language model; name one that generates text."),
     "an unknown type": (
         change(model_type="newer"),
-        "is of a type that the installed transformers does not know; update transformers.",
-    ),
-}
+        "is of a type that the installed transformers does not know; update transformers."),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -178,26 +167,18 @@ def test_what_cannot_name_a_model(tmp_path, name):
                 call(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"passes": np.ones(2)}, r"passes must be 'program' or 'plain', not array\(\[1., 1.\]\)"),
-        ({"safetensors": "yes"}, "safetensors must be None, True or False, not 'yes'"),
-        ({"quantization": "int3"}, "quantization must be 'int8', 'int4' or None, not 'int3'"),
-        ({"dtype": "float8_e4m3fn"}, "dtype must be 'auto', 'float32', .* not 'float8_e4m3fn'"),
-        ({"device": 1.5}, r"A device is named by text or a torch\.device, not 1\.5"),
-        ({"device": "meta"}, "The device 'meta' holds no weights; take 'cpu'"),
-    ],
-    ids=lambda value: (
-        "-".join(f"{name} {given!r:.20}" for name, given in value.items())
-        if isinstance(value, dict)
-        else ""
-    ),
-)
-def test_options_that_cannot_be_are_refused_before_weights_are_read(tmp_path, options, said):
+@pytest.mark.parametrize(("name", "value", "said"), [
+    ("passes", np.ones(2), r"passes must be 'program' or 'plain', not array\(\[1., 1.\]\)"),
+    ("safetensors", "yes", "safetensors must be None, True or False, not 'yes'"),
+    ("quantization", "int3", "quantization must be 'int8', 'int4' or None, not 'int3'"),
+    ("dtype", "float8_e4m3fn", "dtype must be 'auto', 'float32', .* not 'float8_e4m3fn'"),
+    ("device", 1.5, r"A device is named by text or a torch\.device, not 1\.5"),
+    ("device", "meta", "The device 'meta' holds no weights; take 'cpu'"),
+])  # fmt: skip
+def test_options_that_cannot_be_are_refused_before_weights_are_read(tmp_path, name, value, said):
     """Arrays raised "the truth value is ambiguous"; float8 and "meta" failed in the first pass."""
     (save(tmp_path / "model") / "model.safetensors").unlink()
-    refused(said, tmp_path / "model", **options)
+    refused(said, tmp_path / "model", **{name: value})
 
 
 def test_parameters_are_counted_without_loading(tmp_path):
@@ -211,9 +192,7 @@ def test_parameters_are_counted_without_loading(tmp_path):
 def without(folder, *parts):
     """Take the weights whose names hold one of `parts` out of a saved model."""
     file = folder / "model.safetensors"
-    weights = {
-        name: w for name, w in load_file(file).items() if not any(part in name for part in parts)
-    }
+    weights = {name: w for name, w in load_file(file).items() if not any(p in name for p in parts)}
     save_file(weights, file, metadata={"format": "pt"})
     return folder
 
@@ -223,9 +202,7 @@ def test_missing_weights(tmp_path):
 
     Two loads of a checkpoint without its last layer answered differently."""
     headless = without(save(tmp_path / "headless"), "lm_head")
-    refused(
-        r"headless has no weights for lm_head\.weight; load a folder or revision that", headless
-    )
+    refused(r"headless has no weights for lm_head\.weight; load a folder or revision", headless)
     cut = without(save(tmp_path / "cut"), "layers.1.")
     refused(
         r"cut has no weights for model\.layers\.1\.\S+, model\.layers\.1\.\S+ and 7 more; ",
@@ -273,12 +250,8 @@ def test_int8_weights(tmp_path):
 def test_quantisation_that_cannot_be(tmp_path):
     model = save(tmp_path / "model")
     pytest.importorskip("torchao")
-    refused(
-        "int4 weights need a CUDA device, and this is cpu; take quantization='int8'",
-        model,
-        quantization="int4",
-        device="cpu",
-    )
+    said = "int4 weights need a CUDA device, and this is cpu; take quantization='int8'"
+    refused(said, model, quantization="int4", device="cpu")
     change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
     refused(r"comes quantised already \(gptq\); leave quantization out", model, quantization="int8")
 
@@ -291,9 +264,7 @@ def test_a_quantised_checkpoint_names_the_packages_that_it_needs(tmp_path, monke
     change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
     (model / "model.safetensors").unlink()
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    said = (
-        r"\(gptq\), which needs optimum and gptqmodel; install with `pip install optimum gptqmodel`"
-    )
+    said = r"\(gptq\), which needs optimum and gptqmodel; .* `pip install optimum gptqmodel`"
     refused(said, model)
 
 
@@ -355,17 +326,12 @@ def test_trained_tokens_of_tied_embeddings(tmp_path):
 MERGE = r"; merge it into its base with merge_and_unload\(\) of peft, save the result"
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"use_dora": True}, "is a DoRA adapter, which transformers does not load" + MERGE),
-        ({"size": 80}, "was trained on another base, or has tokens that its base lacks" + MERGE),
-        (
-            {"kind": "PromptTuningConfig", "task_type": "CAUSAL_LM", "num_virtual_tokens": 3},
-            "is a soft prompt or another adapter that is no change of layers; name one that is",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"use_dora": True}, "is a DoRA adapter, which transformers does not load" + MERGE),
+    ({"size": 80}, "was trained on another base, or has tokens that its base lacks" + MERGE),
+    ({"kind": "PromptTuningConfig", "task_type": "CAUSAL_LM", "num_virtual_tokens": 3},
+     "is a soft prompt or another adapter that is no change of layers; name one that is"),
+])  # fmt: skip
 def test_adapters_that_transformers_does_not_load(tmp_path, settings, said):
     """They were to be downloaded again, or had transformers' words for it."""
     adapter(tmp_path / "adapter", save(tmp_path / "base"), **settings)

@@ -24,9 +24,7 @@ from tests.decoders.engine.test_graphs import with_kernels
 from tests.models import build
 from tests.pairwise import EVERYWHERE
 
-pytestmark = pytest.mark.skipif(
-    find_spec("triton") is None, reason="Triton is not made for this platform"
-)
+pytestmark = pytest.mark.skipif(not find_spec("triton"), reason="Triton is not for this platform")
 ERROR = {torch.float32: 1e-5, torch.float16: 5e-3}
 
 

@@ -164,11 +164,8 @@ def pair():
 
 
 def pair_of(dtype):
-    target, draft = (
-        model_of("llama", dtype),
-        halved(build(dtype=torch.float32, seed=1, num_hidden_layers=1)).to(dtype),
-    )
-    return ModelPair(target, draft, build_tokenizer())
+    draft = halved(build(dtype=torch.float32, seed=1, num_hidden_layers=1)).to(dtype)
+    return ModelPair(model_of("llama", dtype), draft, build_tokenizer())
 
 
 @pytest.mark.parametrize(

@@ -104,9 +104,8 @@ def test_the_model_stays_as_it_was():
 
     Its attention, its weights and `generate` stay as they are."""
     model = build()
-    weights = {
-        name: (weight, weight.clone()) for name, weight in model.state_dict(keep_vars=True).items()
-    }
+    state = model.state_dict(keep_vars=True).items()
+    weights = {name: (weight, weight.clone()) for name, weight in state}
     attention = model.config._attn_implementation
 
     def tokens():
@@ -145,9 +144,8 @@ def test_longrope_ends_where_its_frequencies_change():
     ):
         generate(pair, [3] * 20, "greedy", max_new_tokens=31)
     prompts = [[1, 2, 3, 4, 5], list(range(20))]
-    for prompt, result in zip(
-        prompts, generate(pair, prompts, "greedy", max_new_tokens=30), strict=True
-    ):
+    answers = generate(pair, prompts, "greedy", max_new_tokens=30)
+    for prompt, result in zip(prompts, answers, strict=True):
         assert result.tokens == by_transformers(pair.target, prompt, 30)
 
 

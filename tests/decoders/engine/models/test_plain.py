@@ -52,9 +52,8 @@ def test_any_history_of_a_tree_gives_the_logits_of_whole_texts(kind):
             for node, row in zip(nodes, answer.logits, strict=True):
                 path = tree.lineage(node)
                 seen[tree] |= set(path)
-                torch.testing.assert_close(
-                    row, logits_after(model, [tree.tokens[n] for n in path]), rtol=1e-5, atol=1e-5
-                )
+                expected = logits_after(model, [tree.tokens[n] for n in path])
+                torch.testing.assert_close(row, expected, rtol=1e-5, atol=1e-5)
                 answered += 1
     assert answered > 30
 

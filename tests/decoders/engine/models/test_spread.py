@@ -67,14 +67,9 @@ def test_each_layer_has_its_rows_where_it_is(name, two_devices):
         catalog["dsbd"](),
     ):
         results = generate(
-            pair,
-            PROMPTS,
-            method,
-            max_new_tokens=24,
-            temperature=0,
-            ignore_eos=True,
+            pair, PROMPTS, method, max_new_tokens=24, temperature=0, ignore_eos=True,
             prefill_chunk=8,
-        )
+        )  # fmt: skip
         if method.law == "target":
             assert [r.tokens for r in results] == [by_transformers(one, p, 24) for p in PROMPTS]
         assert [

@@ -27,17 +27,13 @@ PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40))]
 # The target has "ab" and "b"; the draft has "abc", and knows neither "ab" nor the end of the text.
 TOY = Translation.between(
     Vocabulary({0: b"a", 1: b"b", 2: b"ab"}, {3: "eos_token_id"}),
-    Vocabulary({0: b"b", 1: b"abc", 2: b"a"}, {}),
-    4,
-    3,
-)
+    Vocabulary({0: b"b", 1: b"abc", 2: b"a"}, {}), 4, 3,
+)  # fmt: skip
 # Both have "7" twice, as text and as a byte token, and the target also has "77".
 TWICE = Translation.between(
     Vocabulary({2: b"7", 3: b"77", 1: b"7"}, {0: "eos_token_id"}),
-    Vocabulary({0: b"7", 1: b"7"}, {2: "eos_token_id"}),
-    4,
-    3,
-)
+    Vocabulary({0: b"7", 1: b"7"}, {2: "eos_token_id"}), 4, 3,
+)  # fmt: skip
 WARPINGS = [Warping(), Warping(0.7, 2), Warping(1.0, 0, 0.8), Warping(0)]
 
 
@@ -63,10 +59,7 @@ def test_sentencepiece_and_byte_level_tokens_are_the_same_bytes():
 
     assert Vocabulary.of(Pieces()).pieces == {0: b" the", 1: b"\n"}
     both = Translation.between(Vocabulary.of(byte_level), Vocabulary.of(Pieces()), VOCABULARY, 3)
-    assert list(zip(both.target_ids.tolist(), both.draft_ids.tolist(), strict=True)) == [
-        (0, 2),
-        (1, 0),
-    ]
+    assert (both.target_ids.tolist(), both.draft_ids.tolist()) == ([0, 1], [2, 0])
     assert both.read(5) == (both.unknown,)
 
 
@@ -83,25 +76,12 @@ class Words:
 
 
 WORDS = [
-    ("</s>", 0),
-    ("<0x20>", 1),
-    ("<0x37>", 2),
-    ("<0x39>", 3),
-    ("7", 4),
-    ("▁", 5),
-    ("▁7", 6),
-    ("\n", 7),
-    ("<0x0A>", 8),
-]
+    ("</s>", 0), ("<0x20>", 1), ("<0x37>", 2), ("<0x39>", 3), ("7", 4), ("▁", 5), ("▁7", 6),
+    ("\n", 7), ("<0x0A>", 8),
+]  # fmt: skip
 OTHERS = [
-    ("</s>", 0),
-    ("7", 1),
-    ("▁", 2),
-    ("<0x0A>", 3),
-    ("<0x37>", 4),
-    ("<0x20>", 5),
-    ("<0xFF>", 6),
-]
+    ("</s>", 0), ("7", 1), ("▁", 2), ("<0x0A>", 3), ("<0x37>", 4), ("<0x20>", 5), ("<0xFF>", 6),
+]  # fmt: skip
 
 
 @given(st.permutations(WORDS), st.permutations(OTHERS))
@@ -121,9 +101,11 @@ def test_tokens_that_the_draft_model_lacks_are_never_fed_to_it():
     """A tokenizer may have more tokens than its model.
 
     The target's text was spelled with them, which ended in an IndexError."""
-    both = Translation.between(
-        Vocabulary({0: b"a", 1: b"ab"}, {}), Vocabulary({0: b"a", 1: b"b", 2: b"ab"}, {}), 2, 2
+    target, draft = (
+        Vocabulary({0: b"a", 1: b"ab"}, {}),
+        Vocabulary({0: b"a", 1: b"b", 2: b"ab"}, {}),
     )
+    both = Translation.between(target, draft, 2, 2)
     assert both.read(1) == (0, 1)
 
 
@@ -154,17 +136,13 @@ class Read:
         )
 
 
-@pytest.mark.parametrize(
-    ("method", "warping", "translation", "end"),
-    pairwise(
-        [Speculative(1), Speculative(2), SpecTr(2, 2), SpecInfer((2, 1)), MCSS((2, 1)),
-         DSBD(1, 2, 2)],
-        WARPINGS,
-        [TOY, TWICE],
-        [frozenset(), frozenset({3})],
-    ),
-    ids=repr,
-)  # fmt: skip
+@pytest.mark.parametrize(("method", "warping", "translation", "end"), pairwise(
+    [Speculative(1), Speculative(2), SpecTr(2, 2), SpecInfer((2, 1)), MCSS((2, 1)),
+     DSBD(1, 2, 2)],
+    WARPINGS,
+    [TOY, TWICE],
+    [frozenset(), frozenset({3})],
+), ids=repr)  # fmt: skip
 def test_exact_decoders_stay_exact(method, end, warping, translation):
     """Enumerated: target and draft are tables over tokens of their own."""
     budget = 2 if isinstance(method, (DSBD, SpecTr, SpecInfer, MCSS)) else 3
@@ -199,9 +177,8 @@ def test_any_history_of_a_tree_gives_the_drafts_own_logits():
             ):
                 path = tree.lineage(node)
                 seen[tree] |= set(path)
-                own = plain_logits(
-                    pair.draft, [t for n in path for t in model.translation.read(tree.tokens[n])]
-                )
+                read = [t for n in path for t in model.translation.read(tree.tokens[n])]
+                own = plain_logits(pair.draft, read)
                 torch.testing.assert_close(row, model.translation.over_target(own))
                 answered += 1
     assert answered > 40
@@ -216,13 +193,11 @@ def test_decoders_run_on_two_tokenizers(name):
     assert 0.9 < pair.known < 1
     options = {"max_new_tokens": 10, "top_k": 20}
     alone = [generate(pair, p, name, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]
-    assert [
-        r.tokens for r in generate(pair, PROMPTS, name, seed=7, prefill_chunk=5, **options)
-    ] == alone
+    ours = generate(pair, PROMPTS, name, seed=7, prefill_chunk=5, **options)
+    assert [r.tokens for r in ours] == alone
     method = catalog[name]()
     if method.lossless:
         plain = method.plain if method.law.certain else "greedy"
         results = generate(pair, PROMPTS, name, max_new_tokens=10, temperature=0)
-        assert [r.tokens for r in results] == [
-            r.tokens for r in generate(pair, PROMPTS, plain, max_new_tokens=10)
-        ]
+        expected = generate(pair, PROMPTS, plain, max_new_tokens=10)
+        assert [r.tokens for r in results] == [r.tokens for r in expected]
