@@ -62,10 +62,7 @@ def test_a_server_with_the_model_s_law_is_like_it(pair, right):
 
 @pytest.mark.parametrize(
     "write",
-    [
-        lambda pair: drawing(pair.target, 1.5),
-        lambda pair: drawing(pair.draft),
-    ],
+    [lambda pair: drawing(pair.target, 1.5), lambda pair: drawing(pair.draft)],
     ids=["temperature", "the draft model alone"],
 )
 def test_a_server_with_another_law_is_unlike_it(pair, write):

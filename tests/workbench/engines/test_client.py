@@ -179,10 +179,7 @@ def test_a_redirect_calls_nobody_else():
 
 def test_the_key_is_sent_and_shown_nowhere():
     environ, key = {"X": "sk-secret"}, "sk-secret"
-    echo = [
-        chunk(f" {key[:4]}", [5]),
-        chunk(f"{key[4:]}!", [6], finish_reason=key),
-    ]
+    echo = [chunk(f" {key[:4]}", [5]), chunk(f"{key[4:]}!", [6], finish_reason=key)]
     with served(vllm(lambda call: a_stream(echo))) as server:
         wire = Wire(server.engine(key="X"), SMALL, environ)
         record = Client(wire, VLLM, MODEL).ask(QUERY)

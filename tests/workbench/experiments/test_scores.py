@@ -6,13 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from workbench.experiments.figures import (
-    execute,
-    execution_accuracy,
-    rouge,
-    score,
-    squad,
-)
+from workbench.experiments.figures import execute, execution_accuracy, rouge, score, squad
 from workbench.experiments.sets import Item, ScoredSet
 
 

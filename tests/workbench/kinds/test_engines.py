@@ -36,10 +36,7 @@ def asked(**changes) -> Result:
     """Four tokens that came in two pieces, timed twice."""
     known = {"new_tokens": 4, "seconds": 2.0, "tokens_per_second": 2.0, "perplexity": 2.5}
     sample = Sample(0, 3, " w0 w1 w2 w3", [token(i) for i in range(4)], arrivals=[0.5, 1.5])
-    laps = [
-        Lap(2.0, [], NO_ENERGY, 1.5, drawn=False),
-        Lap(2.0, [], NO_ENERGY, 1.6, drawn=False),
-    ]
+    laps = [Lap(2.0, [], NO_ENERGY, 1.5, drawn=False), Lap(2.0, [], NO_ENERGY, 1.6, drawn=False)]
     server = Server("vllm", "0.32.0", MODEL)
     found = Result(
         NAME, 0, 0, {**untold(), **known}, NO_ENERGY, [sample], laps, server=server,

@@ -8,14 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from workbench.measuring.meter import (
-    Meter,
-    NoGauge,
-    Sources,
-    Watch,
-    disturbed,
-    open_meter,
-)
+from workbench.measuring.meter import Meter, NoGauge, Sources, Watch, disturbed, open_meter
 from workbench.runs.record import Load
 
 

@@ -41,10 +41,7 @@ def selected(visitor: Visitor) -> str | None:
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [
-        ("temperatur=0.5", "temperature"),
-        ("max_new_tokens=" + "9" * 5000, "max_new_tokens"),
-    ],
+    [("temperatur=0.5", "temperature"), ("max_new_tokens=" + "9" * 5000, "max_new_tokens")],
 )
 def test_what_is_misspelt_is_named_and_the_rest_is_kept(visit, wrong, says):
     visitor = visit(f"prompt=Twice&{wrong}&seed=7")

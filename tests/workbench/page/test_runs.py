@@ -51,10 +51,7 @@ def test_all_runs_are_listed_searched_and_sorted(host, visitor, run, batch_run):
     """Only the newest 100 were once listed, and nothing said so."""
     small = replace(run, results=run.results[:1])
     keep(
-        host,
-        *(replace(small, id=f"a{i:x}", title=f"Tale {i}") for i in range(118)),
-        batch_run,
-        run,
+        host, *(replace(small, id=f"a{i:x}", title=f"Tale {i}") for i in range(118)), batch_run, run
     )
     assert len(listed(visitor)) == 120
     assert {row["kind"] for row in listed(visitor)} == {"comparison", "batch"}

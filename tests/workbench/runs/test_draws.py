@@ -16,15 +16,7 @@ from decoders.testing.situations import ancestral
 from tests.pairwise import EVERYWHERE
 from tests.pieces import Made
 from tests.workbench.runs.simulated import directions, ever_unlike, found_share, laws
-from workbench.runs.draws import (
-    LEAST,
-    LEVEL,
-    Tokens,
-    cells,
-    evidence,
-    holm,
-    p_value,
-)
+from workbench.runs.draws import LEAST, LEVEL, Tokens, cells, evidence, holm, p_value
 
 CELLS = (2, 10, 20) if EVERYWHERE else (10,)
 

@@ -99,11 +99,7 @@ def test_a_likely_text_wins_no_mark_and_chance_is_named():
     """Decoders of one distribution got perplexities of 4.9 to 23.0 under "lower is better"."""
     spectr = result("spectr", [0.9, 0.9, 0.9], 40, 1.2)
     run = made(GREEDY, SPECULATIVE, spectr)
-    assert marks(rows(run.results)) == {
-        "greedy": [],
-        "speculative": ["fastest"],
-        "spectr": [],
-    }
+    assert marks(rows(run.results)) == {"greedy": [], "speculative": ["fastest"], "spectr": []}
     detail = next(
         n["detail"] for n in _panel(run, "spectr")["numbers"] if n["name"] == "perplexity"
     )

@@ -183,10 +183,7 @@ def other(run: Run, **settings) -> Run:
 
 def test_only_settings_that_differ_are_listed_those_of_a_decoder_by_its_name(run):
     changed = other(run, seed=7, mtad={**run.settings["mtad"], "beams": 2})
-    assert view.differing(run, changed).rows == [
-        ["seed", "0", "7"],
-        ["mtad.beams", "8", "2"],
-    ]
+    assert view.differing(run, changed).rows == [["seed", "0", "7"], ["mtad.beams", "8", "2"]]
     assert view.differing(run, run).rows == []
     assert view.ALIKE in view.settings(run, run)
 

@@ -7,10 +7,7 @@ from workbench.kinds.batch import Batch
 from workbench.kinds.comparison import Comparison
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
-from workbench.studies.study import (
-    PUBLIC_TOKENS,
-    Limits,
-)
+from workbench.studies.study import PUBLIC_TOKENS, Limits
 
 SPACE = Limits.from_environment({"SYSTEM": "spaces"})
 

@@ -12,12 +12,7 @@ from decoders import theory
 from decoders.theory import expected_tokens, walltime_factor
 from workbench.show.quantities import gives
 from workbench.theory import PAGES, papers, rules, speculative
-from workbench.theory.estimates import (
-    MeasuredDSBD,
-    MeasuredMTAD,
-    MeasuredSpeculative,
-    Measurements,
-)
+from workbench.theory.estimates import MeasuredDSBD, MeasuredMTAD, MeasuredSpeculative, Measurements
 from workbench.theory.rules import RULES, TREES, enumerated
 
 EMS_SD = next(page for page in PAGES if page.title == "EMS-SD")
