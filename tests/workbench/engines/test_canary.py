@@ -130,16 +130,13 @@ def test_a_server_of_another_vocabulary_cannot_be_tested(pair, right):
         watched(pair, changed(right, token_ids=[1, 2, 99999, 4]))
 
 
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"draws": 0}, "draws must be"),
-        ({"tokens": 65}, "tokens must be"),
-        ({"dtype": "float8"}, "dtype must be"),
-        ({"prefixes": ()}, "at least one text"),
-        ({"prefixes": ("a", "a")}, "given twice"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "says"), [
+    ({"draws": 0}, "draws must be"),
+    ({"tokens": 65}, "tokens must be"),
+    ({"dtype": "float8"}, "dtype must be"),
+    ({"prefixes": ()}, "at least one text"),
+    ({"prefixes": ("a", "a")}, "given twice"),
+])  # fmt: skip
 def test_what_cannot_be_asked_is_one_sentence(fields, says):
     with pytest.raises(InputError, match=says):
         CanaryPlan(**fields)

@@ -143,27 +143,24 @@ def test_ids_are_not_sent_to_a_server_that_takes_none():
     assert "takes no token ids" in refusal(a_stream(WHOLE), dialect=OTHER)
 
 
-@pytest.mark.parametrize(
-    ("reply", "says"),
-    [
-        (Reply(b"<html>"), "is no JSON"),
-        (Reply(b"[1]"), "JSON that is no object"),
-        (a_json(chunk("\ud800", [5])), "is not UTF-8"),
-        (Reply(b"data: \xff\n\n", type="text/event-stream"), "is not UTF-8"),
-        (a_json({"choices": 5}), "choices: input should be a valid list"),
-        (a_json({"choices": [{"text": 5}]}), "choices.0.text: input should be a valid string"),
-        (a_json({"choices": [{"token_ids": [True]}]}), "choices.0.token_ids.0"),
-        (a_json({"choices": [], "metrics": {"speculative_decoding": {}}}), "num_draft_tokens"),
-        (a_json({"error": {"message": "no\nmemory"}}), "broke off: no memory."),
-        (a_json({**chunk("a", [5]), "model": "b"}), "answered with the model 'b', not with"),
-        (a_json({"detail": "x" * 9999}, 500), "failed (HTTP 500); it says: xxx"),
-        (a_json({"error": {"message": "The model does not exist."}}, 404), "The model does not"),
-        (Reply(b"", 404), "has no /v1/completions (HTTP 404); correct its address."),
-        (Reply(b"", 401), "refuses the key (HTTP 401); name the variable"),
-        (Reply(b"", 302, {"location": "http://127.0.0.1:1/"}), "redirects (HTTP 302), which is"),
-        (Reply(b"x", 200, {"content-encoding": "gzip"}), "compresses its answers"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("reply", "says"), [
+    (Reply(b"<html>"), "is no JSON"),
+    (Reply(b"[1]"), "JSON that is no object"),
+    (a_json(chunk("\ud800", [5])), "is not UTF-8"),
+    (Reply(b"data: \xff\n\n", type="text/event-stream"), "is not UTF-8"),
+    (a_json({"choices": 5}), "choices: input should be a valid list"),
+    (a_json({"choices": [{"text": 5}]}), "choices.0.text: input should be a valid string"),
+    (a_json({"choices": [{"token_ids": [True]}]}), "choices.0.token_ids.0"),
+    (a_json({"choices": [], "metrics": {"speculative_decoding": {}}}), "num_draft_tokens"),
+    (a_json({"error": {"message": "no\nmemory"}}), "broke off: no memory."),
+    (a_json({**chunk("a", [5]), "model": "b"}), "answered with the model 'b', not with"),
+    (a_json({"detail": "x" * 9999}, 500), "failed (HTTP 500); it says: xxx"),
+    (a_json({"error": {"message": "The model does not exist."}}, 404), "The model does not"),
+    (Reply(b"", 404), "has no /v1/completions (HTTP 404); correct its address."),
+    (Reply(b"", 401), "refuses the key (HTTP 401); name the variable"),
+    (Reply(b"", 302, {"location": "http://127.0.0.1:1/"}), "redirects (HTTP 302), which is"),
+    (Reply(b"x", 200, {"content-encoding": "gzip"}), "compresses its answers"),
+])  # fmt: skip
 def test_an_answer_that_is_none_is_one_sentence(reply, says):
     assert says in refusal(reply)
     assert len(refusal(reply)) < 500
@@ -251,16 +248,13 @@ def models(*listed, **others):
     return answers
 
 
-@pytest.mark.parametrize(
-    ("answers", "kind"),
-    [
-        (models({"id": "m", "owned_by": "sglang"}), "sglang"),
-        (models({"id": "m", "owned_by": "llamacpp"}), "llama.cpp"),
-        (models({"id": "m"}, **{"openapi.json": {"paths": {"/load_model": {}}}}), "transformers"),
-        (models({"id": "m"}, **{"openapi.json": {"paths": {"/other": {}}}}), "other"),
-        (models({"id": "m"}), "other"),
-    ],
-)
+@pytest.mark.parametrize(("answers", "kind"), [
+    (models({"id": "m", "owned_by": "sglang"}), "sglang"),
+    (models({"id": "m", "owned_by": "llamacpp"}), "llama.cpp"),
+    (models({"id": "m"}, **{"openapi.json": {"paths": {"/load_model": {}}}}), "transformers"),
+    (models({"id": "m"}, **{"openapi.json": {"paths": {"/other": {}}}}), "other"),
+    (models({"id": "m"}), "other"),
+])  # fmt: skip
 def test_the_kind_of_a_server(answers, kind):
     with served(answers) as server:
         assert connect(server.engine()).dialect.kind == kind

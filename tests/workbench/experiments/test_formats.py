@@ -115,34 +115,29 @@ def test_the_revision_is_of_the_content_and_not_of_the_folder(data, tmp_path):
     assert find("spider", moved).revision != before
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "says"),
-    [
-        ("spec-bench", json.dumps(QUESTION) + "\n{oops", "question.jsonl, line 2: not JSON."),
-        ("spec-bench", json.dumps({**QUESTION, "turns": []}),
-            'question.jsonl, line 1: "turns" must begin with a text.'),
-        ("spec-bench", json.dumps({"turns": ["a"]}), 'line 1: must have a text as "category".'),
-        ("cnn-dailymail", '{"article": "a"}',
-            'test.jsonl, line 1: must have a text as "highlights".'),
-        ("squad", '{\n"data": [}', "dev-v2.0.json, line 2: not JSON"),
-        ("squad", '{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}',
-            "article 1, paragraph 1, question 1: must have a list"),
-        ("spider", json.dumps([{**SPIDER[0], "db_id": "../secret"}]),
-            "entry 1: \"db_id\" '../secret' is not the name of a database."),
-        ("spider", json.dumps([{**SPIDER[0], "db_id": "planes"}]),
-            "entry 1: tables.json has no database 'planes'."),
-        ("chatgpt-prompts", "a,b\n1,2\n", "prompts.csv, line 1: the head has no column 'prompt'."),
-        ("chatgpt-prompts", "human_prompt\nfine\n\"\"\n",
-            'prompts.csv, line 3: must have a text as "human_prompt".'),
-        ("alpaca", '[{"instruction": "a"}, {}]',
-            'alpaca.json, entry 2: must have a text as "instruction".'),
-        ("own", '{"prompt": "a"}\n{"prompt": "b", "answer": 3}',
-            "prompts.jsonl, line 2: must have"),
-        ("own", '{"prompt": "a", "category": "\\ud800"}',
-            "prompts.jsonl, line 1: holds half a character"),
-        ("own", "\n\n", "has no prompts"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "text", "says"), [
+    ("spec-bench", json.dumps(QUESTION) + "\n{oops", "question.jsonl, line 2: not JSON."),
+    ("spec-bench", json.dumps({**QUESTION, "turns": []}),
+        'question.jsonl, line 1: "turns" must begin with a text.'),
+    ("spec-bench", json.dumps({"turns": ["a"]}), 'line 1: must have a text as "category".'),
+    ("cnn-dailymail", '{"article": "a"}', 'test.jsonl, line 1: must have a text as "highlights".'),
+    ("squad", '{\n"data": [}', "dev-v2.0.json, line 2: not JSON"),
+    ("squad", '{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}',
+        "article 1, paragraph 1, question 1: must have a list"),
+    ("spider", json.dumps([{**SPIDER[0], "db_id": "../secret"}]),
+        "entry 1: \"db_id\" '../secret' is not the name of a database."),
+    ("spider", json.dumps([{**SPIDER[0], "db_id": "planes"}]),
+        "entry 1: tables.json has no database 'planes'."),
+    ("chatgpt-prompts", "a,b\n1,2\n", "prompts.csv, line 1: the head has no column 'prompt'."),
+    ("chatgpt-prompts", "human_prompt\nfine\n\"\"\n",
+        'prompts.csv, line 3: must have a text as "human_prompt".'),
+    ("alpaca", '[{"instruction": "a"}, {}]',
+        'alpaca.json, entry 2: must have a text as "instruction".'),
+    ("own", '{"prompt": "a"}\n{"prompt": "b", "answer": 3}', "prompts.jsonl, line 2: must have"),
+    ("own", '{"prompt": "a", "category": "\\ud800"}',
+        "prompts.jsonl, line 1: holds half a character"),
+    ("own", "\n\n", "has no prompts"),
+])  # fmt: skip
 def test_what_is_malformed_is_named_with_its_file_and_place(data, name, text, says):
     """Half a character in a category once let the report fail, after hours of work."""
     file = FORMATS[name].files[0] if name == "spider" else FILES[name][0]

@@ -71,44 +71,41 @@ def test_pairs_are_presets_or_lists_of_models():
     assert {m.name for m in plan.parts[0].methods} == set(catalog)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("title = ", "bad.toml is not TOML: Invalid value (at end of document)"),
-        ("", "has no [[part]]"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[engine]]\nname = "fast"',
-            "bad.toml: Plans no longer ask servers of other engines"),
-        ('titel = "x"', "bad.toml: there is no key 'titel': did you mean 'title'?"),
-        ('[[part]]\ntempreature = 1\ndecoders = ["greedy"]',
-            "part 1 (part 1): there is no key 'tempreature': did you mean 'temperature'?"),
-        ('[[part]]\ndecoders = ["gredy"]', "there is no decoder 'gredy': did you mean 'greedy'?"),
-        ('[[part]]\ndecoders = [{name = "mtad", beems = 2}]', "mtad has no setting 'beems'"),
-        ('[[part]]\ndecoders = [{name = "mtad", beams = 0}]', "mtad: beams must be"),
-        ('[[part]]\ndecoders = ["greedy"]\nlimit = 0', "`limit` must be a whole number from 1"),
-        ('[[part]]\ndecoders = ["greedy"]\ntimed = "no"', "`timed` must be true or false"),
-        ('[[part]]\ndecoders = ["greedy"]\nbatch_sizes = [0]', "`batch_sizes` must be from 1 to"),
-        ('[[part]]\ndecoders = ["greedy"]\nbatch_sizes = [2]\ntimed = false', "are about speed"),
-        ('[[part]]\ndecoders = ["greedy"]\npairs = ["lama"]', "there is no pair 'lama'"),
-        ('[[part]]\ndecoders = ["greedy"]\nsettings = "tuned"\npairs = [["a", "b"]]',
-            'only the pair "embedded" has tuned settings'),
-        ('[[part]]\nname = "a"\ndecoders = ["greedy"]\n[[part]]\nname = "a"\ndecoders = ["greedy"]',
-            "two parts named 'a'"),
-        (f'[[part]]\ndecoders = ["greedy"]\nseeds = {list(range(6000))}', "6,000 cells"),
-        (f'[[part]]\ndecoders = [{{name = "mtad", beams = {list(range(1, 101))}, '
-            f"draft_length = {list(range(1, 101))}}}]", "10,000 combinations"),
-        ('[part]\ndecoders = ["greedy"]', "write `part` as [[part]]"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "pie"',
-            "draw 1: `kind` must be curve or front"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "curve"\nx = "beams"\ny = ["speed"]',
-            "there is no figure 'speed'"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"\n'
-            'figure = "tokens/s"\nless = "a"\nthan = "b"',
-            "there is no part 'c'"),
-        ('[[part]]\ndecoders = ["greedy"]\n'
-            '[[printed]]\ncolumns = ["tokens/s"]\nrows = {a = [1, 2]}',
-            "row 'a' must have 1 figures"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "says"), [
+    ("title = ", "bad.toml is not TOML: Invalid value (at end of document)"),
+    ("", "has no [[part]]"),
+    ('[[part]]\ndecoders = ["greedy"]\n[[engine]]\nname = "fast"',
+        "bad.toml: Plans no longer ask servers of other engines"),
+    ('titel = "x"', "bad.toml: there is no key 'titel': did you mean 'title'?"),
+    ('[[part]]\ntempreature = 1\ndecoders = ["greedy"]',
+        "part 1 (part 1): there is no key 'tempreature': did you mean 'temperature'?"),
+    ('[[part]]\ndecoders = ["gredy"]', "there is no decoder 'gredy': did you mean 'greedy'?"),
+    ('[[part]]\ndecoders = [{name = "mtad", beems = 2}]', "mtad has no setting 'beems'"),
+    ('[[part]]\ndecoders = [{name = "mtad", beams = 0}]', "mtad: beams must be"),
+    ('[[part]]\ndecoders = ["greedy"]\nlimit = 0', "`limit` must be a whole number from 1"),
+    ('[[part]]\ndecoders = ["greedy"]\ntimed = "no"', "`timed` must be true or false"),
+    ('[[part]]\ndecoders = ["greedy"]\nbatch_sizes = [0]', "`batch_sizes` must be from 1 to"),
+    ('[[part]]\ndecoders = ["greedy"]\nbatch_sizes = [2]\ntimed = false', "are about speed"),
+    ('[[part]]\ndecoders = ["greedy"]\npairs = ["lama"]', "there is no pair 'lama'"),
+    ('[[part]]\ndecoders = ["greedy"]\nsettings = "tuned"\npairs = [["a", "b"]]',
+        'only the pair "embedded" has tuned settings'),
+    ('[[part]]\nname = "a"\ndecoders = ["greedy"]\n[[part]]\nname = "a"\ndecoders = ["greedy"]',
+        "two parts named 'a'"),
+    (f'[[part]]\ndecoders = ["greedy"]\nseeds = {list(range(6000))}', "6,000 cells"),
+    (f'[[part]]\ndecoders = [{{name = "mtad", beams = {list(range(1, 101))}, '
+        f"draft_length = {list(range(1, 101))}}}]", "10,000 combinations"),
+    ('[part]\ndecoders = ["greedy"]', "write `part` as [[part]]"),
+    ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "pie"',
+        "draw 1: `kind` must be curve or front"),
+    ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "curve"\nx = "beams"\ny = ["speed"]',
+        "there is no figure 'speed'"),
+    ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"\n'
+        'figure = "tokens/s"\nless = "a"\nthan = "b"',
+        "there is no part 'c'"),
+    ('[[part]]\ndecoders = ["greedy"]\n'
+        '[[printed]]\ncolumns = ["tokens/s"]\nrows = {a = [1, 2]}',
+        "row 'a' must have 1 figures"),
+])  # fmt: skip
 def test_a_fault_is_one_sentence_that_names_the_key(text, says):
     with pytest.raises(InputError) as caught:
         parse(text, "bad.toml")

@@ -23,23 +23,20 @@ def batch(*names: str, prompts=FEW, sizes=(1, 3), **changes) -> Batch:
     return Batch(prompts, Settings(tuple(catalog[n]() for n in names), seed=5), sizes, **changes)
 
 
-@pytest.mark.parametrize(
-    ("prompts", "settings", "says"),
-    [
-        ({}, {"sizes": [0]}, "A batch size must be a whole number from 1"),
-        ({}, {"sizes": []}, "choose at least one of each"),
-        ({}, {"sizes": 3}, "`sizes` must be a list"),
-        ({}, {"schemes": ["vanila"]}, "did you mean 'vanilla'"),
-        ({}, {"schemes": [["vanilla"]]}, "no scheme"),
-        ({}, {"ways": ["vanilla"]}, "no setting 'ways'"),
-        ({}, {"cache_mb": 0}, "cache_mb must be None or a number from 0.01"),
-        ({}, {"cache_mb": 1.0}, r"leave out padded \(usual\), unpadded cache, unpadded inputs, or"),
-        ({}, {"prefill_chunk": 2.5}, "prefill_chunk must be None or a whole number from 1"),
-        ({"name": "mine.txt", "texts": None}, {}, "not part of this study"),
-        ({"name": "mine.txt", "texts": ["a", 5]}, {}, "not part of this study"),
-        ({"count": "all"}, {}, "number of prompts"),
-    ],
-)
+@pytest.mark.parametrize(("prompts", "settings", "says"), [
+    ({}, {"sizes": [0]}, "A batch size must be a whole number from 1"),
+    ({}, {"sizes": []}, "choose at least one of each"),
+    ({}, {"sizes": 3}, "`sizes` must be a list"),
+    ({}, {"schemes": ["vanila"]}, "did you mean 'vanilla'"),
+    ({}, {"schemes": [["vanilla"]]}, "no scheme"),
+    ({}, {"ways": ["vanilla"]}, "no setting 'ways'"),
+    ({}, {"cache_mb": 0}, "cache_mb must be None or a number from 0.01"),
+    ({}, {"cache_mb": 1.0}, r"leave out padded \(usual\), unpadded cache, unpadded inputs, or"),
+    ({}, {"prefill_chunk": 2.5}, "prefill_chunk must be None or a whole number from 1"),
+    ({"name": "mine.txt", "texts": None}, {}, "not part of this study"),
+    ({"name": "mine.txt", "texts": ["a", 5]}, {}, "not part of this study"),
+    ({"count": "all"}, {}, "number of prompts"),
+])  # fmt: skip
 def test_json_that_cannot_be_used_is_one_sentence(prompts, settings, says):
     asked = {"name": "stories", **prompts}, {"decoders": ["lookup"], **settings}
     with pytest.raises(InputError, match=says) as refusal:

@@ -122,18 +122,15 @@ def test_a_decoder_that_does_not_sample_has_no_chances_of_plain_sampling(exact, 
     assert found == ([1.0] + [0.0] * 19 if name == "greedy" else [None] * 20)
 
 
-@pytest.mark.parametrize(
-    ("where", "token", "says"),
-    [
-        (TextPlace("greedy", 99), 5, "This text has 8 tokens; choose a place from 0 to 8, not 99."),
-        (TextPlace("typical", 1), 5, "This run has no text of 'typical'"),
-        (TextPlace("greedy", True), 5, "A place is a decoder's name"),
-        (TextPlace("greedy", 1), 67, "There is no token 67; the vocabulary has ids 0 to 66."),
-        (TextPlace("greedy", 1), "#999999", "There is no token 999999"),
-        (TextPlace("greedy", 1), "ab c", "4 tokens here (a | b |   | c)"),
-        (TextPlace("greedy", 1), "", "is no token"),
-    ],
-)
+@pytest.mark.parametrize(("where", "token", "says"), [
+    (TextPlace("greedy", 99), 5, "This text has 8 tokens; choose a place from 0 to 8, not 99."),
+    (TextPlace("typical", 1), 5, "This run has no text of 'typical'"),
+    (TextPlace("greedy", True), 5, "A place is a decoder's name"),
+    (TextPlace("greedy", 1), 67, "There is no token 67; the vocabulary has ids 0 to 66."),
+    (TextPlace("greedy", 1), "#999999", "There is no token 999999"),
+    (TextPlace("greedy", 1), "ab c", "4 tokens here (a | b |   | c)"),
+    (TextPlace("greedy", 1), "", "is no token"),
+])  # fmt: skip
 def test_what_is_not_there_is_one_sentence(exact, run, where, token, says):
     for ask in (lambda: branch(exact, run, where, token), lambda: listed(exact, run, where, token)):
         with pytest.raises(InputError) as told:

@@ -136,17 +136,14 @@ def test_a_run_says_whether_the_template_was_used(pair, unmetered):
         assert bool(run.results[0].alone.prompt_parts) is used
 
 
-@pytest.mark.parametrize(
-    ("prompt", "settings", "says"),
-    [
-        ("Why?", {"system": "Rhyme."}, "needs the chat template, which is off or missing"),
-        (TALK, {"system": "Rhyme."}, "The messages have a system message already; leave"),
-        ("Why?", {"system": 5}, "system must be a text, not 5"),
-        ("Why?", {"system": "x" * 20_001}, "system has 20,001 characters; give at most 20,000"),
-        ("Why?", {"system": "\ud83d"}, "holds half a character"),
-        ("Why?", {"chat_template": "yes"}, "chat_template must be"),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "settings", "says"), [
+    ("Why?", {"system": "Rhyme."}, "needs the chat template, which is off or missing"),
+    (TALK, {"system": "Rhyme."}, "The messages have a system message already; leave"),
+    ("Why?", {"system": 5}, "system must be a text, not 5"),
+    ("Why?", {"system": "x" * 20_001}, "system has 20,001 characters; give at most 20,000"),
+    ("Why?", {"system": "\ud83d"}, "holds half a character"),
+    ("Why?", {"chat_template": "yes"}, "chat_template must be"),
+])  # fmt: skip
 def test_what_no_chat_can_be_told_is_refused(pair, prompt, settings, says):
     with pytest.raises(InputError, match=says):
         admit(pair, study(prompt, **settings))

@@ -117,27 +117,24 @@ def test_a_prompt_alone_is_asked_as_the_page_asks_it(answer, host, call, store):
 NAMES = ["greedy"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("", NAMES, {}), "The prompt is empty"),
-        ((7, NAMES, {}), "The prompt must be a text or a list of messages, not int"),
-        (("half a \ud800 pair", NAMES, {}), "lone surrogate"),
-        (("Once", "greedy", {}), "`decoders` must be a list of names"),
-        (("Once", ["gredy"], {}), "greedy"),
-        (("Once", NAMES, {"decoders": ["mtad"]}), "name them in `decoders` alone"),
-        (("Once", NAMES, []), "`settings` must be one JSON object"),
-        (("Once", NAMES, {"temperatur": 1}), "temperature"),
-        (("Once", NAMES, {"temperature": float("nan")}), "temperature must be"),
-        (("Once", NAMES, {"max_new_tokens": 10**400}), "max_new_tokens must be"),
-        (("Once", NAMES, {"max_new_tokens": 99_999}), "positions of the models"),
-        (("Once", ["mtad"], {"mtad": {"beans": 3}}), "beams"),
-        (("Once", ["lookup"], {"lookup": {"references": 5}}), ""),
-        (("Once", NAMES, {"chat_template": True}), "chat template"),
-        (([{"role": "user", "content": "Hi"}], NAMES, {}), "has no chat template"),
-        (([{"role": "robot", "content": "Hi"}], NAMES, {}), "Message 1 has the role 'robot'"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "says"), [
+    (("", NAMES, {}), "The prompt is empty"),
+    ((7, NAMES, {}), "The prompt must be a text or a list of messages, not int"),
+    (("half a \ud800 pair", NAMES, {}), "lone surrogate"),
+    (("Once", "greedy", {}), "`decoders` must be a list of names"),
+    (("Once", ["gredy"], {}), "greedy"),
+    (("Once", NAMES, {"decoders": ["mtad"]}), "name them in `decoders` alone"),
+    (("Once", NAMES, []), "`settings` must be one JSON object"),
+    (("Once", NAMES, {"temperatur": 1}), "temperature"),
+    (("Once", NAMES, {"temperature": float("nan")}), "temperature must be"),
+    (("Once", NAMES, {"max_new_tokens": 10**400}), "max_new_tokens must be"),
+    (("Once", NAMES, {"max_new_tokens": 99_999}), "positions of the models"),
+    (("Once", ["mtad"], {"mtad": {"beans": 3}}), "beams"),
+    (("Once", ["lookup"], {"lookup": {"references": 5}}), ""),
+    (("Once", NAMES, {"chat_template": True}), "chat template"),
+    (([{"role": "user", "content": "Hi"}], NAMES, {}), "has no chat template"),
+    (([{"role": "robot", "content": "Hi"}], NAMES, {}), "Message 1 has the role 'robot'"),
+])  # fmt: skip
 def test_whatever_is_sent_is_answered_in_one_sentence(answer, host, caplog, arguments, says):
     """Settings as a list, a prompt as a number and half an emoji once gave tracebacks."""
     with pytest.raises(gr.Error) as refusal:
@@ -255,14 +252,11 @@ def test_an_engine_may_be_given_by_its_url_which_no_run_holds(call, store, tmp_p
         assert "127.0.0.1" not in text
 
 
-@pytest.mark.parametrize(
-    ("word", "says"),
-    [
-        ("fats", "There is no engine 'fats': did you mean 'fast'?"),
-        ("ftp://host", "must begin with http"),
-        ("http://user:secret@host", "must hold no user and no password"),
-    ],
-)
+@pytest.mark.parametrize(("word", "says"), [
+    ("fats", "There is no engine 'fats': did you mean 'fast'?"),
+    ("ftp://host", "must begin with http"),
+    ("http://user:secret@host", "must hold no user and no password"),
+])  # fmt: skip
 def test_an_engine_that_cannot_be_asked_is_refused_before_any_work(word, says, call, loads, listed):
     listed("fast=http://127.0.0.1:9")
     status, _, err = call("compare", "Once", "--engines", word)

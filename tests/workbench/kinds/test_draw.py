@@ -56,23 +56,18 @@ def test_a_run_of_an_older_version_opens_and_can_be_added_to():
     assert again(run).settings.seed == 40
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda run: replace(run, kind="comparison"), "Only a run of draws"),
-        (lambda run: replace(run, results=[]), "Only a run of draws"),
-        (
-            lambda run: replace(
-                run, study={**run.study, "settings": {**run.study["settings"], "temperature": 0.0}}
-            ),
-            "At temperature 0 every seed writes the same text",
+@pytest.mark.parametrize(("change", "says"), [
+    (lambda run: replace(run, kind="comparison"), "Only a run of draws"),
+    (lambda run: replace(run, results=[]), "Only a run of draws"),
+    (
+        lambda run: replace(
+            run, study={**run.study, "settings": {**run.study["settings"], "temperature": 0.0}}
         ),
-        (
-            lambda run: replace(run, results=[replace(r, seed=2**32) for r in run.results]),
-            "seed must be",
-        ),
-    ],
-)
+        "At temperature 0 every seed writes the same text",
+    ),
+    (lambda run: replace(run, results=[replace(r, seed=2**32) for r in run.results]),
+        "seed must be"),
+])  # fmt: skip
 def test_what_cannot_be_added_to_is_one_sentence(draw_run, change, says):
     with pytest.raises(InputError, match=says):
         again(change(draw_run))

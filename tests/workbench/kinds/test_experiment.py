@@ -141,16 +141,10 @@ def test_files_are_made(visitor, plan):
     assert all(f.startswith(get_upload_folder()) for f in files)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('[[part]]\ndecoders = ["gredy"]', "did you mean 'greedy'"),
-        (
-            '[[part]]\nprompts = ["/etc/hosts.txt"]\ndecoders = ["greedy"]',
-            "There is no set of prompts",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    ('[[part]]\ndecoders = ["gredy"]', "did you mean 'greedy'"),
+    ('[[part]]\nprompts = ["/etc/hosts.txt"]\ndecoders = ["greedy"]', "There is no set of prompts"),
+])  # fmt: skip
 def test_a_plan_that_cannot_be_used_is_a_sentence_and_nothing_starts(visitor, plan, text, says):
     plan.write_text(text)
     started(visitor, plan)

@@ -92,16 +92,13 @@ def test_a_draft_of_ids_and_chosen_rules(pair):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("", "a"), "Give the text before the draft and the draft"),
-        (("Once", " upon", ["blok"]), "did you mean 'block'?"),
-        (("Once", " upon", 5), "Rules are given as a list of names"),
-        (("Once", " upon", (), {"temprature": 1}), "did you mean 'temperature'?"),
-        (("Once", "[9999]"), "Token id 9999 is out of range"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("", "a"), "Give the text before the draft and the draft"),
+    (("Once", " upon", ["blok"]), "did you mean 'block'?"),
+    (("Once", " upon", 5), "Rules are given as a list of names"),
+    (("Once", " upon", (), {"temprature": 1}), "did you mean 'temperature'?"),
+    (("Once", "[9999]"), "Token id 9999 is out of range"),
+])  # fmt: skip
 def test_bad_input_gets_one_sentence(pair, arguments, words):
     with pytest.raises(InputError, match=re.escape(words)):
         of_text(pair, *arguments)

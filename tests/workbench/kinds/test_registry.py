@@ -45,16 +45,12 @@ OF_BATCH = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "study",
-    [
-        Comparison.from_json({"prompt": "é 🦊 & ${x}=1\n", "settings": OWN}),
-        Comparison.from_json({"prompt": [{"role": "user", "content": "Why?"}], "settings": OWN}),
-        Batch.from_json({"prompts": {"name": "refrains", "count": 5}, "settings": OWN | OF_BATCH}),
-        Draw.from_json({"prompt": "é\n", "settings": {**OWN, "draws": 200, "cache_mb": None}}),
-    ],
-    ids=["a text", "messages", "batch", "draw"],
-)
+@pytest.mark.parametrize("study", [
+    Comparison.from_json({"prompt": "é 🦊 & ${x}=1\n", "settings": OWN}),
+    Comparison.from_json({"prompt": [{"role": "user", "content": "Why?"}], "settings": OWN}),
+    Batch.from_json({"prompts": {"name": "refrains", "count": 5}, "settings": OWN | OF_BATCH}),
+    Draw.from_json({"prompt": "é\n", "settings": {**OWN, "draws": 200, "cache_mb": None}}),
+], ids=["a text", "messages", "batch", "draw"])  # fmt: skip
 def test_a_study_there_and_back(study):
     link = read(to_query(study.kind, study.to_json()))
     assert (link.kind, link.faults) == (study.kind, [])
@@ -93,19 +89,16 @@ def test_what_the_form_shows_anyway_is_left_out_and_the_rest_comes_back(
     }
 
 
-@pytest.mark.parametrize(
-    ("query", "word"),
-    [
-        ({"temperatur": "1"}, "'temperature'"),
-        ({"temperature": "hot"}, "temperature must be"),
-        ({"decoders": "gredy"}, "'greedy'"),
-        ({"mtad.beans": "1"}, "'mtad.beams'"),
-        ({"kind": "batch", "prompts": "novels"}, "stories"),
-        ({"kind": "batch", "count": "0"}, "from 1 to"),
-        ({"kind": "batch", "sizes": "9" * 5000}, "whole numbers"),
-        ({"kind": "batch", "cache_mb": "much"}, "cache_mb"),
-    ],
-)
+@pytest.mark.parametrize(("query", "word"), [
+    ({"temperatur": "1"}, "'temperature'"),
+    ({"temperature": "hot"}, "temperature must be"),
+    ({"decoders": "gredy"}, "'greedy'"),
+    ({"mtad.beans": "1"}, "'mtad.beams'"),
+    ({"kind": "batch", "prompts": "novels"}, "stories"),
+    ({"kind": "batch", "count": "0"}, "from 1 to"),
+    ({"kind": "batch", "sizes": "9" * 5000}, "whole numbers"),
+    ({"kind": "batch", "cache_mb": "much"}, "cache_mb"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_left_out_and_named_and_the_rest_is_taken(query, word):
     """One unknown parameter dropped all valid settings of a link."""
     link = from_query({"seed": "7", **query})
@@ -270,20 +263,15 @@ def refused(run: Run, change: Callable[[dict], Any]) -> str:
     return str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (
-            lambda d: d["study"]["settings"].update(speculative=5),
-            "The settings of speculative must be one JSON object",
-        ),
-        (lambda d: d.update(study={}), "study"),
-        (lambda d: d.update(kind="nonsense"), "kind"),
-        (lambda d: d.update(created="9999-12-31"), "the date is in the future"),
-        (lambda d: d["results"][0]["metrics"].update(seconds=10**400), "metrics"),
-        (lambda d: d["environment"].update(threads=float("nan")), "environment"),
-    ],
-)
+@pytest.mark.parametrize(("change", "says"), [
+    (lambda d: d["study"]["settings"].update(speculative=5),
+        "The settings of speculative must be one JSON object"),
+    (lambda d: d.update(study={}), "study"),
+    (lambda d: d.update(kind="nonsense"), "kind"),
+    (lambda d: d.update(created="9999-12-31"), "the date is in the future"),
+    (lambda d: d["results"][0]["metrics"].update(seconds=10**400), "metrics"),
+    (lambda d: d["environment"].update(threads=float("nan")), "environment"),
+])  # fmt: skip
 def test_what_could_not_be_shown_is_refused_with_its_reason(run, change, says):
     """It was stored first and then failed on every page that listed it."""
     assert says in refused(run, change)

@@ -160,18 +160,15 @@ def test_a_text_that_ends_early_counts_whole(pair, unmetered, monkeypatch):
     assert found.texts == 60
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"draws": 9}, "draws must be"),
-        ({"draws": 1001}, "draws must be"),
-        ({"draws": True}, "draws must be"),
-        ({"repeats": 2}, "leave repeats at 1"),
-        ({"prompt": " "}, "The prompt is empty"),
-        ({"prompt": None}, "must be a text"),
-        ({"cache_mb": -1}, "cache_mb must be"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "says"), [
+    ({"draws": 9}, "draws must be"),
+    ({"draws": 1001}, "draws must be"),
+    ({"draws": True}, "draws must be"),
+    ({"repeats": 2}, "leave repeats at 1"),
+    ({"prompt": " "}, "The prompt is empty"),
+    ({"prompt": None}, "must be a text"),
+    ({"cache_mb": -1}, "cache_mb must be"),
+])  # fmt: skip
 def test_what_cannot_be_drawn_is_one_sentence(changes, says):
     with pytest.raises(InputError, match=says):
         draw("multinomial", **changes)

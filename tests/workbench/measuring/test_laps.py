@@ -101,17 +101,14 @@ def test_a_decoder_that_failed_is_not_waited_for(pair, unmetered, patient, fails
     assert other.errors
 
 
-@pytest.mark.parametrize(
-    ("seconds", "patience", "more"),
-    [
-        ([0.1, 0.1, 0.1], 6.0, 3),  # too short in all: as often again
-        ([0.03, 0.03, 0.03], 6.0, 7),
-        ([0.03, 0.03, 0.03], 0.1, 3),  # as many as there is time for
-        ([0.2, 0.2, 0.2], 6.0, 0),
-        ([0.2, 0.3, 0.4], 6.0, 3),  # too uneven
-        ([2.0, 3.0, 4.0], 1.0, 0),
-    ],
-)
+@pytest.mark.parametrize(("seconds", "patience", "more"), [
+    ([0.1, 0.1, 0.1], 6.0, 3),  # too short in all: as often again
+    ([0.03, 0.03, 0.03], 6.0, 7),
+    ([0.03, 0.03, 0.03], 0.1, 3),  # as many as there is time for
+    ([0.2, 0.2, 0.2], 6.0, 0),
+    ([0.2, 0.3, 0.4], 6.0, 3),  # too uneven
+    ([2.0, 3.0, 4.0], 1.0, 0),
+])  # fmt: skip
 def test_more_laps_are_taken_where_they_help(seconds, patience, more):
     assert extension([timed(seconds)], patience) == more
     assert extension([], patience) == 0

@@ -235,16 +235,13 @@ class BoardOfClocks(NVML):
         return [SimpleNamespace(pid=pid) for pid in self.pids]
 
 
-@pytest.mark.parametrize(
-    ("nvml", "words"),
-    [
-        (BoardOfClocks(reasons=1, pids=[os.getpid()]), ""),  # 1: the GPU is idle
-        (BoardOfClocks(reasons=32), "the GPU slowed down because of its temperature or its power"),
-        (BoardOfClocks(reasons=4), "the GPU slowed down because of its temperature or its power"),
-        (BoardOfClocks(pids=[os.getpid(), -1]), "1 other process used the GPU"),
-        (BoardOfClocks(pids=[-1, -2]), "2 other processes used the GPU"),
-    ],
-)
+@pytest.mark.parametrize(("nvml", "words"), [
+    (BoardOfClocks(reasons=1, pids=[os.getpid()]), ""),  # 1: the GPU is idle
+    (BoardOfClocks(reasons=32), "the GPU slowed down because of its temperature or its power"),
+    (BoardOfClocks(reasons=4), "the GPU slowed down because of its temperature or its power"),
+    (BoardOfClocks(pids=[os.getpid(), -1]), "1 other process used the GPU"),
+    (BoardOfClocks(pids=[-1, -2]), "2 other processes used the GPU"),
+])  # fmt: skip
 def test_a_gpu_says_why_it_was_slow(gpu, nvml, words):
     assert disturbed(torch.device("cuda"), nvml) == words
 

@@ -37,20 +37,17 @@ def test_what_any_rounding_lets_in_is_not_cut_off(row, data, warping, noise):
             assert not cut_off(here, token, warping, noise + 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("warping", "row", "out"),
-    [
-        (Warping(1.0, 2, 1.0), [3.0, 2.0, 1.0, 0.0], [2, 3]),
-        (Warping(1.0, 2, 1.0), [3.0, 2.0, 1.95, 0.0], [3]),  # a near-tie at the edge of top-k
-        (Warping(1.0, 0, 0.9), [3.0, 0.0, -1.0, -2.0], [1, 2, 3]),  # 0.93, 0.05, 0.02, 0.01
-        # at the edge of top-p: the second may be in
-        (Warping(1.0, 0, 0.93), [3.0, 0.0, -1.0, -2.0], [2, 3]),
-        (Warping(1.0, 0, 1.0), [3.0, 0.0, -1.0, -2.0], []),
-        (Warping(min_p=0.2), [3.0, 1.5, 1.35, 0.0], [3]),  # at the edge is e^-1.61
-        (Warping(top_n_sigma=1.0), [3.0, 1.7, 1.85, 0.0], [1, 3]),  # at 1.93, give or take 0.15
-        (Warping(1e-300, 0, 0.9), [3.0, 2.95, 1.0, 0.0], [2, 3]),
-    ],
-)
+@pytest.mark.parametrize(("warping", "row", "out"), [
+    (Warping(1.0, 2, 1.0), [3.0, 2.0, 1.0, 0.0], [2, 3]),
+    (Warping(1.0, 2, 1.0), [3.0, 2.0, 1.95, 0.0], [3]),  # a near-tie at the edge of top-k
+    (Warping(1.0, 0, 0.9), [3.0, 0.0, -1.0, -2.0], [1, 2, 3]),  # 0.93, 0.05, 0.02, 0.01
+    # at the edge of top-p: the second may be in
+    (Warping(1.0, 0, 0.93), [3.0, 0.0, -1.0, -2.0], [2, 3]),
+    (Warping(1.0, 0, 1.0), [3.0, 0.0, -1.0, -2.0], []),
+    (Warping(min_p=0.2), [3.0, 1.5, 1.35, 0.0], [3]),  # at the edge is e^-1.61
+    (Warping(top_n_sigma=1.0), [3.0, 1.7, 1.85, 0.0], [1, 3]),  # at 1.93, give or take 0.15
+    (Warping(1e-300, 0, 0.9), [3.0, 2.95, 1.0, 0.0], [2, 3]),
+])  # fmt: skip
 def test_what_is_cut_off(warping, row, out):
     row = torch.tensor(row)
     assert [token for token in range(4) if cut_off(row, token, warping, FINE)] == out

@@ -95,14 +95,11 @@ def test_where_only_totals_are_told_tokens_are_grey_and_figures_are_not(stories)
     assert result.metrics["alpha"] is None
 
 
-@pytest.mark.parametrize(
-    ("steps", "count", "fates"),
-    [
-        (((3, 1), (2, 2)), 6, "sampled accepted corrected accepted accepted bonus"),
-        (((3, 1), (2, 2)), 4, "sampled accepted corrected accepted"),
-        (((0, 0), (1, 0)), 3, "sampled sampled corrected"),
-    ],
-)
+@pytest.mark.parametrize(("steps", "count", "fates"), [
+    (((3, 1), (2, 2)), 6, "sampled accepted corrected accepted accepted bonus"),
+    (((3, 1), (2, 2)), 4, "sampled accepted corrected accepted"),
+    (((0, 0), (1, 0)), 3, "sampled sampled corrected"),
+])  # fmt: skip
 def test_each_step_gives_what_it_accepted_and_one_more(steps, count, fates):
     told = Speculation(sum(d for d, _ in steps), sum(a for _, a in steps), 2, per_step=steps)
     assert rebuilt(count, told) == fates.split()
@@ -151,21 +148,18 @@ def pair(name: str):
     return SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(name_or_path=name)))
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours", "same"),
-    [
-        ("qwen3-8b", "Qwen/Qwen3-8B", True),
-        ("/models/Qwen3-8B-F16.gguf", "/models/Qwen3-8B", True),
-        ("stories", "/home/me/assets/stories/target", True),
-        ("./assets/stories/target/", "/home/me/assets/stories/target", True),
-        ("Qwen/Qwen3-8B-Base", "Qwen/Qwen3-8B", False),
-        ("Other/Qwen3-8B", "Qwen/Qwen3-8B", False),
-        ("Qwen3-8B-Q4_K_M.gguf", "Qwen/Qwen3-8B", False),
-        ("assets/stories/draft", "/home/me/assets/stories/target", False),
-        ("", "Qwen/Qwen3-8B", False),
-        ("stories", "", False),
-    ],
-)
+@pytest.mark.parametrize(("theirs", "ours", "same"), [
+    ("qwen3-8b", "Qwen/Qwen3-8B", True),
+    ("/models/Qwen3-8B-F16.gguf", "/models/Qwen3-8B", True),
+    ("stories", "/home/me/assets/stories/target", True),
+    ("./assets/stories/target/", "/home/me/assets/stories/target", True),
+    ("Qwen/Qwen3-8B-Base", "Qwen/Qwen3-8B", False),
+    ("Other/Qwen3-8B", "Qwen/Qwen3-8B", False),
+    ("Qwen3-8B-Q4_K_M.gguf", "Qwen/Qwen3-8B", False),
+    ("assets/stories/draft", "/home/me/assets/stories/target", False),
+    ("", "Qwen/Qwen3-8B", False),
+    ("stories", "", False),
+])  # fmt: skip
 def test_names_of_the_target_and_of_others(theirs, ours, same):
     assert same_model(theirs, pair(ours)) == same
 
@@ -293,15 +287,12 @@ def first_then(*pieces, end=b""):
 BEFORE = chunk(" a little", [5, 6])
 
 
-@pytest.mark.parametrize(
-    ("answers", "says", "kept"),
-    [
-        (first_then(BEFORE), "broke off the answer", True),
-        (first_then(BEFORE, {"error": {"message": "out of memory"}}), "out of memory", True),
-        (vllm(lambda call: a_json({"error": "no"}, 500)), "failed (HTTP 500)", False),
-        (lambda call: a_json({"data": 5}), "lists no models", False),
-    ],
-)
+@pytest.mark.parametrize(("answers", "says", "kept"), [
+    (first_then(BEFORE), "broke off the answer", True),
+    (first_then(BEFORE, {"error": {"message": "out of memory"}}), "out of memory", True),
+    (vllm(lambda call: a_json({"error": "no"}, 500)), "failed (HTTP 500)", False),
+    (lambda call: a_json({"data": 5}), "lists no models", False),
+])  # fmt: skip
 def test_a_server_that_fails_keeps_what_came_and_the_others_go_on(
     answers, says, kept, stories, unmetered
 ):
@@ -348,15 +339,12 @@ def test_an_address_that_a_server_repeats_is_hidden(stories, unmetered):
     assert "127.0.0.1" not in found.dumps()
 
 
-@pytest.mark.parametrize(
-    ("url", "words", "told"),
-    [
-        ("http://10.0.0.5:8000", "no route to 10.0.0.5:8000.", "no route to [address]."),
-        ("http://10.0.0.5:8000", "10.0.0.51 is another", "10.0.0.51 is another"),
-        ("https://gpu7.corp/v", "not valid for 'gpu7.corp'", "not valid for '[address]'"),
-        ("http://llama:8080", "meta-llama/X by llama:8080", "meta-llama/X by [address]"),
-    ],
-)
+@pytest.mark.parametrize(("url", "words", "told"), [
+    ("http://10.0.0.5:8000", "no route to 10.0.0.5:8000.", "no route to [address]."),
+    ("http://10.0.0.5:8000", "10.0.0.51 is another", "10.0.0.51 is another"),
+    ("https://gpu7.corp/v", "not valid for 'gpu7.corp'", "not valid for '[address]'"),
+    ("http://llama:8080", "meta-llama/X by llama:8080", "meta-llama/X by [address]"),
+])  # fmt: skip
 def test_only_whole_addresses_are_hidden(url, words, told):
     """The model "meta-llama/X" of a host called "llama" became "meta-[address]/X"."""
     assert measuring.hidden(words, Engine("fast", url)) == told

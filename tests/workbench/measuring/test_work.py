@@ -29,14 +29,11 @@ def nothing_runs(monkeypatch):
         monkeypatch.setattr(owner, name, lambda *a, **o: pytest.fail("something was started"))
 
 
-@pytest.mark.parametrize(
-    ("prompt", "shared", "message"),
-    [
-        ("abc", {"chat_template": True}, "no chat template"),
-        ("abc", {"top_p": 0.0}, "top_p must be"),
-        ("abc", {"max_new_tokens": 510}, "exceed the 512 positions"),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "shared", "message"), [
+    ("abc", {"chat_template": True}, "no chat template"),
+    ("abc", {"top_p": 0.0}, "top_p must be"),
+    ("abc", {"max_new_tokens": 510}, "exceed the 512 positions"),
+])  # fmt: skip
 def test_what_cannot_run_is_refused(pair, prompt, shared, message):
     with pytest.raises(InputError, match=message) as refusal:
         admit(pair, comparison("greedy", prompt=prompt, **shared))

@@ -184,14 +184,11 @@ def test_a_gated_model_says_that_a_token_is_needed_and_where_it_goes(loaded, fre
         load(PAIRS["Llama-2-13B + Llama-68M"].choice("cpu"))
 
 
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        ({"target": "/no/such/folder"}, "There is no folder /no/such/folder; name one"),
-        ({"device": "quantum"}, "There is no device 'quantum' here"),
-        ({"dtype": "int"}, "dtype must be"),
-    ],
-)
+@pytest.mark.parametrize(("choice", "message"), [
+    ({"target": "/no/such/folder"}, "There is no folder /no/such/folder; name one"),
+    ({"device": "quantum"}, "There is no device 'quantum' here"),
+    ({"dtype": "int"}, "dtype must be"),
+])  # fmt: skip
 def test_what_is_not_there_is_named(folder, choice, message):
     with pytest.raises(InputError, match=message):
         load(PairChoice(**{"target": str(folder), **choice}))

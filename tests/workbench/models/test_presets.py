@@ -386,14 +386,11 @@ def test_pairs_that_lie_in_no_one_folder_have_none(pair, tmp_path):
     assert tuned(PairChoice("\0")) == {}
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"mtad": {"beems": 2}}, "mtad has no setting 'beems': did you mean 'beams'"),
-        ({"mtad": {"threshold": float("nan")}}, "mtad: threshold must be"),
-        ({"mtad": []}, "one JSON object or several in a list, not []"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "says"), [
+    ({"mtad": {"beems": 2}}, "mtad has no setting 'beems': did you mean 'beams'"),
+    ({"mtad": {"threshold": float("nan")}}, "mtad: threshold must be"),
+    ({"mtad": []}, "one JSON object or several in a list, not []"),
+])  # fmt: skip
 def test_what_is_unknown_or_out_of_range_is_one_sentence_that_names_the_file(pair, settings, says):
     with pytest.raises(InputError, match=r"settings\.json") as error:
         tuned(pair(json.dumps(settings)))

@@ -58,15 +58,12 @@ def left(uploads: Path) -> list[Path]:
     return [path for path in uploads.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "content", "more"),
-    [
-        ("batch-file", "a.txt", b"Once\nTwice\n", []),
-        ("batch-file", "a.txt", b"\xff\xfe", []),
-        ("import-run", "a.json", b"{}", []),
-        ("experiment-file", "a.toml", b"x = [", ["own"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "file", "content", "more"), [
+    ("batch-file", "a.txt", b"Once\nTwice\n", []),
+    ("batch-file", "a.txt", b"\xff\xfe", []),
+    ("import-run", "a.json", b"{}", []),
+    ("experiment-file", "a.toml", b"x = [", ["own"]),
+])  # fmt: skip
 def test_a_file_is_gone_once_it_is_read_or_refused(
     served, fire, uploads, name, file, content, more
 ):

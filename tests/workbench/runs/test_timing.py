@@ -145,17 +145,14 @@ def test_rounds_that_were_not_timed_share_the_seconds_as_their_passes_do():
 STEADY = Load(cpu_share=1.0, preempted=1.0, throttled=0.0, stolen=0.0, pressure=0.05, gpu="")
 
 
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"cpu_share": 0.5}, "core"),
-        ({"preempted": 400.0}, "interrupted"),
-        ({"throttled": 0.3}, "limit"),
-        ({"stolen": 0.2}, "host"),
-        ({"pressure": 0.9}, "waited"),
-        ({"gpu": "2 other processes used the GPU"}, "2 other processes"),
-    ],
-)
+@pytest.mark.parametrize(("change", "word"), [
+    ({"cpu_share": 0.5}, "core"),
+    ({"preempted": 400.0}, "interrupted"),
+    ({"throttled": 0.3}, "limit"),
+    ({"stolen": 0.2}, "host"),
+    ({"pressure": 0.9}, "waited"),
+    ({"gpu": "2 other processes used the GPU"}, "2 other processes"),
+])  # fmt: skip
 def test_each_counter_gives_its_reason(change, word):
     """One timing alone has no range, but its counters speak."""
     found = timing.unsteady(result(lap(1, load=replace(STEADY, **change))), None)

@@ -59,34 +59,27 @@ ODD = [(1, 2, 3)] * 60 + [(2, 2, 2)] * 40
 UNLUCKY = [(i,) for i, count in ((1, 67), (2, 57), (3, 43), (4, 33)) for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("run", "says"),
-    [
+@pytest.mark.parametrize(("run", "says"), [
+    (
+        made(EVEN),
         (
-            made(EVEN),
-            (
-                "No difference from the target shown by 100 draws: total variation 0.000 (0.069 "
-                "is usual), further off than 0% of honest"
-            ),
+            "No difference from the target shown by 100 draws: total variation 0.000 (0.069 "
+            "is usual), further off than 0% of honest"
         ),
-        (
-            made(ODD),
-            "Unlike the target: p < 0.0001, however often one looks. The 100 draws have total "
-            "variation 0.500 (0.069 is usual), further off than all of 2,000 honest samples.",
-        ),
-        (
-            made(ODD, "mtad"),
-            "Does not promise the target's distribution; 100 draws have total variation 0.500",
-        ),
-        (made(ODD, "greedy"), "Does not promise the target's distribution"),
-        (
-            made(EVEN, law=[]),
-            "100 draws: no first tokens of the target are likely enough to be compared",
-        ),
-        (made([]), "0 draws: too few to compare with the target."),
-        (made(EVEN, temperature=0.0, law=[]), "At temperature 0 nothing is left to chance"),
-    ],
-)
+    ),
+    (
+        made(ODD),
+        "Unlike the target: p < 0.0001, however often one looks. The 100 draws have total "
+        "variation 0.500 (0.069 is usual), further off than all of 2,000 honest samples.",
+    ),
+    (made(ODD, "mtad"),
+        "Does not promise the target's distribution; 100 draws have total variation 0.500"),
+    (made(ODD, "greedy"), "Does not promise the target's distribution"),
+    (made(EVEN, law=[]),
+        "100 draws: no first tokens of the target are likely enough to be compared"),
+    (made([]), "0 draws: too few to compare with the target."),
+    (made(EVEN, temperature=0.0, law=[]), "At temperature 0 nothing is left to chance"),
+])  # fmt: skip
 def test_the_sentences(run, says):
     (words,) = draws.verdicts(run)
     assert says in words
