@@ -22,19 +22,12 @@ def made_result(decoder: str, size: int, scheme: str, speed: float, **changes: A
     `changes` are fields and metrics."""
     static, vanilla = SCHEMES[scheme].static, scheme == "vanilla"
     metrics = {
-        "seconds": 100 / speed,
-        "new_tokens": 100,
-        "tokens_per_second": speed,
-        "decode_seconds": 50 / speed if static else None,
-        "decode_tokens": 80 if static else None,
-        "passes": 20 if static else None,
-        "fed_tokens": 60,
-        "padded_tokens": 20 if vanilla else 0,
-        "padded_rows": 7 if vanilla else 0,
-        "padding_ratio": 0.25 if vanilla else None,
-        "at_once": size,
-        "peak_cache_bytes": 3_000_000,
-    }
+        "seconds": 100 / speed, "new_tokens": 100, "tokens_per_second": speed,
+        "decode_seconds": 50 / speed if static else None, "decode_tokens": 80 if static else None,
+        "passes": 20 if static else None, "fed_tokens": 60, "padded_tokens": 20 if vanilla else 0,
+        "padded_rows": 7 if vanilla else 0, "padding_ratio": 0.25 if vanilla else None,
+        "at_once": size, "peak_cache_bytes": 3_000_000,
+    }  # fmt: skip
     metrics = {name: changes.pop(name, value) for name, value in metrics.items()}
     agreement = Agreement("greedy", 4, changes.pop("differing", 0))
     samples = [Sample(i, 3) for i in range(4)]
@@ -66,11 +59,9 @@ def made_batch() -> Run:
     }  # fmt: skip
     study = {"prompts": {"name": "few", "count": 4, "texts": None}, "settings": settings}
     where = {
-        "device": "cpu",
-        "dtype": "float32",
-        "target": {"name": "a/big"},
+        "device": "cpu", "dtype": "float32", "target": {"name": "a/big"},
         "draft": {"name": "a/small"},
-    }
+    }  # fmt: skip
     return Run("abc", "2026-11-20T00:00:00+00:00", "batch", "4 few", study, where, results)
 
 

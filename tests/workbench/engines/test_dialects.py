@@ -100,18 +100,13 @@ def test_nothing_is_cut_from_the_likeliest_token():
 
 
 OLDER = {
-    "spec_accept_rate": 0.5,
-    "spec_accept_length": 2.5,
-    "spec_accept_token_num": 3,
-    "spec_draft_token_num": 6,
-    "spec_verify_ct": 2,
-}
+    "spec_accept_rate": 0.5, "spec_accept_length": 2.5, "spec_accept_token_num": 3,
+    "spec_draft_token_num": 6, "spec_verify_ct": 2,
+}  # fmt: skip
 NEWER = {
-    "spec_num_correct_drafts": 3,
-    "spec_num_proposed_drafts": 6,
-    "spec_verify_ct": 2,
+    "spec_num_correct_drafts": 3, "spec_num_proposed_drafts": 6, "spec_verify_ct": 2,
     "spec_correct_drafts_histogram": [0, 1, 1, 0],
-}
+}  # fmt: skip
 
 
 def chunk_sglang(text, ids, count, reason=None, **meta):

@@ -56,11 +56,9 @@ def answers(journal: Journal, id: str) -> set:
     worker."""
     return {
         (
-            kept.part,
-            kept.cell,
-            item,
+            kept.part, kept.cell, item,
             tuple((o.prompt, tuple(o.ids), o.text, str(o.scores)) for o in row.outputs),
         )
         for kept in journal.cells(id)
         for item, row in kept.rows.items()
-    }
+    }  # fmt: skip

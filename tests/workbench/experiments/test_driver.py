@@ -107,11 +107,8 @@ def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
         ExperimentRequest(stories, "stories.toml", limit=5000, data="/etc")
     )
     assert (request.limit, request.data, request.paths, request.choice.target) == (
-        PUBLIC_PROMPTS,
-        None,
-        False,
-        None,
-    )
+        PUBLIC_PROMPTS, None, False, None,
+    )  # fmt: skip
 
 
 def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):

@@ -18,21 +18,14 @@ def kept(
 ) -> CellRows:
     """10 tokens for each item."""
     asked = {
-        "decoder": decoder,
-        "scheme": "unpadded",
-        "timed": timed,
-        "settings": {"beams": 4},
+        "decoder": decoder, "scheme": "unpadded", "timed": timed, "settings": {"beams": 4},
         "temperature": 1.0,
-    }
+    }  # fmt: skip
     rows = {}
     for i, s in enumerate(seconds):
         made = {
-            "new_tokens": 10,
-            "seconds": s,
-            "perplexity": perplexity,
-            "target_calls": 5,
-            **metrics,
-        }
+            "new_tokens": 10, "seconds": s, "perplexity": perplexity, "target_calls": 5, **metrics,
+        }  # fmt: skip
         score = None if scores is None else {"score": scores[i]}
         each = sample(i, gained=[5, 1, 4], drafted=[4, 4, 4], scores=score, category="ab"[i % 2])
         rows[i] = row(decoder, i, [each], made)

@@ -30,12 +30,9 @@ TABLES = [{
     "column_types": ["text"] * 4,
 }]  # fmt: skip
 HUMANEVAL = {
-    "task_id": "HumanEval/0",
-    "prompt": "def f(x):\n",
-    "entry_point": "f",
-    "canonical_solution": "    return x\n",
-    "test": "...",
-}
+    "task_id": "HumanEval/0", "prompt": "def f(x):\n", "entry_point": "f",
+    "canonical_solution": "    return x\n", "test": "...",
+}  # fmt: skip
 FILES = {
     "spec-bench": ("question.jsonl", json.dumps(QUESTION)),
     "mt-bench": ("question.jsonl", json.dumps({**QUESTION, "reference": ["x"]})),
@@ -79,10 +76,8 @@ def test_every_format_is_read_and_its_template_takes_its_questions(data):
 def test_what_each_holds(data):
     bench = find("spec-bench", data)
     assert (bench.text(0), bench.items[0].category, bench.items[0].id) == (
-        "Write {a} poem.",
-        "writing",
-        "81",
-    )
+        "Write {a} poem.", "writing", "81",
+    )  # fmt: skip
     squad = find("squad", data)
     assert [i.answers["answers"] for i in squad.items] == [["1871"], []]
     assert squad.text(0).endswith("Text: Built in 1871.\nQuestion: When?\nAnswer:")

@@ -32,13 +32,8 @@ def test_an_item_is_claimed_once_and_done_once(journal):
     begun(journal)
     one, two = new_owner(1), new_owner(2)
     assert [journal.claim(BLOCK, o) for o in (one, two, one, two, one, two)] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        None,
-    ]
+        0, 1, 2, 3, 4, None,
+    ]  # fmt: skip
     assert journal.commit(BLOCK, 0, one, rows(0))
     assert not journal.commit(BLOCK, 0, one, rows(0))
     assert not journal.commit(BLOCK, 1, one, rows(1))  # it is the other's

@@ -15,20 +15,14 @@ def test_a_plan_has_defaults_and_grids():
     )
     (part,) = plan.parts
     assert (plan.name, part.name, part.prompts, part.timed) == (
-        "mine",
-        "part 1",
-        ("stories",),
-        True,
-    )
+        "mine", "part 1", ("stories",), True,
+    )  # fmt: skip
     assert [
         (m.name, getattr(m, "beams", None), getattr(m, "threshold", None)) for m in part.methods
     ] == [
-        ("greedy", None, None),
-        ("mtad", 2, 0.1),
-        ("mtad", 2, 0.9),
-        ("mtad", 4, 0.1),
+        ("greedy", None, None), ("mtad", 2, 0.1), ("mtad", 2, 0.9), ("mtad", 4, 0.1),
         ("mtad", 4, 0.9),
-    ]
+    ]  # fmt: skip
 
 
 def test_a_list_is_a_value_for_a_setting_that_is_a_list_and_a_list_of_lists_is_its_grid():

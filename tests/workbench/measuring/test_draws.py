@@ -79,12 +79,8 @@ def test_five_decoders_and_what_their_draws_say(pair, unmetered):
     run = ended(pair, draw(*names, draws=100), unmetered)
     found = {each.decoder: each for each in findings(run)}
     assert [found[name].compared for name in names] == [
-        "target",
-        "target",
-        "own",
-        "first step",
-        "own",
-    ]
+        "target", "target", "own", "first step", "own",
+    ]  # fmt: skip
     assert all(found[name].p > 0.001 for name in ("multinomial", "speculative", "dsbd"))
     assert found["mtad"].p is None
     assert found["greedy"].distance > found["greedy"].most

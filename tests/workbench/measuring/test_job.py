@@ -59,11 +59,8 @@ def test_the_last_batch_is_filled_up_and_the_first_rounds_are_left_out_of_decodi
     assert {r.metrics["new_tokens"] for r in measured} == {60}
     greedy = measured[0]
     assert [greedy.metrics[n] for n in ("decode_tokens", "passes", "fed_tokens", "at_once")] == [
-        54,
-        18,
-        54,
-        3,
-    ]
+        54, 18, 54, 3,
+    ]  # fmt: skip
     assert 0 < greedy.metrics["decode_seconds"] < greedy.metrics["seconds"]
     assert greedy.laps[0].rounds == []  # rounds of several requests have no seconds of their own
 

@@ -18,11 +18,9 @@ from workbench.studies.settings import Settings
 
 def study(**settings) -> Comparison:
     asked = {
-        "decoders": ["greedy", "speculative"],
-        "max_new_tokens": 12,
-        "temperature": 0.0,
+        "decoders": ["greedy", "speculative"], "max_new_tokens": 12, "temperature": 0.0,
         "timings": 3,
-    }
+    }  # fmt: skip
     return Comparison("Once", Settings.from_json(asked | settings))
 
 

@@ -15,14 +15,10 @@ from workbench.show.draws import verdicts
 
 logits = st.lists(st.floats(-3, 3), min_size=3, max_size=8)
 warpings = st.builds(
-    Warping,
-    st.sampled_from([1e-300, 0.1, 0.7, 1.0, 2.0]),
-    st.integers(0, 6),
-    st.sampled_from([0.05, 0.5, 0.9, 0.999, 1.0]),
-    st.sampled_from([0.0, 0.05, 0.5]),
-    st.sampled_from([0.0, 0.5, 1.2]),
-    st.booleans(),
-)
+    Warping, st.sampled_from([1e-300, 0.1, 0.7, 1.0, 2.0]), st.integers(0, 6),
+    st.sampled_from([0.05, 0.5, 0.9, 0.999, 1.0]), st.sampled_from([0.0, 0.05, 0.5]),
+    st.sampled_from([0.0, 0.5, 1.2]), st.booleans(),
+)  # fmt: skip
 
 
 @given(logits, st.data(), warpings, st.sampled_from([0.0, 1e-3, 0.05, 0.5]))

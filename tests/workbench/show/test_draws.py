@@ -17,11 +17,9 @@ HOSTILE = '"><img src=x onerror=alert(1)>${x}{{{y}}}'
 
 def sample(i: int, tokens: tuple[int, ...], **changes) -> Sample:
     return Sample(
-        i,
-        2,
-        pieces=[Piece(t, TEXTS.get(t, f"w{t}")) for t in tokens],
+        i, 2, pieces=[Piece(t, TEXTS.get(t, f"w{t}")) for t in tokens],
         **{"finished": "budget", **changes},
-    )
+    )  # fmt: skip
 
 
 def made(
@@ -40,15 +38,9 @@ def made(
     )
     exact = [Prefix([i], TEXTS[i], 0.25) for i in TEXTS] if law is None else law
     return Run(
-        "ab",
-        "2026-11-20T00:00:00+00:00",
-        "draw",
-        HOSTILE,
-        study.to_json(),
-        {"dtype": "float32"},
-        results,
-        exact=exact,
-    )
+        "ab", "2026-11-20T00:00:00+00:00", "draw", HOSTILE, study.to_json(), {"dtype": "float32"},
+        results, exact=exact,
+    )  # fmt: skip
 
 
 EVEN = [(1 + i % 4, 2, 3) for i in range(100)]

@@ -87,11 +87,9 @@ def test_a_figure_follows_from_the_counts_beside_it(run, seconds):
     """ "539 tokens/s, 64 tokens in 0.12 s": that would be 533."""
     result = of(run, "mtad").first
     metrics = {
-        "new_tokens": 64,
-        "seconds": seconds,
-        "tokens_per_second": 64 / seconds,
+        "new_tokens": 64, "seconds": seconds, "tokens_per_second": 64 / seconds,
         "bytes_read": 1_145_678_901,
-    }
+    }  # fmt: skip
     result = replace(result, metrics=result.metrics | metrics)
     tokens, shown_seconds = re.fullmatch(
         r"(\d+) tokens in ([\d.]+) s", BY_NAME["speed"].counts(result)

@@ -44,18 +44,10 @@ def test_the_papers_table(made):
     assert table.rows == [
         ["1", "50", "50", *["90 (1.80×)"] * 5, "–", "2.50"],
         [
-            "4",
-            "80",
-            "120",
-            "100 (1.25×)",
-            "120 (1.50×)",
-            "150 (1.88×)",
-            "200 (2.50×)",
-            "240 (2.00×)",
-            "25%",
-            "1.00",
+            "4", "80", "120", "100 (1.25×)", "120 (1.50×)", "150 (1.88×)", "200 (2.50×)",
+            "240 (2.00×)", "25%", "1.00",
         ],
-    ]
+    ]  # fmt: skip
     assert "dynamic batch" not in batch.paper_table(figures, "lookup", decoding=True).heads
 
 
@@ -75,11 +67,9 @@ def test_a_measurement_that_broke_down_is_in_the_verdict(made):
     """A batch that ran out of memory once ended the whole experiment."""
     *rest, last = made.results
     broken = replace(
-        last,
-        error="The device ran out of memory.",
-        agreement=None,
+        last, error="The device ran out of memory.", agreement=None,
         metrics=dict.fromkeys(last.metrics),
-    )
+    )  # fmt: skip
     run = with_results(made, [*rest, broken])
     assert batch.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
     cells = row_of(tables.figures(run), "dynamic batch")

@@ -23,12 +23,9 @@ def values(page, **changes):
 
 
 @given(
-    st.integers(1, 99),
-    st.floats(0.5, 12),
-    st.floats(0.01, 0.5),
-    st.floats(0.5, 2),
+    st.integers(1, 99), st.floats(0.5, 12), st.floats(0.01, 0.5), st.floats(0.5, 2),
     st.sampled_from([True, False]),
-)
+)  # fmt: skip
 def test_what_the_formulas_give_follows_from_what_was_measured_as_it_is_shown(
     accepted, gamma, c, verify, timed
 ):
