@@ -49,36 +49,29 @@ def test_what_is_cut_off(warping, row, out):
     assert [token for token in range(4) if cut_off(row, token, warping, FINE)] == out
 
 
-def ids_of(pair) -> list[int]:
-    return list(pair.tokenizer("abab").input_ids)
-
-
 def test_a_decoder_that_ignores_top_k_is_caught_by_one_text(pair, unmetered, monkeypatch):
     """Through the models: with top-k 2 it draws from three tokens."""
     shared = {"top_k": 2, "top_p": 1.0, "temperature": 1.0, "draws": 40}
-    usual = decoders.catalog["speculative"].warping
-    assert verdicts(ended(pair, draw("multinomial", "speculative", **shared), unmetered))[
-        1
-    ].startswith("Speculative: No difference")
-    monkeypatch.setattr(
-        decoders.catalog["speculative"],
-        "warping",
-        lambda self, warping: (
-            Warping(warping.temperature, 3, warping.top_p)
-            if warping.top_k == 2
-            else usual(self, warping)
-        ),
-    )
-    run = ended(pair, draw("multinomial", "speculative", **shared), unmetered)
+    speculative = decoders.catalog["speculative"]
+    usual = speculative.warping
+    study = draw("multinomial", "speculative", **shared)
+    assert verdicts(ended(pair, study, unmetered))[1].startswith("Speculative: No difference")
+
+    def wrong_warping(self, warping):
+        three = Warping(warping.temperature, 3, warping.top_p)
+        return three if warping.top_k == 2 else usual(self, warping)
+
+    monkeypatch.setattr(speculative, "warping", wrong_warping)
+    run = ended(pair, study, unmetered)
     right, wrong = findings(run)
     assert (right.never, right.unlike) == ("", False)
     assert (wrong.p, wrong.unlike) == (0, True)
     assert f"Unlike the target: seed {wrong.seed} wrote “" in verdicts(run)[1]
     never = [tuple(prefix.tokens) for prefix in run.exact if prefix.p == 0]
     assert never
+    ids = list(pair.tokenizer("abab").input_ids)
     for *before, token in never:
-        allowed = plain_logits(pair.target, [*ids_of(pair), *before]).topk(2).indices.tolist()
-        assert token not in allowed
+        assert token not in plain_logits(pair.target, [*ids, *before]).topk(2).indices.tolist()
 
 
 @pytest.mark.parametrize(
@@ -86,8 +79,7 @@ def test_a_decoder_that_ignores_top_k_is_caught_by_one_text(pair, unmetered, mon
 )
 def test_exact_decoders_never_write_what_the_target_never_writes(pair, unmetered, shared):
     names = ["multinomial", "speculative", "specinfer", "dsbd", "beam_sampling"]
-    run = ended(
-        pair, draw(*names, draws=100, temperature=1.0, **{"top_p": 1.0, **shared}), unmetered
-    )
+    study = draw(*names, draws=100, temperature=1.0, **{"top_p": 1.0, **shared})
+    run = ended(pair, study, unmetered)
     assert [each.never for each in findings(run)] == [""] * 5
     assert all(prefix.p > 0 for prefix in run.exact)
