@@ -71,10 +71,8 @@ def test_a_timed_cell_is_another_in_other_company_and_a_quality_cell_is_the_same
 
 def test_another_head_changes_the_cells_that_it_drafts_for_and_no_others():
     """A head that was trained again was given the figures of the one before."""
-    text = (
-        '[[part]]\ntimed = false\ndecoders = ["speculative", {name = "speculative", draft = '
-        '"head"}, {name = "best_first", by = "head"}]\n'
-    )
+    heads = '{name = "speculative", draft = "head"}, {name = "best_first", by = "head"}'
+    text = f'[[part]]\ntimed = false\ndecoders = ["speculative", {heads}]\n'
     ids = []
     for head in ("a", "b"):
         facts = {PairChoice(): {**FACTS[PairChoice()], "head": head}}

@@ -75,22 +75,17 @@ def test_every_format_is_read_and_its_template_takes_its_questions(data):
 
 def test_what_each_holds(data):
     bench = find("spec-bench", data)
-    assert (bench.text(0), bench.items[0].category, bench.items[0].id) == (
-        "Write {a} poem.", "writing", "81",
-    )  # fmt: skip
+    first = bench.items[0]
+    assert (bench.text(0), first.category, first.id) == ("Write {a} poem.", "writing", "81")
     squad = find("squad", data)
     assert [i.answers["answers"] for i in squad.items] == [["1871"], []]
     assert squad.text(0).endswith("Text: Built in 1871.\nQuestion: When?\nAnswer:")
-    assert [i.question["prompt"] for i in find("chatgpt-prompts", data).items] == [
-        'Explain\nthis, "please"',
-        "Second",
-    ]
+    asked = [i.question["prompt"] for i in find("chatgpt-prompts", data).items]
+    assert asked == ['Explain\nthis, "please"', "Second"]
     assert [i.question["prompt"] for i in find("alpaca", data).items] == ["Add.\n1 2", "Go."]
     own = find("own", data)
-    assert ([i.answers for i in own.items], own.items[1].category) == (
-        [{"answers": ["b", "c"]}, {}],
-        "x",
-    )
+    assert [i.answers for i in own.items] == [{"answers": ["b", "c"]}, {}]
+    assert own.items[1].category == "x"
     assert find("mt-bench", data).text(0) == "User: Write {a} poem.\nAssistant:"
 
 
@@ -150,15 +145,12 @@ def test_a_line_that_is_not_text_is_named(data):
 
 
 def test_a_set_that_must_be_downloaded_says_so(tmp_path):
-    with pytest.raises(
-        InputError, match=r"download dev-v2.0.json from its authors and name its folder with --data"
+    for data, says in (
+        (None, "download dev-v2.0.json from its authors and name its folder with --data"),
+        (tmp_path, "There is no dev-v2.0.json or dev-v1.1.json or dev.json for the set 'squad'"),
     ):
-        find("squad", None)
-    with pytest.raises(
-        InputError,
-        match=r"There is no dev-v2.0.json or dev-v1.1.json or dev.json for the set 'squad'",
-    ):
-        find("squad", tmp_path)
+        with pytest.raises(InputError, match=says):
+            find("squad", data)
 
 
 def test_files_of_ones_own_are_read_only_where_paths_may_be_named(tmp_path):

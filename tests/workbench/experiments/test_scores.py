@@ -44,10 +44,8 @@ def test_rouge(output, reference, one, two, longest):
 
 
 def test_only_the_answer_is_scored_and_only_if_there_is_something_to_compare_it_with():
-    items = (
-        Item({"prompt": "?"}, "line 1", {"answers": ["Paris"]}),
-        Item({"prompt": "?"}, "line 2"),
-    )
+    asked = {"prompt": "?"}
+    items = (Item(asked, "line 1", {"answers": ["Paris"]}), Item(asked, "line 2"))
     scored = ScoredSet("s", items, "squad", stop=("\n",))
     assert score(scored, 0, " Paris\nQuestion: and London?")["score"] == 1
     assert score(scored, 1, "Paris") is None
@@ -59,10 +57,8 @@ def database(tmp_path_factory):
     path = tmp_path_factory.mktemp("db") / "a #?%.sqlite"
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE ship (id INTEGER, name TEXT, tons REAL, year INTEGER)")
-        db.executemany(
-            "INSERT INTO ship VALUES (?, ?, ?, ?)",
-            [(1, "Ann", 1.5, 1871), (2, "Bea", 2.0, None), (3, "Ann", 0.1, 1871)],
-        )
+        ships = [(1, "Ann", 1.5, 1871), (2, "Bea", 2.0, None), (3, "Ann", 0.1, 1871)]
+        db.executemany("INSERT INTO ship VALUES (?, ?, ?, ?)", ships)
         db.execute("CREATE TABLE bad (name TEXT)")
         db.execute("INSERT INTO bad VALUES (CAST(x'41ff42' AS TEXT))")
         db.execute("INSERT INTO bad VALUES (x'00ff')")
@@ -72,11 +68,8 @@ def database(tmp_path_factory):
 @pytest.mark.parametrize(("gold", "predicted", "right"), [
     ("SELECT name FROM ship", "SELECT name FROM ship", True),
     ("SELECT name FROM ship", "SELECT name FROM ship GROUP BY name", False),  # duplicates count
-    (
-        "SELECT name FROM ship ORDER BY id",
-        "SELECT name FROM ship ORDER BY id DESC",
-        True,
-    ),  # Ann, Bea, Ann both ways
+    # Ann, Bea, Ann both ways
+    ("SELECT name FROM ship ORDER BY id", "SELECT name FROM ship ORDER BY id DESC", True),
     ("SELECT id FROM ship ORDER BY id", "SELECT id FROM ship ORDER BY id DESC", False),
     # gold does not order
     ("SELECT id FROM ship", "SELECT id FROM ship ORDER BY id DESC", True),

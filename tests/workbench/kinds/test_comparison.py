@@ -25,17 +25,16 @@ from workbench.studies.settings import Settings
 
 
 def panels_of(run):
-    return [json.loads(text) for text in run_panels(run)]
+    return [*map(json.loads, run_panels(run))]
 
 
 def test_a_failure_is_shown_in_its_panel_alone(run):
     first, *rest = run.results
     broken = replace(run, results=[replace(first, error="<b>it broke</b>"), *rest])
-    panels = panels_of(broken)
-    assert panels[0]["status"] == "failed"
-    assert panels[0]["error"] == "<b>it broke</b>"
-    assert panels[0]["numbers"] == []
-    assert all(p["status"] == "done" for p in panels[1:])
+    failed, *others = panels_of(broken)
+    assert (failed["status"], failed["error"]) == ("failed", "<b>it broke</b>")
+    assert failed["numbers"] == []
+    assert all(p["status"] == "done" for p in others)
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +52,8 @@ def live(panels):
 def test_live_panels_follow_a_run_to_its_end(events):
     study, reported = events
     panels = LivePanels(study)
-    assert [(name, p["state"]) for name, p in live(panels).items()] == [
-        ("greedy", "waiting"),
-        ("speculative", "waiting"),
-    ]
+    states = {name: panel["state"] for name, panel in live(panels).items()}
+    assert states == {"greedy": "waiting", "speculative": "waiting"}
     panels.update(reported[0])
     assert live(panels)["greedy"]["state"] == "reading the prompt"
     *rest, ended = reported[1:]
@@ -213,9 +210,8 @@ def test_an_interrupt_keeps_what_is_finished(call, store, monkeypatch):
     usual = catalog["dsbd"].decode
     monkeypatch.setattr(catalog["dsbd"], "decode", decode)
     before = signal.getsignal(signal.SIGINT)
-    status, _, _ = call(
-        "compare", "x", "--decoders", "greedy", "dsbd", "mtad", "--max-new-tokens", "8"
-    )
+    decoders = ("--decoders", "greedy", "dsbd", "mtad")
+    status, *_ = call("compare", "x", *decoders, "--max-new-tokens", "8")
     assert status == 130
     (kept,) = store.list()
     assert kept.decoders == ["greedy", "dsbd"]
@@ -269,9 +265,9 @@ def test_claims_follow_the_settings(run):
     settings = {**run.settings, "speculative": {"lenience": 0.5}}
     changed = replace(run, study={**run.study, "settings": settings})
     claims = {p["decoder"]: p["claim"] for p in panels_of(changed)}
-    assert claims["speculative"] == "changes the text"
-    assert claims["greedy"] == "always the likeliest"
-    assert claims["beam_search"] == "search"
+    names = ("speculative", "greedy", "beam_search")
+    wanted = ["changes the text", "always the likeliest", "search"]
+    assert [claims[name] for name in names] == wanted
 
 
 def test_a_client_that_leaves_ends_its_job(host):

@@ -71,12 +71,9 @@ def test_a_panel_says_what_the_server_is_and_when_its_first_token_came(beside):
 
 
 def test_charts_tables_and_files_hold_it(beside):
-    drawn = [
-        figure.to_json() for figure in comparison.charts(rows(beside.results), beside.settings)
-    ]
-    assert any("Engine fast" in each for each in drawn)
-    table = tables.figures(beside)
-    assert table.rows[-1][0] == "Engine fast"
+    drawn = comparison.charts(rows(beside.results), beside.settings)
+    assert any("Engine fast" in figure.to_json() for figure in drawn)
+    assert tables.figures(beside).rows[-1][0] == "Engine fast"
     for write in WRITERS.values():
         assert "Engine fast" in write(beside) or NAME in write(beside)
     assert MODEL not in WRITERS["html"](beside)
@@ -90,14 +87,13 @@ def test_a_spreadsheet_has_columns_for_engines_where_there_is_one(beside, run):
     def lines(run):
         return list(csv.DictReader(io.StringIO(WRITERS["csv"](run))))
 
-    found = lines(beside)
-    last = found[-1]
+    first, *_, last = found = lines(beside)
     told = [last[f"engine_{name}"] for name in ("kind", "version", "model")]
     assert told == ["vllm", "0.32.0", MODEL]
     assert {line["kind"] for line in found} == {"comparison"}
     assert float(last["seconds_to_first_token"]) == pytest.approx(0.4)
     assert (last["verdict"], last["bytes_read"]) == ("", "")
-    assert found[0]["engine_version"] == ""
+    assert first["engine_version"] == ""
     assert "engine_version" not in lines(run)[0]
 
 
