@@ -64,9 +64,8 @@ def test_a_stream_becomes_a_record_with_the_time_of_each_token():
 
 
 def test_lines_may_come_in_any_pieces():
-    text = b": a comment\r\nevent: x\r\ndata: %s\r\n\r\n" % json.dumps(
-        chunk("é", [5], finish_reason="stop")
-    ).encode().replace(b"\\u00e9", "é".encode())
+    told = json.dumps(chunk("é", [5], finish_reason="stop"), ensure_ascii=False)
+    text = f": a comment\r\nevent: x\r\ndata: {told}\r\n\r\n".encode()
     assert asked(Reply([bytes([b]) for b in text], type="text/event-stream")).text == "é"
 
 
@@ -82,19 +81,15 @@ def test_the_chunk_that_counts_tokens_may_have_no_choices(dialect):
     last = usage(2)
     del last["choices"]
     told = [chunk("a b"), chunk("", finish_reason="stop"), last]
-    record = asked(
-        a_stream(told), Query("x", 4), dialect=dataclasses.replace(dialect, path=OTHER.path)
-    )
+    dialect = dataclasses.replace(dialect, path=OTHER.path)
+    record = asked(a_stream(told), Query("x", 4), dialect=dialect)
     assert (record.text, record.count, record.note) == ("a b", 2, "")
 
 
 def test_a_server_that_dies_in_the_middle_leaves_what_came():
-    for reply in (
-        a_stream(WHOLE[:2], end=b""),
-        dataclasses.replace(
-            a_stream(WHOLE[:2], end=b"data: {"), headers={"content-length": "9999"}
-        ),
-    ):
+    long = {"content-length": "9999"}
+    short = dataclasses.replace(a_stream(WHOLE[:2], end=b"data: {"), headers=long)
+    for reply in (a_stream(WHOLE[:2], end=b""), short):
         record = asked(reply)
         assert (record.text, record.tokens, record.finished) == (" a b c", (5, 6, 7), None)
         assert record.note == "Engine fake broke off the answer."

@@ -111,27 +111,18 @@ NEWER = {
 
 def chunk_sglang(text, ids, count, reason=None, **meta):
     finish = {"type": reason, "length": count} if reason else None
-    return {
-        "text": text,
-        "output_ids": ids,
-        "meta_info": {"completion_tokens": count, "finish_reason": finish, **meta},
-    }
+    meta = {"completion_tokens": count, "finish_reason": finish, **meta}
+    return {"text": text, "output_ids": ids, "meta_info": meta}
 
 
-@pytest.mark.parametrize("chunks", [
-    [
-        chunk_sglang("a", [1], 1),
-        chunk_sglang("ab c", [1, 2, 3], 3),
-        chunk_sglang("ab cd", [1, 2, 3, 4], 4, "length"),
-    ],
-    [
-        chunk_sglang("a", [1], 1),
-        chunk_sglang("b c", [2, 3], 3),
-        chunk_sglang("d", [4], 4, "length"),
-    ],
+@pytest.mark.parametrize("pieces", [
+    [("a", [1]), ("ab c", [1, 2, 3]), ("ab cd", [1, 2, 3, 4])],
+    [("a", [1]), ("b c", [2, 3]), ("d", [4])],
 ], ids=["from the beginning", "piece by piece"])  # fmt: skip
-def test_chunks_come_whole_again_or_piece_by_piece(chunks):
-    found = list(SGLANG.chunks(chunks))
+def test_chunks_come_whole_again_or_piece_by_piece(pieces):
+    ends = ((1, None), (3, None), (4, "length"))
+    told = [chunk_sglang(*piece, *end) for piece, end in zip(pieces, ends, strict=True)]
+    found = list(SGLANG.chunks(told))
     assert [each.text for each in found] == ["a", "b c", "d"]
     assert [each.ids for each in found] == [(1,), (2, 3), (4,)]
     assert [each.finished for each in found] == [None, None, "length"]

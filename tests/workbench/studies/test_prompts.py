@@ -37,9 +37,8 @@ def test_a_text_file_has_one_prompt_a_line_and_blank_lines_are_none(tmp_path):
 
 def test_jsonl_prompts_may_hold_newlines(tmp_path):
     file = tmp_path / "a.jsonl"
-    file.write_text(
-        json.dumps({"prompt": "two\nlines", "id": 7}) + "\n\n" + json.dumps({"prompt": "x"})
-    )
+    first = json.dumps({"prompt": "two\nlines", "id": 7})
+    file.write_text(f'{first}\n\n{{"prompt": "x"}}')
     assert texts(file) == ["two\nlines", "x"]
 
 
