@@ -22,7 +22,7 @@ from decoders.engine.loading import load
 from tests.models import save_small_pair
 from tests.pairwise import EVERYWHERE
 from tests.reports import pytest_report_to_serializable  # noqa: F401 - a hook
-from workbench.measuring import device
+from workbench.measuring import session
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("repeatable")
@@ -30,7 +30,7 @@ torch.set_num_threads(1)
 # Modules and tests are a million objects: looking through all of them took a ninth of the time.
 gc.set_threshold(10_000, 20, 20)
 # Beside other tests the clock would wait for a steadiness that does not come.
-device.PATIENCE_SECONDS = 0.0
+session.PATIENCE_SECONDS = 0.0
 # Page and terminal begin with SmolLM2 where its weights are, and these tests with a smaller pair.
 os.environ.setdefault("WORKBENCH_PAIR", "Llama-Stories (embedded)")
 os.environ.setdefault("WORKBENCH_THREADS", "1")  # else they are measured

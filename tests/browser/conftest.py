@@ -36,12 +36,9 @@ def serving(pair, folder: Path, **limits) -> Iterator[tuple[str, Host]]:  # noqa
     host = a_host(pair, folder, **limits)
     page = build(host)
     page.launch(
-        **launch_options(host),
-        server_name="127.0.0.1",
-        server_port=port,
-        prevent_thread_lock=True,
+        **launch_options(host), server_name="127.0.0.1", server_port=port, prevent_thread_lock=True,
         quiet=True,
-    )
+    )  # fmt: skip
     try:
         yield f"http://127.0.0.1:{port}/", host
     finally:

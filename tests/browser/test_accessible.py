@@ -6,11 +6,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.actions import (
-    finished,
-    link,
-    open_recorded,
-)
+from tests.browser.actions import finished, link, open_recorded
 from tests.browser.readable import faults
 from workbench.runs.store import id_of, recorded, recordings
 

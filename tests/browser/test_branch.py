@@ -17,11 +17,9 @@ PROMPT = "<b>é ${window.hacked=1}</b><img src=x onerror=window.hacked=1>"
 @pytest.fixture(scope="module")
 def first(chromium, address) -> Iterator[tuple[Page, str]]:
     settings = {
-        "decoders": "greedy,beam_search,speculative",
-        "max_new_tokens": 10,
-        "temperature": 0.7,
+        "decoders": "greedy,beam_search,speculative", "max_new_tokens": 10, "temperature": 0.7,
         "top_k": 6,
-    }
+    }  # fmt: skip
     with visits(chromium) as visit:
         page = visit(link(address, PROMPT, **settings))
         yield page, run(page)

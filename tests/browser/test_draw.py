@@ -18,13 +18,9 @@ HOSTILE = "<b>é</b><img src=x onerror=window.hacked=1> ${window.hacked=1} {{{wi
 
 def drawn(visit, address) -> Page:
     asked = {
-        "kind": "draw",
-        "prompt": HOSTILE,
-        "draws": 30,
-        "max_new_tokens": 6,
-        "decoders": "multinomial,speculative,mtad",
-        "temperature": 0.5,
-    }
+        "kind": "draw", "prompt": HOSTILE, "draws": 30, "max_new_tokens": 6,
+        "decoders": "multinomial,speculative,mtad", "temperature": 0.5,
+    }  # fmt: skip
     page = visit(f"{address}?{urlencode(asked)}")
     expect(page.locator("#draw-prompt textarea")).to_have_value(HOSTILE)
     finished(page, "draw-")  # of the link's run: it draws by itself

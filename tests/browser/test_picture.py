@@ -136,14 +136,9 @@ def assert_read_off(page: Page, run: Run, decoder: str) -> None:
 
 
 CASES = [
-    (STORY, "mtad"),
-    (STORY, "dsbd"),
-    (STORY, "beam_search"),
-    (SUMMARY, "lookup"),
-    (HEAD, "best_first"),
-    (ALL, "suffix"),
-    (ALL, "traversal"),
-]
+    (STORY, "mtad"), (STORY, "dsbd"), (STORY, "beam_search"), (SUMMARY, "lookup"),
+    (HEAD, "best_first"), (ALL, "suffix"), (ALL, "traversal"),
+]  # fmt: skip
 FRESH = ["speculative", "mtad", "dsbd", "beam_search", "lookup"]
 
 

@@ -53,8 +53,7 @@ def test_a_word_explains_itself_to_a_mouse_and_to_the_keyboard(page):
 
 
 @pytest.mark.parametrize(
-    ("tab", "shows"),
-    [("Draws", "#draw-trees .wb-panel"), ("Lab", "#batch-figures table")],
+    ("tab", "shows"), [("Draws", "#draw-trees .wb-panel"), ("Lab", "#batch-figures table")]
 )
 def test_a_tab_opens_with_a_recorded_result(visit, address, tab, shows):
     """These tabs opened empty."""

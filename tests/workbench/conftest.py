@@ -59,10 +59,9 @@ def finished(pair: library.ModelPair, study: Study, meter: Meter) -> Run:
 @pytest.fixture(scope="session")
 def run(pair, unmetered) -> Run:
     """Five decoders, two repeats, at temperature 1; one said something energetic and hostile."""
-    settings = Settings.from_json(
-        {"decoders": DECODERS, "max_new_tokens": 24, "repeats": 2, "timings": 1}
-    )
-    found = finished(pair, Comparison("<b>é 🦊 ${x} {{{y}}}</b>\n", settings), unmetered)
+    asked = {"decoders": DECODERS, "max_new_tokens": 24, "repeats": 2, "timings": 1}
+    study = Comparison("<b>é 🦊 ${x} {{{y}}}</b>\n", Settings.from_json(asked))
+    found = finished(pair, study, unmetered)
     first, *rest = found.results
     token = replace(first.alone.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
     tokens = [token, *first.alone.tokens[1:]]
@@ -76,40 +75,27 @@ def batch_run(pair, unmetered) -> Run:
     """Two decoders that draft, batches of one and two in every scheme, two repeats, T=0. The
     prompts are hostile."""
     texts = ["<b>aba aba</b>", "${x} aba abab", "=1+1 ab", "é 🦊 é 🦊"]
-    shared = {
-        "decoders": ["lookup", "speculative"],
-        "max_new_tokens": 12,
-        "temperature": 0.0,
-        "repeats": 2,
-        "timings": 1,
-    }
-    asked = {
-        "prompts": {"name": "<i>few</i>", "texts": texts},
-        "settings": {**shared, "sizes": [1, 2]},
-    }
-    return finished(pair, Batch.from_json(asked), unmetered)
+    prompts = {"name": "<i>few</i>", "texts": texts}
+    settings = {
+        "decoders": ["lookup", "speculative"], "max_new_tokens": 12, "temperature": 0.0,
+        "repeats": 2, "timings": 1, "sizes": [1, 2],
+    }  # fmt: skip
+    return finished(pair, Batch.from_json({"prompts": prompts, "settings": settings}), unmetered)
 
 
 @pytest.fixture(scope="session")
 def draw_run(pair, unmetered) -> Run:
     """Three decoders, one for each kind of comparison, twenty draws each after a hostile prompt."""
-    shared = {
-        "decoders": ["multinomial", "dsbd", "mtad"],
-        "draws": 20,
-        "max_new_tokens": 4,
-        "temperature": 0.4,
-    }
-    return finished(
-        pair, Draw.from_json({"prompt": "<b>é ${x}</b>", "settings": shared}), unmetered
-    )
+    settings = {"decoders": ["multinomial", "dsbd", "mtad"], "draws": 20, "temperature": 0.4}
+    asked = {"prompt": "<b>é ${x}</b>", "settings": {**settings, "max_new_tokens": 4}}
+    return finished(pair, Draw.from_json(asked), unmetered)
 
 
 @pytest.fixture(scope="session")
 def branch_run(pair, run, unmetered) -> Run:
     """A branch of the second decoder's text, by two decoders."""
-    return finished(
-        pair, branch(pair, run, TextPlace("beam_search", 3), 5, ["greedy", "mtad"]), unmetered
-    )
+    study = branch(pair, run, TextPlace("beam_search", 3), 5, ["greedy", "mtad"])
+    return finished(pair, study, unmetered)
 
 
 @pytest.fixture

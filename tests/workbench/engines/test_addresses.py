@@ -33,19 +33,16 @@ def test_a_name_or_in_the_terminal_a_url():
         named("fast", {})
 
 
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        ("ftp://host", "must begin with http"),
-        ("127.0.0.1:8000", "must begin with http"),
-        ("http://", "has no host"),
-        ("http://host:0", "has no host or no port"),
-        (f"http://{'a' * 64}.org", "cannot be read"),
-        ("http://user:secret@host", "no user and no password"),
-        ("http://host/?key=secret", "must end with its host"),
-        ("http://host/\x7f", "must be a URL"),
-    ],
-)
+@pytest.mark.parametrize(("url", "says"), [
+    ("ftp://host", "must begin with http"),
+    ("127.0.0.1:8000", "must begin with http"),
+    ("http://", "has no host"),
+    ("http://host:0", "has no host or no port"),
+    (f"http://{'a' * 64}.org", "cannot be read"),
+    ("http://user:secret@host", "no user and no password"),
+    ("http://host/?key=secret", "must end with its host"),
+    ("http://host/\x7f", "must be a URL"),
+])  # fmt: skip
 def test_a_url_that_cannot_be_called_is_one_sentence_without_its_secrets(url, says):
     """Some hosts that only httpx refuses once ended a command in a traceback."""
     with pytest.raises(InputError, match=says) as error:
@@ -54,17 +51,14 @@ def test_a_url_that_cannot_be_called_is_one_sentence_without_its_secrets(url, sa
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("listed", "says"),
-    [
-        (LOCAL, "must be a list as in"),
-        (f"x={LOCAL} sk-secret", "must be a list as in"),
-        (f"x={LOCAL} modle=a", "no field 'modle': did you mean 'model'"),
-        (f"x={LOCAL} key=", "`key` of the engine 'x' must be text"),
-        (f"<b>={LOCAL}", "the name '<b>' must have letters"),
-        (f"x={LOCAL} start=vllm", "the engine 'x' has `start`, but nothing starts servers"),
-    ],
-)
+@pytest.mark.parametrize(("listed", "says"), [
+    (LOCAL, "must be a list as in"),
+    (f"x={LOCAL} sk-secret", "must be a list as in"),
+    (f"x={LOCAL} modle=a", "no field 'modle': did you mean 'model'"),
+    (f"x={LOCAL} key=", "`key` of the engine 'x' must be text"),
+    (f"<b>={LOCAL}", "the name '<b>' must have letters"),
+    (f"x={LOCAL} start=vllm", "the engine 'x' has `start`, but nothing starts servers"),
+])  # fmt: skip
 def test_a_list_that_cannot_be_read_is_one_sentence(listed, says):
     with pytest.raises(InputError, match=says) as error:
         engines({LISTED: listed})

@@ -62,10 +62,7 @@ def test_a_server_with_the_model_s_law_is_like_it(pair, right):
 
 @pytest.mark.parametrize(
     "write",
-    [
-        lambda pair: drawing(pair.target, 1.5),
-        lambda pair: drawing(pair.draft),
-    ],
+    [lambda pair: drawing(pair.target, 1.5), lambda pair: drawing(pair.draft)],
     ids=["temperature", "the draft model alone"],
 )
 def test_a_server_with_another_law_is_unlike_it(pair, write):
@@ -133,16 +130,13 @@ def test_a_server_of_another_vocabulary_cannot_be_tested(pair, right):
         watched(pair, changed(right, token_ids=[1, 2, 99999, 4]))
 
 
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"draws": 0}, "draws must be"),
-        ({"tokens": 65}, "tokens must be"),
-        ({"dtype": "float8"}, "dtype must be"),
-        ({"prefixes": ()}, "at least one text"),
-        ({"prefixes": ("a", "a")}, "given twice"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "says"), [
+    ({"draws": 0}, "draws must be"),
+    ({"tokens": 65}, "tokens must be"),
+    ({"dtype": "float8"}, "dtype must be"),
+    ({"prefixes": ()}, "at least one text"),
+    ({"prefixes": ("a", "a")}, "given twice"),
+])  # fmt: skip
 def test_what_cannot_be_asked_is_one_sentence(fields, says):
     with pytest.raises(InputError, match=says):
         CanaryPlan(**fields)

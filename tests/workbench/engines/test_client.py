@@ -64,9 +64,8 @@ def test_a_stream_becomes_a_record_with_the_time_of_each_token():
 
 
 def test_lines_may_come_in_any_pieces():
-    text = b": a comment\r\nevent: x\r\ndata: %s\r\n\r\n" % json.dumps(
-        chunk("é", [5], finish_reason="stop")
-    ).encode().replace(b"\\u00e9", "é".encode())
+    told = json.dumps(chunk("é", [5], finish_reason="stop"), ensure_ascii=False)
+    text = f": a comment\r\nevent: x\r\ndata: {told}\r\n\r\n".encode()
     assert asked(Reply([bytes([b]) for b in text], type="text/event-stream")).text == "é"
 
 
@@ -82,19 +81,15 @@ def test_the_chunk_that_counts_tokens_may_have_no_choices(dialect):
     last = usage(2)
     del last["choices"]
     told = [chunk("a b"), chunk("", finish_reason="stop"), last]
-    record = asked(
-        a_stream(told), Query("x", 4), dialect=dataclasses.replace(dialect, path=OTHER.path)
-    )
+    dialect = dataclasses.replace(dialect, path=OTHER.path)
+    record = asked(a_stream(told), Query("x", 4), dialect=dialect)
     assert (record.text, record.count, record.note) == ("a b", 2, "")
 
 
 def test_a_server_that_dies_in_the_middle_leaves_what_came():
-    for reply in (
-        a_stream(WHOLE[:2], end=b""),
-        dataclasses.replace(
-            a_stream(WHOLE[:2], end=b"data: {"), headers={"content-length": "9999"}
-        ),
-    ):
+    long = {"content-length": "9999"}
+    short = dataclasses.replace(a_stream(WHOLE[:2], end=b"data: {"), headers=long)
+    for reply in (a_stream(WHOLE[:2], end=b""), short):
         record = asked(reply)
         assert (record.text, record.tokens, record.finished) == (" a b c", (5, 6, 7), None)
         assert record.note == "Engine fake broke off the answer."
@@ -143,27 +138,24 @@ def test_ids_are_not_sent_to_a_server_that_takes_none():
     assert "takes no token ids" in refusal(a_stream(WHOLE), dialect=OTHER)
 
 
-@pytest.mark.parametrize(
-    ("reply", "says"),
-    [
-        (Reply(b"<html>"), "is no JSON"),
-        (Reply(b"[1]"), "JSON that is no object"),
-        (a_json(chunk("\ud800", [5])), "is not UTF-8"),
-        (Reply(b"data: \xff\n\n", type="text/event-stream"), "is not UTF-8"),
-        (a_json({"choices": 5}), "choices: input should be a valid list"),
-        (a_json({"choices": [{"text": 5}]}), "choices.0.text: input should be a valid string"),
-        (a_json({"choices": [{"token_ids": [True]}]}), "choices.0.token_ids.0"),
-        (a_json({"choices": [], "metrics": {"speculative_decoding": {}}}), "num_draft_tokens"),
-        (a_json({"error": {"message": "no\nmemory"}}), "broke off: no memory."),
-        (a_json({**chunk("a", [5]), "model": "b"}), "answered with the model 'b', not with"),
-        (a_json({"detail": "x" * 9999}, 500), "failed (HTTP 500); it says: xxx"),
-        (a_json({"error": {"message": "The model does not exist."}}, 404), "The model does not"),
-        (Reply(b"", 404), "has no /v1/completions (HTTP 404); correct its address."),
-        (Reply(b"", 401), "refuses the key (HTTP 401); name the variable"),
-        (Reply(b"", 302, {"location": "http://127.0.0.1:1/"}), "redirects (HTTP 302), which is"),
-        (Reply(b"x", 200, {"content-encoding": "gzip"}), "compresses its answers"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("reply", "says"), [
+    (Reply(b"<html>"), "is no JSON"),
+    (Reply(b"[1]"), "JSON that is no object"),
+    (a_json(chunk("\ud800", [5])), "is not UTF-8"),
+    (Reply(b"data: \xff\n\n", type="text/event-stream"), "is not UTF-8"),
+    (a_json({"choices": 5}), "choices: input should be a valid list"),
+    (a_json({"choices": [{"text": 5}]}), "choices.0.text: input should be a valid string"),
+    (a_json({"choices": [{"token_ids": [True]}]}), "choices.0.token_ids.0"),
+    (a_json({"choices": [], "metrics": {"speculative_decoding": {}}}), "num_draft_tokens"),
+    (a_json({"error": {"message": "no\nmemory"}}), "broke off: no memory."),
+    (a_json({**chunk("a", [5]), "model": "b"}), "answered with the model 'b', not with"),
+    (a_json({"detail": "x" * 9999}, 500), "failed (HTTP 500); it says: xxx"),
+    (a_json({"error": {"message": "The model does not exist."}}, 404), "The model does not"),
+    (Reply(b"", 404), "has no /v1/completions (HTTP 404); correct its address."),
+    (Reply(b"", 401), "refuses the key (HTTP 401); name the variable"),
+    (Reply(b"", 302, {"location": "http://127.0.0.1:1/"}), "redirects (HTTP 302), which is"),
+    (Reply(b"x", 200, {"content-encoding": "gzip"}), "compresses its answers"),
+])  # fmt: skip
 def test_an_answer_that_is_none_is_one_sentence(reply, says):
     assert says in refusal(reply)
     assert len(refusal(reply)) < 500
@@ -179,10 +171,7 @@ def test_a_redirect_calls_nobody_else():
 
 def test_the_key_is_sent_and_shown_nowhere():
     environ, key = {"X": "sk-secret"}, "sk-secret"
-    echo = [
-        chunk(f" {key[:4]}", [5]),
-        chunk(f"{key[4:]}!", [6], finish_reason=key),
-    ]
+    echo = [chunk(f" {key[:4]}", [5]), chunk(f"{key[4:]}!", [6], finish_reason=key)]
     with served(vllm(lambda call: a_stream(echo))) as server:
         wire = Wire(server.engine(key="X"), SMALL, environ)
         record = Client(wire, VLLM, MODEL).ask(QUERY)
@@ -254,16 +243,13 @@ def models(*listed, **others):
     return answers
 
 
-@pytest.mark.parametrize(
-    ("answers", "kind"),
-    [
-        (models({"id": "m", "owned_by": "sglang"}), "sglang"),
-        (models({"id": "m", "owned_by": "llamacpp"}), "llama.cpp"),
-        (models({"id": "m"}, **{"openapi.json": {"paths": {"/load_model": {}}}}), "transformers"),
-        (models({"id": "m"}, **{"openapi.json": {"paths": {"/other": {}}}}), "other"),
-        (models({"id": "m"}), "other"),
-    ],
-)
+@pytest.mark.parametrize(("answers", "kind"), [
+    (models({"id": "m", "owned_by": "sglang"}), "sglang"),
+    (models({"id": "m", "owned_by": "llamacpp"}), "llama.cpp"),
+    (models({"id": "m"}, **{"openapi.json": {"paths": {"/load_model": {}}}}), "transformers"),
+    (models({"id": "m"}, **{"openapi.json": {"paths": {"/other": {}}}}), "other"),
+    (models({"id": "m"}), "other"),
+])  # fmt: skip
 def test_the_kind_of_a_server(answers, kind):
     with served(answers) as server:
         assert connect(server.engine()).dialect.kind == kind

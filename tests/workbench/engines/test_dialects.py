@@ -65,30 +65,24 @@ def test_llama_cpp_gets_its_samplers_in_our_order():
     assert body("llama.cpp")["samplers"] == ["temperature"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "cuts", "says"),
-    [
-        ("other", {"top_k": 5}, "cannot be asked for `top_k`"),
-        ("vllm", {"top_n_sigma": 1.0}, "cannot be asked for `top_n_sigma`"),
-        ("vllm", {"top_p": 0.9, "temperature_last": True}, "`temperature_last`"),
-        ("vllm", {"top_p": 0.9, "min_p": 0.1}, "`top_p` and `min_p` in another order"),
-        ("sglang", CUT, "`top_k` and `top_p` in another order"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "cuts", "says"), [
+    ("other", {"top_k": 5}, "cannot be asked for `top_k`"),
+    ("vllm", {"top_n_sigma": 1.0}, "cannot be asked for `top_n_sigma`"),
+    ("vllm", {"top_p": 0.9, "temperature_last": True}, "`temperature_last`"),
+    ("vllm", {"top_p": 0.9, "min_p": 0.1}, "`top_p` and `min_p` in another order"),
+    ("sglang", CUT, "`top_k` and `top_p` in another order"),
+])  # fmt: skip
 def test_what_an_engine_cannot_be_asked_for_is_said(kind, cuts, says):
     assert says in unsaid(kind, **cuts)
 
 
-@pytest.mark.parametrize(
-    ("kind", "sampling"),
-    [
-        ("vllm", {"top_k": 20, "min_p": 0.1}),
-        ("vllm", {"temperature": 1.0, "top_p": 0.9, "temperature_last": True}),
-        ("sglang", {"top_p": 0.9, "min_p": 0.1}),
-        ("llama.cpp", {"top_n_sigma": 1.0, "top_p": 0.9, "min_p": 0.1, "temperature_last": True}),
-        ("transformers", {"top_p": 0.9, "min_p": 0.1, **CUT}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "sampling"), [
+    ("vllm", {"top_k": 20, "min_p": 0.1}),
+    ("vllm", {"temperature": 1.0, "top_p": 0.9, "temperature_last": True}),
+    ("sglang", {"top_p": 0.9, "min_p": 0.1}),
+    ("llama.cpp", {"top_n_sigma": 1.0, "top_p": 0.9, "min_p": 0.1, "temperature_last": True}),
+    ("transformers", {"top_p": 0.9, "min_p": 0.1, **CUT}),
+])  # fmt: skip
 def test_what_comes_to_the_same_is_asked_for(kind, sampling):
     assert unsaid(kind, **sampling) is None
 
@@ -106,47 +100,29 @@ def test_nothing_is_cut_from_the_likeliest_token():
 
 
 OLDER = {
-    "spec_accept_rate": 0.5,
-    "spec_accept_length": 2.5,
-    "spec_accept_token_num": 3,
-    "spec_draft_token_num": 6,
-    "spec_verify_ct": 2,
-}
+    "spec_accept_rate": 0.5, "spec_accept_length": 2.5, "spec_accept_token_num": 3,
+    "spec_draft_token_num": 6, "spec_verify_ct": 2,
+}  # fmt: skip
 NEWER = {
-    "spec_num_correct_drafts": 3,
-    "spec_num_proposed_drafts": 6,
-    "spec_verify_ct": 2,
+    "spec_num_correct_drafts": 3, "spec_num_proposed_drafts": 6, "spec_verify_ct": 2,
     "spec_correct_drafts_histogram": [0, 1, 1, 0],
-}
+}  # fmt: skip
 
 
 def chunk_sglang(text, ids, count, reason=None, **meta):
     finish = {"type": reason, "length": count} if reason else None
-    return {
-        "text": text,
-        "output_ids": ids,
-        "meta_info": {"completion_tokens": count, "finish_reason": finish, **meta},
-    }
+    meta = {"completion_tokens": count, "finish_reason": finish, **meta}
+    return {"text": text, "output_ids": ids, "meta_info": meta}
 
 
-@pytest.mark.parametrize(
-    "chunks",
-    [
-        [
-            chunk_sglang("a", [1], 1),
-            chunk_sglang("ab c", [1, 2, 3], 3),
-            chunk_sglang("ab cd", [1, 2, 3, 4], 4, "length"),
-        ],
-        [
-            chunk_sglang("a", [1], 1),
-            chunk_sglang("b c", [2, 3], 3),
-            chunk_sglang("d", [4], 4, "length"),
-        ],
-    ],
-    ids=["from the beginning", "piece by piece"],
-)
-def test_chunks_come_whole_again_or_piece_by_piece(chunks):
-    found = list(SGLANG.chunks(chunks))
+@pytest.mark.parametrize("pieces", [
+    [("a", [1]), ("ab c", [1, 2, 3]), ("ab cd", [1, 2, 3, 4])],
+    [("a", [1]), ("b c", [2, 3]), ("d", [4])],
+], ids=["from the beginning", "piece by piece"])  # fmt: skip
+def test_chunks_come_whole_again_or_piece_by_piece(pieces):
+    ends = ((1, None), (3, None), (4, "length"))
+    told = [chunk_sglang(*piece, *end) for piece, end in zip(pieces, ends, strict=True)]
+    found = list(SGLANG.chunks(told))
     assert [each.text for each in found] == ["a", "b c", "d"]
     assert [each.ids for each in found] == [(1,), (2, 3), (4,)]
     assert [each.finished for each in found] == [None, None, "length"]
@@ -169,15 +145,12 @@ def test_a_prompt_is_ids_or_text_and_nothing_is_cut_off():
     assert (sampling["max_new_tokens"], sampling["temperature"]) == (3, 0.5)
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        {"text": "a", "meta_info": {}},
-        {"text": "a", "output_ids": "1", "meta_info": {"completion_tokens": 1}},
-        {"text": 5, "meta_info": {"completion_tokens": 1}},
-        chunk_sglang("a", [1], 1, "length", **{**NEWER, "spec_num_correct_drafts": 7}),
-    ],
-)
+@pytest.mark.parametrize("event", [
+    {"text": "a", "meta_info": {}},
+    {"text": "a", "output_ids": "1", "meta_info": {"completion_tokens": 1}},
+    {"text": 5, "meta_info": {"completion_tokens": 1}},
+    chunk_sglang("a", [1], 1, "length", **{**NEWER, "spec_num_correct_drafts": 7}),
+])  # fmt: skip
 def test_other_shapes_and_counts_that_contradict_each_other_are_refused(event):
     with pytest.raises(InputError, match=r"another shape|contradict"):
         list(SGLANG.chunks([event]))

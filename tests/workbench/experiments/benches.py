@@ -13,17 +13,13 @@ class Sleepy:
     seconds = 1.0
 
     def facts(self, choice):
-        return {
-            "identity": {"target": "pretend", "dtype": "float32", "device": "cpu"},
-            "environment": {},
-        }
+        identity = {"target": "pretend", "dtype": "float32", "device": "cpu"}
+        return {"identity": identity, "environment": {}}
 
     def run(self, unit):
         time.sleep(self.seconds)
-        return [
-            row(id, unit.item, [sample(unit.prompts[0], id)], {"new_tokens": 2, "seconds": 1.0})
-            for id in unit.ids
-        ]
+        figures = {"new_tokens": 2, "seconds": 1.0}
+        return [row(id, unit.item, [sample(unit.prompts[0], id)], figures) for id in unit.ids]
 
 
 class Reader(Sleepy):

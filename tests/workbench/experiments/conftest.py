@@ -54,13 +54,9 @@ def prepared(crew):
 def answers(journal: Journal, id: str) -> set:
     """Each row's cell, item, tokens and scores. They must not depend on interruptions or on the
     worker."""
-    return {
-        (
-            kept.part,
-            kept.cell,
-            item,
-            tuple((o.prompt, tuple(o.ids), o.text, str(o.scores)) for o in row.outputs),
-        )
-        for kept in journal.cells(id)
-        for item, row in kept.rows.items()
-    }
+    found = set()
+    for kept in journal.cells(id):
+        for item, row in kept.rows.items():
+            outputs = [(o.prompt, tuple(o.ids), o.text, str(o.scores)) for o in row.outputs]
+            found.add((kept.part, kept.cell, item, *outputs))
+    return found

@@ -34,21 +34,18 @@ def test_what_is_timed_shares_a_block_with_greedy_and_what_is_not_stands_alone()
     assert timed.items == {i: (i,) for i in range(5)}
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"code": "2"},
-        {"facts": {PairChoice(): {**FACTS[PairChoice()], "target": "b"}}},
-        {"sets": {"stories": replace(SET, items=SET.items[1:])}},
-        {"sets": {"stories": replace(SET, template="User: {prompt}")}},
-        {"text": f"{DECODERS}max_new_tokens = 65"},
-        {"text": f"{DECODERS}top_p = 0.9"},
-        {"text": f"{DECODERS}top_n_sigma = 1.5"},
-        {"text": f"{DECODERS}seeds = 1"},
-        {"text": f"{DECODERS}ignore_eos = true"},
-        {"text": '[[part]]\ndecoders = [{name = "speculative", draft_length = 3}, "mtad"]\n'},
-    ],
-)
+@pytest.mark.parametrize("changed", [
+    {"code": "2"},
+    {"facts": {PairChoice(): {**FACTS[PairChoice()], "target": "b"}}},
+    {"sets": {"stories": replace(SET, items=SET.items[1:])}},
+    {"sets": {"stories": replace(SET, template="User: {prompt}")}},
+    {"text": f"{DECODERS}max_new_tokens = 65"},
+    {"text": f"{DECODERS}top_p = 0.9"},
+    {"text": f"{DECODERS}top_n_sigma = 1.5"},
+    {"text": f"{DECODERS}seeds = 1"},
+    {"text": f"{DECODERS}ignore_eos = true"},
+    {"text": '[[part]]\ndecoders = [{name = "speculative", draft_length = 3}, "mtad"]\n'},
+])  # fmt: skip
 def test_whatever_can_change_an_answer_changes_the_ids(changed):
     before, after = spelled(DECODERS), spelled(changed.pop("text", DECODERS), **changed)
     assert not set(before[0].ids) & set(after[0].ids)
@@ -74,10 +71,8 @@ def test_a_timed_cell_is_another_in_other_company_and_a_quality_cell_is_the_same
 
 def test_another_head_changes_the_cells_that_it_drafts_for_and_no_others():
     """A head that was trained again was given the figures of the one before."""
-    text = (
-        '[[part]]\ntimed = false\ndecoders = ["speculative", {name = "speculative", draft = '
-        '"head"}, {name = "best_first", by = "head"}]\n'
-    )
+    heads = '{name = "speculative", draft = "head"}, {name = "best_first", by = "head"}'
+    text = f'[[part]]\ntimed = false\ndecoders = ["speculative", {heads}]\n'
     ids = []
     for head in ("a", "b"):
         facts = {PairChoice(): {**FACTS[PairChoice()], "head": head}}

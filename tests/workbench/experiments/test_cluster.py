@@ -73,11 +73,8 @@ def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path):
     for role, seed in (("target", 0), ("draft", 1)):
         build(seed=seed).float().save_pretrained(tmp_path / role)
         build_tokenizer().save_pretrained(tmp_path / role)
-    plan, one, two = (
-        REAL.format(folder=tmp_path),
-        Journal(tmp_path / "1.sqlite"),
-        Journal(tmp_path / "2.sqlite"),
-    )
+    plan = REAL.format(folder=tmp_path)
+    one, two = (Journal(tmp_path / f"{name}.sqlite") for name in ("1", "2"))
     with Crew(InProcess(Device(PairKeeper()))) as crew:
         here = ran(crew, one, plan)
     assert four.pool.count == 4

@@ -18,21 +18,14 @@ def kept(
 ) -> CellRows:
     """10 tokens for each item."""
     asked = {
-        "decoder": decoder,
-        "scheme": "unpadded",
-        "timed": timed,
-        "settings": {"beams": 4},
+        "decoder": decoder, "scheme": "unpadded", "timed": timed, "settings": {"beams": 4},
         "temperature": 1.0,
-    }
+    }  # fmt: skip
     rows = {}
     for i, s in enumerate(seconds):
         made = {
-            "new_tokens": 10,
-            "seconds": s,
-            "perplexity": perplexity,
-            "target_calls": 5,
-            **metrics,
-        }
+            "new_tokens": 10, "seconds": s, "perplexity": perplexity, "target_calls": 5, **metrics,
+        }  # fmt: skip
         score = None if scores is None else {"score": scores[i]}
         each = sample(i, gained=[5, 1, 4], drafted=[4, 4, 4], scores=score, category="ab"[i % 2])
         rows[i] = row(decoder, i, [each], made)
@@ -46,24 +39,17 @@ def test_speeds_and_ratios_are_of_sums():
     fast = kept("speculative", [0.5, 1.0, 2.0])
     assert figures.figure("tokens/s", GREEDY).value == pytest.approx(30 / 7)
     found = figures.figure("x greedy", fast, GREEDY)
-    assert found.value == pytest.approx(2)
-    assert (found.low, found.high) == (
-        pytest.approx(2),
-        pytest.approx(2),
-    )  # every prompt twice as fast: pairing takes the rest away
-    assert (
-        figures.figure("tokens/s", fast).low
-        < figures.figure("tokens/s", fast).value
-        < figures.figure("tokens/s", fast).high
-    )
+    # every prompt twice as fast: pairing takes the rest away
+    assert (found.low, found.value, found.high) == pytest.approx((2, 2, 2))
+    speed = figures.figure("tokens/s", fast)
+    assert speed.low < speed.value < speed.high
 
 
 def test_perplexity_is_over_all_tokens_and_a_score_over_all_outputs():
     two = kept("a", [1.0, 1.0])
     two.rows[1].metrics.update(new_tokens=30, perplexity=8.0)
-    assert figures.figure("perplexity", two).value == pytest.approx(
-        math.exp((10 * math.log(2) + 30 * math.log(8)) / 40)
-    )
+    mean = math.exp((10 * math.log(2) + 30 * math.log(8)) / 40)
+    assert figures.figure("perplexity", two).value == pytest.approx(mean)
     assert figures.figure("score", kept("a", [1.0] * 4, scores=[1, 0, 0, 0])).value == 0.25
     assert figures.figure("score", kept("a", [1.0], scores=[0])).value == 0.0
     assert figures.figure("score", two) is None
@@ -95,8 +81,7 @@ def test_timing_the_same_prompts_again_makes_no_further_prompts_of_them():
     once = kept("a", [1.0, 2.0, 3.0, 4.0])
     twice = kept("a", [1.0, 2.0, 3.0, 4.0] * 2)
     for i, each in twice.rows.items():
-        samples = [replace(each.outputs[0], prompt=i % 4)]
-        twice.rows[i] = each.with_outputs(samples)
+        twice.rows[i] = each.with_outputs([replace(each.outputs[0], prompt=i % 4)])
     assert figures.figure("tokens/s", twice) == figures.figure("tokens/s", once)
 
 

@@ -30,12 +30,9 @@ TABLES = [{
     "column_types": ["text"] * 4,
 }]  # fmt: skip
 HUMANEVAL = {
-    "task_id": "HumanEval/0",
-    "prompt": "def f(x):\n",
-    "entry_point": "f",
-    "canonical_solution": "    return x\n",
-    "test": "...",
-}
+    "task_id": "HumanEval/0", "prompt": "def f(x):\n", "entry_point": "f",
+    "canonical_solution": "    return x\n", "test": "...",
+}  # fmt: skip
 FILES = {
     "spec-bench": ("question.jsonl", json.dumps(QUESTION)),
     "mt-bench": ("question.jsonl", json.dumps({**QUESTION, "reference": ["x"]})),
@@ -78,24 +75,17 @@ def test_every_format_is_read_and_its_template_takes_its_questions(data):
 
 def test_what_each_holds(data):
     bench = find("spec-bench", data)
-    assert (bench.text(0), bench.items[0].category, bench.items[0].id) == (
-        "Write {a} poem.",
-        "writing",
-        "81",
-    )
+    first = bench.items[0]
+    assert (bench.text(0), first.category, first.id) == ("Write {a} poem.", "writing", "81")
     squad = find("squad", data)
     assert [i.answers["answers"] for i in squad.items] == [["1871"], []]
     assert squad.text(0).endswith("Text: Built in 1871.\nQuestion: When?\nAnswer:")
-    assert [i.question["prompt"] for i in find("chatgpt-prompts", data).items] == [
-        'Explain\nthis, "please"',
-        "Second",
-    ]
+    asked = [i.question["prompt"] for i in find("chatgpt-prompts", data).items]
+    assert asked == ['Explain\nthis, "please"', "Second"]
     assert [i.question["prompt"] for i in find("alpaca", data).items] == ["Add.\n1 2", "Go."]
     own = find("own", data)
-    assert ([i.answers for i in own.items], own.items[1].category) == (
-        [{"answers": ["b", "c"]}, {}],
-        "x",
-    )
+    assert [i.answers for i in own.items] == [{"answers": ["b", "c"]}, {}]
+    assert own.items[1].category == "x"
     assert find("mt-bench", data).text(0) == "User: Write {a} poem.\nAssistant:"
 
 
@@ -115,34 +105,29 @@ def test_the_revision_is_of_the_content_and_not_of_the_folder(data, tmp_path):
     assert find("spider", moved).revision != before
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "says"),
-    [
-        ("spec-bench", json.dumps(QUESTION) + "\n{oops", "question.jsonl, line 2: not JSON."),
-        ("spec-bench", json.dumps({**QUESTION, "turns": []}),
-            'question.jsonl, line 1: "turns" must begin with a text.'),
-        ("spec-bench", json.dumps({"turns": ["a"]}), 'line 1: must have a text as "category".'),
-        ("cnn-dailymail", '{"article": "a"}',
-            'test.jsonl, line 1: must have a text as "highlights".'),
-        ("squad", '{\n"data": [}', "dev-v2.0.json, line 2: not JSON"),
-        ("squad", '{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}',
-            "article 1, paragraph 1, question 1: must have a list"),
-        ("spider", json.dumps([{**SPIDER[0], "db_id": "../secret"}]),
-            "entry 1: \"db_id\" '../secret' is not the name of a database."),
-        ("spider", json.dumps([{**SPIDER[0], "db_id": "planes"}]),
-            "entry 1: tables.json has no database 'planes'."),
-        ("chatgpt-prompts", "a,b\n1,2\n", "prompts.csv, line 1: the head has no column 'prompt'."),
-        ("chatgpt-prompts", "human_prompt\nfine\n\"\"\n",
-            'prompts.csv, line 3: must have a text as "human_prompt".'),
-        ("alpaca", '[{"instruction": "a"}, {}]',
-            'alpaca.json, entry 2: must have a text as "instruction".'),
-        ("own", '{"prompt": "a"}\n{"prompt": "b", "answer": 3}',
-            "prompts.jsonl, line 2: must have"),
-        ("own", '{"prompt": "a", "category": "\\ud800"}',
-            "prompts.jsonl, line 1: holds half a character"),
-        ("own", "\n\n", "has no prompts"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "text", "says"), [
+    ("spec-bench", json.dumps(QUESTION) + "\n{oops", "question.jsonl, line 2: not JSON."),
+    ("spec-bench", json.dumps({**QUESTION, "turns": []}),
+        'question.jsonl, line 1: "turns" must begin with a text.'),
+    ("spec-bench", json.dumps({"turns": ["a"]}), 'line 1: must have a text as "category".'),
+    ("cnn-dailymail", '{"article": "a"}', 'test.jsonl, line 1: must have a text as "highlights".'),
+    ("squad", '{\n"data": [}', "dev-v2.0.json, line 2: not JSON"),
+    ("squad", '{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}',
+        "article 1, paragraph 1, question 1: must have a list"),
+    ("spider", json.dumps([{**SPIDER[0], "db_id": "../secret"}]),
+        "entry 1: \"db_id\" '../secret' is not the name of a database."),
+    ("spider", json.dumps([{**SPIDER[0], "db_id": "planes"}]),
+        "entry 1: tables.json has no database 'planes'."),
+    ("chatgpt-prompts", "a,b\n1,2\n", "prompts.csv, line 1: the head has no column 'prompt'."),
+    ("chatgpt-prompts", "human_prompt\nfine\n\"\"\n",
+        'prompts.csv, line 3: must have a text as "human_prompt".'),
+    ("alpaca", '[{"instruction": "a"}, {}]',
+        'alpaca.json, entry 2: must have a text as "instruction".'),
+    ("own", '{"prompt": "a"}\n{"prompt": "b", "answer": 3}', "prompts.jsonl, line 2: must have"),
+    ("own", '{"prompt": "a", "category": "\\ud800"}',
+        "prompts.jsonl, line 1: holds half a character"),
+    ("own", "\n\n", "has no prompts"),
+])  # fmt: skip
 def test_what_is_malformed_is_named_with_its_file_and_place(data, name, text, says):
     """Half a character in a category once let the report fail, after hours of work."""
     file = FORMATS[name].files[0] if name == "spider" else FILES[name][0]
@@ -160,15 +145,12 @@ def test_a_line_that_is_not_text_is_named(data):
 
 
 def test_a_set_that_must_be_downloaded_says_so(tmp_path):
-    with pytest.raises(
-        InputError, match=r"download dev-v2.0.json from its authors and name its folder with --data"
+    for data, says in (
+        (None, "download dev-v2.0.json from its authors and name its folder with --data"),
+        (tmp_path, "There is no dev-v2.0.json or dev-v1.1.json or dev.json for the set 'squad'"),
     ):
-        find("squad", None)
-    with pytest.raises(
-        InputError,
-        match=r"There is no dev-v2.0.json or dev-v1.1.json or dev.json for the set 'squad'",
-    ):
-        find("squad", tmp_path)
+        with pytest.raises(InputError, match=says):
+            find("squad", data)
 
 
 def test_files_of_ones_own_are_read_only_where_paths_may_be_named(tmp_path):

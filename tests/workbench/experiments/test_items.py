@@ -40,15 +40,9 @@ def written(parts: list[dict]) -> str:
     """A plan whose parts differ as little as they may, so that they share what they can."""
     text = ""
     for part in parts:
-        more = (
-            f"timings = {part['timings']}\nbatch_sizes = {part['sizes']}"
-            if part["timed"]
-            else "timed = false"
-        )
-        text += (
-            '[[part]]\nprompts = ["own.txt"]\nschemes = ["unpadded", "dynamic"]\nlimit = '
-            f"{part['limit']}\n{more}\n"
-        )
+        timed = f"timings = {part['timings']}\nbatch_sizes = {part['sizes']}"
+        text += '[[part]]\nprompts = ["own.txt"]\nschemes = ["unpadded", "dynamic"]\n'
+        text += f"limit = {part['limit']}\n{timed if part['timed'] else 'timed = false'}\n"
         text += f"decoders = {part['decoders']}\n"
     return text
 
@@ -64,9 +58,8 @@ class Place:
         """Run a plan to its end, or until `most` items are done; returns the experiment's id."""
         journal, stop = Journal(self.path), threading.Event()
         with Crew(Pretend(bench=self.bench)) as crew:
-            experiment = driver.prepare(
-                ExperimentRequest(text, "own.toml", limit=limit, data=str(self.folder)), crew
-            )
+            asked = ExperimentRequest(text, "own.toml", limit=limit, data=str(self.folder))
+            experiment = driver.prepare(asked, crew)
             for now in driver.run(experiment, journal, crew, stop):
                 if most is not None and now.done >= most:
                     stop.set()
@@ -81,12 +74,9 @@ class Place:
         self.run(text, limit, most=1)
         host, pid, _, rest = new_owner().split("|")
         for (block,) in self.sql("SELECT DISTINCT block FROM cells"):
+            values = "(?, 1, ?, strftime('%s', 'now') + 0)"
             gone = f"{host}|{pid}|1|{rest}"
-            self.sql(
-                "INSERT OR IGNORE INTO claims VALUES (?, 1, ?, strftime('%s', 'now') + 0)",
-                block,
-                gone,
-            )
+            self.sql(f"INSERT OR IGNORE INTO claims VALUES {values}", block, gone)
 
     def check(self, id: str, parts: list[dict], limit: int | None) -> bool:
         """Whether all that the plan asks for is there; every row is looked at."""
@@ -112,10 +102,8 @@ class Place:
 def test_a_number_means_the_same_prompts_under_any_limit(tmp_path):
     """With two timings and first 2, then 3 prompts, an item's number meant another prompt. p0 p1 p0
     p1 p1 p2 was taken for two timings of each, and the page said "6 of 6 items done"."""
-    place, plan = (
-        Place(tmp_path),
-        '[[part]]\nprompts = ["own.txt"]\ndecoders = ["multinomial"]\ntimings = 2\n',
-    )
+    place = Place(tmp_path)
+    plan = '[[part]]\nprompts = ["own.txt"]\ndecoders = ["multinomial"]\ntimings = 2\n'
     for limit in (2, 3, 1, 5):
         kept = Journal(place.path).cells(place.run(plan, limit))
         assert [len(cell.rows) for cell in kept] == [2 * limit] * 2

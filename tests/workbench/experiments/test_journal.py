@@ -28,17 +28,18 @@ def begun(journal: Journal) -> Journal:
     return journal
 
 
+def one_done(journal: Journal) -> tuple[str, int]:
+    """Who has done one item, and the next one, which it has claimed."""
+    owner = new_owner()
+    journal.commit(BLOCK, journal.claim(BLOCK, owner), owner, rows(0))
+    return owner, journal.claim(BLOCK, owner)
+
+
 def test_an_item_is_claimed_once_and_done_once(journal):
     begun(journal)
     one, two = new_owner(1), new_owner(2)
-    assert [journal.claim(BLOCK, o) for o in (one, two, one, two, one, two)] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        None,
-    ]
+    claims = [journal.claim(BLOCK, owner) for owner in (one, two) * 3]
+    assert claims == [0, 1, 2, 3, 4, None]
     assert journal.commit(BLOCK, 0, one, rows(0))
     assert not journal.commit(BLOCK, 0, one, rows(0))
     assert not journal.commit(BLOCK, 1, one, rows(1))  # it is the other's
@@ -51,11 +52,8 @@ def test_a_claim_is_free_when_its_process_is_gone_or_has_not_been_heard_of(tmp_p
     clock = [1000.0]
     journal = begun(Journal(tmp_path / "j.sqlite", now=lambda: clock[0]))
     host, pid, started, rest = new_owner().split("|")
-    dead, silent, far = (
-        f"{host}|{pid}|{int(started) + 1}|{rest}",
-        new_owner(),
-        f"elsewhere|1|1|{rest}",
-    )
+    dead, silent = f"{host}|{pid}|{int(started) + 1}|{rest}", new_owner()
+    far = f"elsewhere|1|1|{rest}"
     # the first one's process is gone
     assert [journal.claim(BLOCK, o) for o in (dead, silent, far)] == [0, 0, 1]
     clock[0] += STALE_SECONDS + 1
@@ -66,14 +64,11 @@ def test_a_claim_is_free_when_its_process_is_gone_or_has_not_been_heard_of(tmp_p
 
 def test_a_locked_file_is_one_sentence_and_nothing_committed_is_lost(tmp_path):
     journal = begun(Journal(tmp_path / "j.sqlite", patience=0.1))
-    owner = new_owner()
-    journal.commit(BLOCK, journal.claim(BLOCK, owner), owner, rows(0))
-    item = journal.claim(BLOCK, owner)
+    owner, item = one_done(journal)
     with closing(sqlite3.connect(tmp_path / "j.sqlite")) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(
-            InputError, match=r"database is locked\): another program holds it"
-        ) as caught:
+        says = r"database is locked\): another program holds it"
+        with pytest.raises(InputError, match=says) as caught:
             journal.commit(BLOCK, item, owner, rows(item))
         assert "\n" not in str(caught.value)
     assert journal.progress("e1").done == 1
@@ -82,9 +77,7 @@ def test_a_locked_file_is_one_sentence_and_nothing_committed_is_lost(tmp_path):
 
 def test_a_full_disk_is_one_sentence_and_an_item_is_kept_whole_or_not_at_all(tmp_path, monkeypatch):
     journal = begun(Journal(tmp_path / "j.sqlite"))
-    owner = new_owner()
-    journal.commit(BLOCK, journal.claim(BLOCK, owner), owner, rows(0))
-    item = journal.claim(BLOCK, owner)
+    owner, item = one_done(journal)
     connect = sqlite3.connect
 
     def full(*args, **options):

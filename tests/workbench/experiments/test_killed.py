@@ -28,9 +28,8 @@ def started(path: Path, seconds: float) -> BaseProcess:
 def committed(path: Path) -> int:
     try:
         with closing(sqlite3.connect(path, timeout=30)) as db:
-            return db.execute(
-                "SELECT count(*) FROM (SELECT DISTINCT block, item FROM rows)"
-            ).fetchone()[0]
+            items = "SELECT DISTINCT block, item FROM rows"
+            return db.execute(f"SELECT count(*) FROM ({items})").fetchone()[0]
     except sqlite3.OperationalError:  # not made yet
         return 0
 

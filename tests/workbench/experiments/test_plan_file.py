@@ -3,47 +3,35 @@
 import pytest
 
 from decoders import InputError, catalog
+from tests.workbench.experiments.test_cells import cells_of
 from workbench.experiments import plan as plans
+from workbench.experiments.cells import label
 from workbench.experiments.plan import parse
 from workbench.models.presets import PAIRS
+from workbench.studies.study import schemes_at
 
 
 def test_a_plan_has_defaults_and_grids():
-    plan = parse(
-        '[[part]]\ndecoders = ["greedy", {name = "mtad", beams = [2, 4], threshold = [0.1, 0.9]}]',
-        "mine.toml",
-    )
+    grid = '{name = "mtad", beams = [2, 4], threshold = [0.1, 0.9]}'
+    plan = parse(f'[[part]]\ndecoders = ["greedy", {grid}]', "mine.toml")
     (part,) = plan.parts
-    assert (plan.name, part.name, part.prompts, part.timed) == (
-        "mine",
-        "part 1",
-        ("stories",),
-        True,
-    )
-    assert [
-        (m.name, getattr(m, "beams", None), getattr(m, "threshold", None)) for m in part.methods
-    ] == [
-        ("greedy", None, None),
-        ("mtad", 2, 0.1),
-        ("mtad", 2, 0.9),
-        ("mtad", 4, 0.1),
-        ("mtad", 4, 0.9),
-    ]
+    assert (plan.name, part.name, part.prompts) == ("mine", "part 1", ("stories",))
+    assert part.timed
+    greedy, *others = part.methods
+    assert greedy == catalog["greedy"]()
+    values = [(beams, threshold) for beams in (2, 4) for threshold in (0.1, 0.9)]
+    assert others == [catalog["mtad"](beams=b, threshold=t) for b, t in values]
 
 
-def test_a_list_is_a_value_for_a_setting_that_is_a_list_and_a_list_of_lists_is_its_grid():
-    one = (
-        parse('[[part]]\ndecoders = [{name = "specinfer", expansion = [2, 1]}]', "a.toml")
-        .parts[0]
-        .methods
-    )
-    two = (
-        parse('[[part]]\ndecoders = [{name = "specinfer", expansion = [[2, 1], [3]]}]', "a.toml")
-        .parts[0]
-        .methods
-    )
-    assert [m.expansion for m in one] == [(2, 1)]
-    assert [m.expansion for m in two] == [(2, 1), (3,)]
+@pytest.mark.parametrize(
+    ("value", "found"), [("[2, 1]", [(2, 1)]), ("[[2, 1], [3]]", [(2, 1), (3,)])]
+)
+def test_a_list_is_a_value_for_a_setting_that_is_a_list_and_a_list_of_lists_is_its_grid(
+    value, found
+):
+    text = f'[[part]]\ndecoders = [{{name = "specinfer", expansion = {value}}}]'
+    (part,) = parse(text, "a.toml").parts
+    assert [method.expansion for method in part.methods] == found
 
 
 def test_a_part_may_begin_with_the_settings_that_are_tuned_for_the_pair(monkeypatch):
@@ -62,53 +50,48 @@ def test_a_part_may_begin_with_the_settings_that_are_tuned_for_the_pair(monkeypa
 
 
 def test_pairs_are_presets_or_lists_of_models():
-    names = list(PAIRS)
-    plan = parse(
-        f'[[part]]\npairs = ["embedded", "{names[1]}", ["a/b", "c/d"]]\ndecoders = ["all"]',
-        "a.toml",
-    )
-    assert [p.target for p in plan.parts[0].pairs] == [None, PAIRS[names[1]].choice().target, "a/b"]
-    assert {m.name for m in plan.parts[0].methods} == set(catalog)
+    _, name, *_ = PAIRS
+    text = f'[[part]]\npairs = ["embedded", "{name}", ["a/b", "c/d"]]\ndecoders = ["all"]'
+    (part,) = parse(text, "a.toml").parts
+    assert [p.target for p in part.pairs] == [None, PAIRS[name].choice().target, "a/b"]
+    assert {m.name for m in part.methods} == set(catalog)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("title = ", "bad.toml is not TOML: Invalid value (at end of document)"),
-        ("", "has no [[part]]"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[engine]]\nname = "fast"',
-            "bad.toml: Plans no longer ask servers of other engines"),
-        ('titel = "x"', "bad.toml: there is no key 'titel': did you mean 'title'?"),
-        ('[[part]]\ntempreature = 1\ndecoders = ["greedy"]',
-            "part 1 (part 1): there is no key 'tempreature': did you mean 'temperature'?"),
-        ('[[part]]\ndecoders = ["gredy"]', "there is no decoder 'gredy': did you mean 'greedy'?"),
-        ('[[part]]\ndecoders = [{name = "mtad", beems = 2}]', "mtad has no setting 'beems'"),
-        ('[[part]]\ndecoders = [{name = "mtad", beams = 0}]', "mtad: beams must be"),
-        ('[[part]]\ndecoders = ["greedy"]\nlimit = 0', "`limit` must be a whole number from 1"),
-        ('[[part]]\ndecoders = ["greedy"]\ntimed = "no"', "`timed` must be true or false"),
-        ('[[part]]\ndecoders = ["greedy"]\nbatch_sizes = [0]', "`batch_sizes` must be from 1 to"),
-        ('[[part]]\ndecoders = ["greedy"]\nbatch_sizes = [2]\ntimed = false', "are about speed"),
-        ('[[part]]\ndecoders = ["greedy"]\npairs = ["lama"]', "there is no pair 'lama'"),
-        ('[[part]]\ndecoders = ["greedy"]\nsettings = "tuned"\npairs = [["a", "b"]]',
-            'only the pair "embedded" has tuned settings'),
-        ('[[part]]\nname = "a"\ndecoders = ["greedy"]\n[[part]]\nname = "a"\ndecoders = ["greedy"]',
-            "two parts named 'a'"),
-        (f'[[part]]\ndecoders = ["greedy"]\nseeds = {list(range(6000))}', "6,000 cells"),
-        (f'[[part]]\ndecoders = [{{name = "mtad", beams = {list(range(1, 101))}, '
-            f"draft_length = {list(range(1, 101))}}}]", "10,000 combinations"),
-        ('[part]\ndecoders = ["greedy"]', "write `part` as [[part]]"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "pie"',
-            "draw 1: `kind` must be curve or front"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "curve"\nx = "beams"\ny = ["speed"]',
-            "there is no figure 'speed'"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"\n'
-            'figure = "tokens/s"\nless = "a"\nthan = "b"',
-            "there is no part 'c'"),
-        ('[[part]]\ndecoders = ["greedy"]\n'
-            '[[printed]]\ncolumns = ["tokens/s"]\nrows = {a = [1, 2]}',
-            "row 'a' must have 1 figures"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "says"), [
+    ("title = ", "bad.toml is not TOML: Invalid value (at end of document)"),
+    ("", "has no [[part]]"),
+    ('[[part]]\ndecoders = ["greedy"]\n[[engine]]\nname = "fast"',
+        "bad.toml: Plans no longer ask servers of other engines"),
+    ('titel = "x"', "bad.toml: there is no key 'titel': did you mean 'title'?"),
+    ('[[part]]\ntempreature = 1\ndecoders = ["greedy"]',
+        "part 1 (part 1): there is no key 'tempreature': did you mean 'temperature'?"),
+    ('[[part]]\ndecoders = ["gredy"]', "there is no decoder 'gredy': did you mean 'greedy'?"),
+    ('[[part]]\ndecoders = [{name = "mtad", beems = 2}]', "mtad has no setting 'beems'"),
+    ('[[part]]\ndecoders = [{name = "mtad", beams = 0}]', "mtad: beams must be"),
+    ('[[part]]\ndecoders = ["greedy"]\nlimit = 0', "`limit` must be a whole number from 1"),
+    ('[[part]]\ndecoders = ["greedy"]\ntimed = "no"', "`timed` must be true or false"),
+    ('[[part]]\ndecoders = ["greedy"]\nbatch_sizes = [0]', "`batch_sizes` must be from 1 to"),
+    ('[[part]]\ndecoders = ["greedy"]\nbatch_sizes = [2]\ntimed = false', "are about speed"),
+    ('[[part]]\ndecoders = ["greedy"]\npairs = ["lama"]', "there is no pair 'lama'"),
+    ('[[part]]\ndecoders = ["greedy"]\nsettings = "tuned"\npairs = [["a", "b"]]',
+        'only the pair "embedded" has tuned settings'),
+    ('[[part]]\nname = "a"\ndecoders = ["greedy"]\n[[part]]\nname = "a"\ndecoders = ["greedy"]',
+        "two parts named 'a'"),
+    (f'[[part]]\ndecoders = ["greedy"]\nseeds = {list(range(6000))}', "6,000 cells"),
+    (f'[[part]]\ndecoders = [{{name = "mtad", beams = {list(range(1, 101))}, '
+        f"draft_length = {list(range(1, 101))}}}]", "10,000 combinations"),
+    ('[part]\ndecoders = ["greedy"]', "write `part` as [[part]]"),
+    ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "pie"',
+        "draw 1: `kind` must be curve or front"),
+    ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "curve"\nx = "beams"\ny = ["speed"]',
+        "there is no figure 'speed'"),
+    ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"\n'
+        'figure = "tokens/s"\nless = "a"\nthan = "b"',
+        "there is no part 'c'"),
+    ('[[part]]\ndecoders = ["greedy"]\n'
+        '[[printed]]\ncolumns = ["tokens/s"]\nrows = {a = [1, 2]}',
+        "row 'a' must have 1 figures"),
+])  # fmt: skip
 def test_a_fault_is_one_sentence_that_names_the_key(text, says):
     with pytest.raises(InputError) as caught:
         parse(text, "bad.toml")
@@ -123,17 +106,12 @@ def test_a_syntax_error_names_its_line():
 
 
 def test_every_shipped_plan_is_read_and_its_orderings_name_cells_that_it_has():
-    from workbench.experiments.cells import label
-    from workbench.studies.study import schemes_at
-
     for name in plans.shipped():
         plan = plans.find(name)
         assert plan.title
         assert plan.name == name
         for ordering in plan.orderings:
             part = next(p for p in plan.parts if p.name == ordering.part)
-            from tests.workbench.experiments.test_cells import cells_of
-
             labels = {label(cell, part) for cell in cells_of(part)}
             assert {ordering.less, ordering.than} <= labels, name
         assert schemes_at(1, ("vanilla",)) == ["unpadded"]

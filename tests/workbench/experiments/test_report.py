@@ -105,7 +105,6 @@ def test_a_table_has_a_row_for_each_cell_and_only_figures_that_there_are(found):
 
 def test_the_papers_figures_stand_beside_ours(found):
     shown = beside(found, found.plan.printed[0])
-
     assert shown.rows[0][:2] == ["speculative", "3.64"]
     assert float(shown.rows[0][2]) > 1
     assert shown.rows[0][3:] == ["–", "–"]
@@ -128,10 +127,8 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
     text = markdown(found)
     assert "| speculative |" in text
     assert "3 orderings of the papers: 1 reproduced, 1 not reproduced, 1 not measured." in text
-    assert (
-        "Reproduced (1):\n\n- ✓ MTAD drafts more at threshold 0 (a paper). Here tokens/call is "
-        "1 with "
-    ) in text
+    reproduced = "- ✓ MTAD drafts more at threshold 0 (a paper). Here tokens/call is 1 with "
+    assert f"Reproduced (1):\n\n{reproduced}" in text
     assert "<figure" not in text
     assert markdown(found, charts=True).count("<figure") == 3
     assert f"- experiment: {found.progress.id}" in text
@@ -212,11 +209,8 @@ than = "speculative, batch 1"
 def two_sets(prepared, journal, crew, tmp_path):
     """A report of a part with two sets of prompts, each with categories."""
     for name in ("short", "long"):
-        lines = [
-            json.dumps({"prompt": f"A {name} one", "category": category})
-            for category in ("fable", "letter")
-        ]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+        asked = [{"prompt": f"A {name} one", "category": kind} for kind in ("fable", "letter")]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, asked)))
     experiment = prepared(SETS, data=str(tmp_path))
     *_, last = driver.run(experiment, journal, crew)
     assert (last.failed, last.done) == (0, last.total)
@@ -235,8 +229,7 @@ def test_what_is_of_one_of_several_sets_names_it(two_sets):
         assert len(names) == len(set(names))
         assert {name.rsplit(", ", 1)[1] for name in names} == {"short.jsonl", "long.jsonl"}
     [front] = (figure for drawing in two_sets.plan.drawings for figure in draw(two_sets, drawing))
-    assert "speculative, batch 1, short.jsonl" in front
-    assert "speculative, batch 1, long.jsonl" in front
+    assert all(f"speculative, batch 1, {name}.jsonl" in front for name in ("short", "long"))
     assert judged(two_sets)[0].words.startswith("on short.jsonl: tokens/call is 1 with ")
 
 
@@ -255,10 +248,8 @@ def test_an_output_that_could_not_be_scored_has_its_reason(two_sets):
 
     cells = [replace(c, rows={i: unscored(r) for i, r in c.rows.items()}) for c in two_sets.cells]
     found = replace(two_sets, cells=cells)
-    assert (
-        f"- two, speculative, batch 1, short.jsonl: an output has no score: {why} (2 times)"
-        in markdown(found)
-    )
+    says = f"- two, speculative, batch 1, short.jsonl: an output has no score: {why} (2 times)"
+    assert says in markdown(found)
     (text,) = WRITERS["csv"](found).values()
     assert {line["why"] for line in csv.DictReader(io.StringIO(text, newline=""))} >= {why}
 

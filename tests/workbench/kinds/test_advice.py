@@ -15,19 +15,9 @@ import decoders
 from decoders import ModelPair, catalog
 from tests.layouts import pair_of
 from tests.workbench.page.visitor import Visitor
+from workbench.kinds import advice as advisor
 from workbench.kinds import registry
-from workbench.kinds.advice import (
-    Advice,
-    Findings,
-    Timed,
-    answer,
-    findings,
-    ranked,
-    sentences,
-    table,
-    tokens_per_round,
-    verdict,
-)
+from workbench.kinds.advice import Advice, Findings, Timed, findings, tokens_per_round, verdict
 from workbench.kinds.registry import from_query
 from workbench.measuring import session
 from workbench.measuring.transcript import acceptances
@@ -59,10 +49,8 @@ def each_pair(request) -> ModelPair:
     return request.getfixturevalue(request.param)
 
 
-def settings(temperature: float, tokens: int = 24) -> Settings:
-    return Settings.from_json(
-        {"decoders": ["greedy"], "temperature": temperature, "max_new_tokens": tokens, "timings": 1}
-    )
+def settings(temperature: float) -> Settings:
+    return Settings.from_json({"decoders": ["greedy"], "temperature": temperature, "timings": 1})
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=7), st.integers(1, 4))
@@ -82,12 +70,11 @@ def test_rounds_are_those_of_enumerating_every_acceptance(betas, length):
 
 @pytest.mark.parametrize("length", [1, 8])
 def test_at_temperature_0_the_rounds_are_exactly_those_of_decoding(each_pair, length):
-    pair = each_pair
     method = catalog["speculative"](draft_length=length)
-    plain = decoders.generate(pair, PROMPTS, "greedy", max_new_tokens=40, temperature=0)
-    drafted = decoders.generate(pair, PROMPTS, method, max_new_tokens=40, temperature=0)
+    plain = decoders.generate(each_pair, PROMPTS, "greedy", max_new_tokens=40, temperature=0)
+    drafted = decoders.generate(each_pair, PROMPTS, method, max_new_tokens=40, temperature=0)
     for greedy, speculative in zip(plain, drafted, strict=True):
-        found = acceptances(pair, greedy.prompt_tokens, greedy.tokens, settings(0.0))
+        found = acceptances(each_pair, greedy.prompt_tokens, greedy.tokens, settings(0.0))
         assert set(found) <= {0.0, 1.0}
         assert len(speculative.rounds) == pytest.approx(40 / tokens_per_round(found, length))
 
@@ -129,15 +116,13 @@ def test_every_draft_length_is_predicted_and_every_other_decoder_measured(
     predicted = [line for line in found.lines if line.predicted is not None]
     assert sorted(line.method.draft_length for line in predicted) == list(range(1, 9))
     assert {line.method.draft_length for line in predicted if line.measured} == {1, 4, 8}
-    assert {line.method.name for line in found.lines if line.predicted is None} == {
-        "lookup",
-        "mtad",
-    }
+    others = {line.method.name for line in found.lines if line.predicted is None}
+    assert others == {"lookup", "mtad"}
     best = [line.best for line in found.lines]
     assert [each.value for each in best] == sorted((each.value for each in best), reverse=True)
     assert all(each.low <= each.value <= each.high for each in best)
     assert 0 <= found.alpha <= 1
-    assert len(table(found).rows) == 10
+    assert len(advisor.table(found).rows) == 10
     assert f"at temperature {temperature:g}" in verdict(found)
     if temperature == 0:  # whatever follows greedy decoding wrote its tokens
         compared = [r.agreement for r in run.results if r.agreement]
@@ -150,23 +135,20 @@ def short_run(pair) -> Run:
     return ended(session.run(pair, advice(tokens=8)))
 
 
-def timed(speeds: dict[str, list[float]], disturbed: tuple[str, ...] = ()) -> dict:
+def timed(speeds: dict[str, list[float]]) -> dict:
     """Timings on prompts of 20 tokens, at these tokens/s on each of them. Speculative decoding is
     as fast as "speculative"."""
 
     def runs(name: str) -> list[Timed]:
-        return [
-            Timed(20, 20 / v, [1 / v] * 20, [0.1 / v] * 20, 20, list(disturbed))
-            for v in speeds[name]
-        ]
+        return [Timed(20, 20 / v, [1 / v] * 20, [0.1 / v] * 20, 20, []) for v in speeds[name]]
 
     lengths = {catalog["speculative"](draft_length=n): runs("speculative") for n in (1, 4, 8)}
     others = {catalog[name](): runs(name) for name in speeds if name != "speculative"}
     return {**others, **lengths}
 
 
-def found(speeds: dict[str, list[float]], disturbed: tuple[str, ...] = ()) -> Findings:
-    return ranked([[0.0] * 20] * len(speeds["greedy"]), timed(speeds, disturbed), 1.0)
+def found(speeds: dict[str, list[float]]) -> Findings:
+    return advisor.ranked([[0.0] * 20] * len(speeds["greedy"]), timed(speeds), 1.0)
 
 
 def test_it_pays_only_if_the_whole_interval_is_above_1_and_the_best_exact_decoder_is_named():
@@ -191,9 +173,8 @@ def test_it_pays_only_if_the_whole_interval_is_above_1_and_the_best_exact_decode
 
 @given(st.lists(st.floats(5, 20), min_size=1, max_size=8))
 def test_every_verdict_follows_from_its_interval(speeds):
-    known = found(
-        {"greedy": [10.0] * len(speeds), "speculative": [1.0] * len(speeds), "mtad": speeds}
-    )
+    count = len(speeds)
+    known = found({"greedy": [10.0] * count, "speculative": [1.0] * count, "mtad": speeds})
     best, says = known.lines[0].best, verdict(known)
     assert best.low <= best.value * (1 + 1e-9)
     assert best.value <= best.high * (1 + 1e-9)
@@ -214,8 +195,9 @@ def test_it_stops_within_a_second_and_says_what_is_known(pair):
     assert time.monotonic() - stopped[0] < 1
     assert run.cancelled
     assert {result.repeat for result in run.results} >= {0}
-    assert "The best exact decoder" in sentences(run)[1]  # from the first prompt
-    assert "Nothing is known until" in sentences(replace(run, results=run.results[:2]))[1]
+    assert "The best exact decoder" in advisor.sentences(run)[1]  # from the first prompt
+    begun = replace(run, results=run.results[:2])
+    assert "Nothing is known until" in advisor.sentences(begun)[1]
 
 
 def test_a_run_and_a_link_that_asked_about_load_open_with_a_sentence(short_run):
@@ -225,13 +207,12 @@ def test_a_run_and_a_link_that_asked_about_load_open_with_a_sentence(short_run):
     own = {"loads": [1, 2], "gpu_bandwidth": None, "gpu_tflops": None}
     study = {**run.study, "settings": {**run.study["settings"], **own}}
     old = registry.read(replace(run, results=[*run.results, batch], study=study).dumps())
-    assert sentences(old) == sentences(run)
-    assert answer(old) == f"{answer(run)}<p>{GONE['loads']}</p>"
+    assert advisor.sentences(old) == advisor.sentences(run)
+    assert advisor.answer(old) == f"{advisor.answer(run)}<p>{GONE['loads']}</p>"
     link = from_query({"kind": "advice", "count": "2", "loads": "1,4", "gpu_tflops": "989"})
     assert link.data["prompts"]["count"] == 2
-    assert link.faults == [
-        f"The link's {name} was left out: {GONE['loads']}" for name in ("loads", "gpu_tflops")
-    ]
+    says = f"was left out: {GONE['loads']}"
+    assert link.faults == [f"The link's {name} {says}" for name in ("loads", "gpu_tflops")]
 
 
 def test_advice_is_given_kept_and_opened_again(house):
@@ -255,14 +236,11 @@ def test_advice_is_given_kept_and_opened_again(house):
 def test_it_ranks_the_decoders_and_says_whether_it_pays(call, monkeypatch):
     """It ran for more than a minute without a word, and then gave speeds without intervals."""
     monkeypatch.setattr(show, "LINE_SECONDS", 0)
-    status, out, err = call(
-        "advise", "--count", "3", "--max-new-tokens", "8", "--decoders", "greedy", "--no-save"
-    )
+    asked = "advise --count 3 --max-new-tokens 8 --decoders greedy --no-save"
+    status, out, err = call(*asked.split())
     assert status == 0, err
     assert "predicted x greedy" in out
-    assert re.search(
-        r"The best exact decoder is .* at \d\.\d\d \(\d\.\d\d to \d\.\d\d\) times greedy",
-        " ".join(out.split()),
-    )
+    says = r"The best exact decoder is .* at \d\.\d\d \(\d\.\d\d to \d\.\d\d\) times greedy"
+    assert re.search(says, " ".join(out.split()))
     assert re.search(r"^1/\d+ multinomial on prompt 1$", err, re.M)
-    assert re.search(r"^\d+/\d+ \S+ on prompt 3$", err, re.MULTILINE)
+    assert re.search(r"^\d+/\d+ \S+ on prompt 3$", err, re.M)

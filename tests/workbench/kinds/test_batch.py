@@ -2,48 +2,36 @@
 
 import csv
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from decoders import InputError, catalog
+from decoders import InputError
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.batch import Batch
 from workbench.page.host import Host
 from workbench.runs.record import Run
 from workbench.runs.store import new_id
-from workbench.studies.prompts import Prompt, PromptSet
-from workbench.studies.settings import Settings
-
-FEW = PromptSet(
-    "few", tuple(Prompt(text, f"few, prompt {i}") for i, text in enumerate(("abab", "one two"), 1))
-)
 
 
-def batch(*names: str, prompts=FEW, sizes=(1, 3), **changes) -> Batch:
-    return Batch(prompts, Settings(tuple(catalog[n]() for n in names), seed=5), sizes, **changes)
-
-
-@pytest.mark.parametrize(
-    ("prompts", "settings", "says"),
-    [
-        ({}, {"sizes": [0]}, "A batch size must be a whole number from 1"),
-        ({}, {"sizes": []}, "choose at least one of each"),
-        ({}, {"sizes": 3}, "`sizes` must be a list"),
-        ({}, {"schemes": ["vanila"]}, "did you mean 'vanilla'"),
-        ({}, {"schemes": [["vanilla"]]}, "no scheme"),
-        ({}, {"ways": ["vanilla"]}, "no setting 'ways'"),
-        ({}, {"cache_mb": 0}, "cache_mb must be None or a number from 0.01"),
-        ({}, {"cache_mb": 1.0}, r"leave out padded \(usual\), unpadded cache, unpadded inputs, or"),
-        ({}, {"prefill_chunk": 2.5}, "prefill_chunk must be None or a whole number from 1"),
-        ({"name": "mine.txt", "texts": None}, {}, "not part of this study"),
-        ({"name": "mine.txt", "texts": ["a", 5]}, {}, "not part of this study"),
-        ({"count": "all"}, {}, "number of prompts"),
-    ],
-)
+@pytest.mark.parametrize(("prompts", "settings", "says"), [
+    ({}, {"sizes": [0]}, "A batch size must be a whole number from 1"),
+    ({}, {"sizes": []}, "choose at least one of each"),
+    ({}, {"sizes": 3}, "`sizes` must be a list"),
+    ({}, {"schemes": ["vanila"]}, "did you mean 'vanilla'"),
+    ({}, {"schemes": [["vanilla"]]}, "no scheme"),
+    ({}, {"ways": ["vanilla"]}, "no setting 'ways'"),
+    ({}, {"cache_mb": 0}, "cache_mb must be None or a number from 0.01"),
+    ({}, {"cache_mb": 1.0}, r"leave out padded \(usual\), unpadded cache, unpadded inputs, or"),
+    ({}, {"prefill_chunk": 2.5}, "prefill_chunk must be None or a whole number from 1"),
+    ({"name": "mine.txt", "texts": None}, {}, "not part of this study"),
+    ({"name": "mine.txt", "texts": ["a", 5]}, {}, "not part of this study"),
+    ({"count": "all"}, {}, "number of prompts"),
+])  # fmt: skip
 def test_json_that_cannot_be_used_is_one_sentence(prompts, settings, says):
-    asked = {"name": "stories", **prompts}, {"decoders": ["lookup"], **settings}
+    prompts, settings = {"name": "stories", **prompts}, {"decoders": ["lookup"], **settings}
     with pytest.raises(InputError, match=says) as refusal:
-        Batch.from_json(dict(zip(("prompts", "settings"), asked, strict=True)))
+        Batch.from_json({"prompts": prompts, "settings": settings})
     assert "\n" not in str(refusal.value)
 
 
@@ -68,6 +56,15 @@ def measured(host: Host, visitor: Visitor):
     return host.store.get(new)
 
 
+def own(visitor: Visitor, tmp_path: Path, content: bytes) -> Path:
+    """Choose a file with this content."""
+    file = tmp_path / "mine.txt"
+    file.write_bytes(content)
+    visitor.put("batch-prompts", "own")
+    visitor.give("batch-file", file)
+    return file
+
+
 def refused(visitor: Visitor) -> str:
     visitor.press("batch-run")
     assert visitor.breakdowns == []
@@ -76,22 +73,17 @@ def refused(visitor: Visitor) -> str:
 
 
 def test_a_file_is_read_once_when_it_is_given(house, visitor, tmp_path):
-    file = tmp_path / "mine.txt"
-    file.write_text("one\ntwo\nthree\n")
-    visitor.put("batch-prompts", "own")
-    visitor.give("batch-file", file)
+    file = own(visitor, tmp_path, b"one\ntwo\nthree\n")
     assert "mine.txt: 3 prompts" in visitor.value("batch-file-note")
     file.unlink()
     assert measured(house[0], visitor).study["prompts"]["texts"] == ["one", "two"]
 
 
 def test_a_file_that_cannot_be_read_is_said_at_once_and_at_measure(visitor, tmp_path):
-    file = tmp_path / "bad.txt"
-    file.write_bytes(b"fine\n\xff")
     visitor.put("batch-prompts", "own")
     assert refused(visitor) == "No file is chosen; choose one, or take a built-in set."
-    visitor.give("batch-file", file)
-    reason = "bad.txt, line 2: not text in UTF-8; save the file as plain text in UTF-8."
+    own(visitor, tmp_path, b"fine\n\xff")
+    reason = "mine.txt, line 2: not text in UTF-8; save the file as plain text in UTF-8."
     assert reason in visitor.value("batch-file-note")
     assert refused(visitor) == reason
     visitor.fire("batch-file", "clear")
@@ -100,10 +92,7 @@ def test_a_file_that_cannot_be_read_is_said_at_once_and_at_measure(visitor, tmp_
 
 def test_a_run_of_a_file_keeps_its_prompts_when_it_is_opened(house, visitor, tmp_path):
     """The emptied file box of an opened run took its prompts and the line with its outcome away."""
-    file = tmp_path / "mine.txt"
-    file.write_text("one\ntwo\n")
-    visitor.put("batch-prompts", "own")
-    visitor.give("batch-file", file)
+    own(visitor, tmp_path, b"one\ntwo\n")
     run = measured(house[0], visitor)
     again = Visitor(house[1], f"run={run.id}")
     assert "Done" in again.value("batch-progress")
@@ -146,12 +135,11 @@ def test_what_is_missing_is_said_at_its_field(visitor):
     visitor.put("batch-count", None)
     visitor.tick("batch-decoders", [])
     visitor.press("batch-run")
-    assert visitor.message("batch-sizes") == "No batch size is chosen; choose at least one."
-    assert visitor.message("batch-schemes") == "No scheme is chosen; choose at least one."
     assert visitor.message("batch-count") == "The number of prompts is empty; give at least 1."
-    assert (
-        visitor.message("batch-decoders-baselines") == "No decoder is chosen; choose at least one."
-    )
+    chosen = {"sizes": "batch size", "schemes": "scheme", "decoders-baselines": "decoder"}
+    for field, what in chosen.items():
+        says = f"No {what} is chosen; choose at least one."
+        assert visitor.message(f"batch-{field}") == says
 
 
 def test_a_run_stopped_during_greedy_has_no_charts(house, visitor):
@@ -185,7 +173,6 @@ def test_it_measures_prints_writes_and_keeps(call, store, tmp_path):
     ]  # fmt: skip
     assert (run.title, run.settings["lookup"]["copy"]) == ("2 mine.jsonl", 3)
     assert run.settings["ignore_eos"] is False
-    # its texts, too
     assert run.study["prompts"] == {"name": "mine.jsonl", "count": 2, "texts": ["aa", "[bold]b"]}
     assert [s.prompt_length for s in run.results[0].samples] == [2, 7]
     assert len(list(csv.DictReader(files["csv"].open()))) == 5

@@ -48,13 +48,10 @@ def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered
     own = decoders.generate(exact, "abcab", name, **SHARED).tokens
     assert [t.id for t in result.alone.tokens] == own
     for at in range(len(own) + 1):
-        others = [
-            each.id
-            for each in alternatives(exact, run, TextPlace(name, at))
-            if at == len(own) or each.id != own[at]
-        ]
-        study = branch(exact, run, TextPlace(name, at), others[at % 3])
-        ids = [*prompt, *own[:at], others[at % 3]]
+        offered = [each.id for each in alternatives(exact, run, TextPlace(name, at))]
+        other = [id for id in offered if id not in own[at : at + 1]][at % 3]
+        study = branch(exact, run, TextPlace(name, at), other)
+        ids = [*prompt, *own[:at], other]
         assert admit(exact, study) == [ids]
         assert [(job.method, job.seed) for job in study.jobs()] == [(decoders.catalog[name](), 7)]
         if at in (0, 3, len(own)):
@@ -70,15 +67,10 @@ def test_all_chosen_decoders_continue_and_a_branch_can_be_branched(exact, run, u
     first = finished(exact, study, unmetered)
     assert first.decoders == ["greedy", "dsbd"]
     second = branch(exact, first, TextPlace("dsbd", 2), 6)
-    assert second.start.ids == (
-        *study.start.ids,
-        *(t.id for t in first.results[1].alone.tokens[:2]),
-        6,
-    )
-    assert [(step.run, step.decoder, step.at) for step in second.start.trail] == [
-        (run.id, "mtad", 3),
-        (first.id, "dsbd", 2),
-    ]
+    kept = [t.id for t in first.results[1].alone.tokens[:2]]
+    assert second.start.ids == (*study.start.ids, *kept, 6)
+    trail = [(step.run, step.decoder, step.at) for step in second.start.trail]
+    assert trail == [(run.id, "mtad", 3), (first.id, "dsbd", 2)]
     assert Comparison.from_json(second.to_json()) == second
     assert Run.from_json(first.dumps()) == first
     assert second.prompt.startswith(study.prompt)
@@ -98,11 +90,8 @@ def test_a_branch_is_never_tokenised_again(exact, run, unmetered):
 
 
 def test_probabilities_are_those_of_a_plain_pass(exact, run):
-    prompt, own = (
-        list(exact.tokenizer("abcab").input_ids),
-        [t.id for t in run.results[4].alone.tokens],
-    )
-    logits = plain_logits(exact.target, [*prompt, *own[:2]])
+    prompt, own = exact.tokenizer("abcab").input_ids, run.results[4].alone.tokens
+    logits = plain_logits(exact.target, [*prompt, *(t.id for t in own[:2])])
     raw, warped = logits.softmax(-1), warp(logits, Warping(0.8, 20, 1.0))
     least = int(raw.argmin())
     found = alternatives(exact, run, TextPlace("speculative", 2), [least])
@@ -122,18 +111,15 @@ def test_a_decoder_that_does_not_sample_has_no_chances_of_plain_sampling(exact, 
     assert found == ([1.0] + [0.0] * 19 if name == "greedy" else [None] * 20)
 
 
-@pytest.mark.parametrize(
-    ("where", "token", "says"),
-    [
-        (TextPlace("greedy", 99), 5, "This text has 8 tokens; choose a place from 0 to 8, not 99."),
-        (TextPlace("typical", 1), 5, "This run has no text of 'typical'"),
-        (TextPlace("greedy", True), 5, "A place is a decoder's name"),
-        (TextPlace("greedy", 1), 67, "There is no token 67; the vocabulary has ids 0 to 66."),
-        (TextPlace("greedy", 1), "#999999", "There is no token 999999"),
-        (TextPlace("greedy", 1), "ab c", "4 tokens here (a | b |   | c)"),
-        (TextPlace("greedy", 1), "", "is no token"),
-    ],
-)
+@pytest.mark.parametrize(("where", "token", "says"), [
+    (TextPlace("greedy", 99), 5, "This text has 8 tokens; choose a place from 0 to 8, not 99."),
+    (TextPlace("typical", 1), 5, "This run has no text of 'typical'"),
+    (TextPlace("greedy", True), 5, "A place is a decoder's name"),
+    (TextPlace("greedy", 1), 67, "There is no token 67; the vocabulary has ids 0 to 66."),
+    (TextPlace("greedy", 1), "#999999", "There is no token 999999"),
+    (TextPlace("greedy", 1), "ab c", "4 tokens here (a | b |   | c)"),
+    (TextPlace("greedy", 1), "", "is no token"),
+])  # fmt: skip
 def test_what_is_not_there_is_one_sentence(exact, run, where, token, says):
     for ask in (lambda: branch(exact, run, where, token), lambda: listed(exact, run, where, token)):
         with pytest.raises(InputError) as told:
@@ -143,13 +129,10 @@ def test_what_is_not_there_is_one_sentence(exact, run, where, token, says):
 
 
 def test_a_run_of_another_pair_says_which_one_to_load(exact, run, pair):
-    with pytest.raises(
-        InputError, match=r"This run was made with .*; load that pair to continue it"
-    ):
+    with pytest.raises(InputError, match=r"This run was made with .*; load that pair to continue"):
         branch(pair, run, TextPlace("greedy", 1), 5)
-    other = replace(
-        run, environment={**run.environment, "target": {"name": "big/one"}, "draft": None}
-    )
+    where = {**run.environment, "target": {"name": "big/one"}, "draft": None}
+    other = replace(run, environment=where)
     with pytest.raises(InputError, match="This run was made with big/one; load that pair"):
         alternatives(exact, other, TextPlace("greedy", 1))
 
@@ -158,18 +141,14 @@ def test_a_run_without_its_prompts_tokens_is_branched_if_they_are_as_many(exact,
     """Runs of earlier versions, also the recorded ones, only have the number of prompt tokens."""
 
     def older(length: int) -> Run:
-        results = [
-            replace(r, samples=[replace(r.alone, prompt_ids=[], prompt_length=length)])
-            for r in run.results
-        ]
-        return replace(run, results=results)
+        samples = [replace(r.alone, prompt_ids=[], prompt_length=length) for r in run.results]
+        pairs = zip(run.results, samples, strict=True)
+        return replace(run, results=[replace(r, samples=[s]) for r, s in pairs])
 
-    length = run.results[0].alone.prompt_length
-    assert branch(exact, older(length), TextPlace("greedy", 2), 5) == branch(
-        exact, run, TextPlace("greedy", 2), 5
-    )
+    length, place = run.results[0].alone.prompt_length, TextPlace("greedy", 2)
+    assert branch(exact, older(length), place, 5) == branch(exact, run, place, 5)
     with pytest.raises(InputError, match="tokenised differently here"):
-        branch(exact, older(length + 1), TextPlace("greedy", 2), 5)
+        branch(exact, older(length + 1), place, 5)
 
 
 ASKED = "prompt=ab<b>&decoders=greedy,mtad&max_new_tokens=6&temperature=0.7&top_k=5&timings=1"
@@ -196,9 +175,8 @@ def ask(visitor: Visitor, event: str, data) -> None:
 
 
 def answer(visitor: Visitor):
-    return visitor.value(
-        next(block for block in visitor.page.blocks.values() if isinstance(block, Alternatives))
-    )
+    blocks = visitor.page.blocks.values()
+    return visitor.value(next(block for block in blocks if isinstance(block, Alternatives)))
 
 
 def newest(host: Host) -> Run:
@@ -224,16 +202,12 @@ def test_alternatives_and_a_branch_of_all_decoders_with_its_trail(house, visitor
 
 
 @pytest.mark.parametrize("event", ["select", "submit"])
-@pytest.mark.parametrize(
-    "data",
-    [
-        None, "x", {}, {"run": 1},
-        {"run": "nowhere", "decoder": "greedy", "at": 1, "token": 1, "decoders": ["greedy"]},
-
-        {"run": "OWN", "decoder": "greedy", "at": 1, "token": {"a": 1}, "decoders": ["greedy"]},
-        {"run": "OWN", "decoder": "greedy", "at": 10**30, "token": 1, "decoders": ["greedy"]},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("data", [
+    None, "x", {}, {"run": 1},
+    {"run": "nowhere", "decoder": "greedy", "at": 1, "token": 1, "decoders": ["greedy"]},
+    {"run": "OWN", "decoder": "greedy", "at": 1, "token": {"a": 1}, "decoders": ["greedy"]},
+    {"run": "OWN", "decoder": "greedy", "at": 10**30, "token": 1, "decoders": ["greedy"]},
+])  # fmt: skip
 def test_whatever_a_client_sends_is_answered_in_a_sentence(house, visitor, parent, event, data):
     if isinstance(data, dict) and data.get("run") == "OWN":
         data = {**data, "run": parent.id}

@@ -65,13 +65,11 @@ def test_a_run_of_messages_knows_what_the_template_wrote(pair, run):
     for result in run.results:
         sample = result.alone
         assert sample.prompt_ids == rendered(pair, TALK)
-        assert [p.text for p in sample.prompt_parts if not p.template] == [
-            message["content"] for message in TALK
-        ]
+        own = [p.text for p in sample.prompt_parts if not p.template]
+        assert own == [message["content"] for message in TALK]
         assert sum(part.tokens for part in sample.prompt_parts) == sample.prompt_length
-        alone = decoders.generate(
-            pair, TALK, result.decoder, max_new_tokens=6, temperature=0.8, seed=3
-        )
+        settings = {"max_new_tokens": 6, "temperature": 0.8, "seed": 3}
+        alone = decoders.generate(pair, TALK, result.decoder, **settings)
         assert [token.id for token in sample.tokens] == alone.tokens
 
 
@@ -82,8 +80,7 @@ def test_runs_and_exports_keep_the_messages(run, tmp_path):
     (listed,) = store.list()
     assert listed.title.startswith("system: Rhyme. · user: Who are you?")
     assert registry.read(view.WRITERS["json"](run)) == run
-    assert "Who are you?" in view.WRITERS["html"](run)
-    assert "Who are you?" in view.WRITERS["csv"](run)
+    assert all("Who are you?" in view.WRITERS[kind](run) for kind in ("html", "csv"))
 
 
 def test_a_run_of_the_version_before_opens(run):
@@ -111,8 +108,7 @@ def test_panels_draw_what_the_template_wrote_as_such(run):
 
 def test_a_text_is_asked_in_a_chat_or_continued(pair):
     """Once or never by the template, whose answers open once; the start token is there once."""
-    chat = rendered(pair, ASKED)
-    text = pair.tokenizer("Why?").input_ids
+    chat, text = rendered(pair, ASKED), pair.tokenizer("Why?").input_ids
     system = rendered(pair, [{"role": "system", "content": "Rhyme."}, *ASKED])
     for settings, ids in (
         ({}, text),
@@ -136,17 +132,14 @@ def test_a_run_says_whether_the_template_was_used(pair, unmetered):
         assert bool(run.results[0].alone.prompt_parts) is used
 
 
-@pytest.mark.parametrize(
-    ("prompt", "settings", "says"),
-    [
-        ("Why?", {"system": "Rhyme."}, "needs the chat template, which is off or missing"),
-        (TALK, {"system": "Rhyme."}, "The messages have a system message already; leave"),
-        ("Why?", {"system": 5}, "system must be a text, not 5"),
-        ("Why?", {"system": "x" * 20_001}, "system has 20,001 characters; give at most 20,000"),
-        ("Why?", {"system": "\ud83d"}, "holds half a character"),
-        ("Why?", {"chat_template": "yes"}, "chat_template must be"),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "settings", "says"), [
+    ("Why?", {"system": "Rhyme."}, "needs the chat template, which is off or missing"),
+    (TALK, {"system": "Rhyme."}, "The messages have a system message already; leave"),
+    ("Why?", {"system": 5}, "system must be a text, not 5"),
+    ("Why?", {"system": "x" * 20_001}, "system has 20,001 characters; give at most 20,000"),
+    ("Why?", {"system": "\ud83d"}, "holds half a character"),
+    ("Why?", {"chat_template": "yes"}, "chat_template must be"),
+])  # fmt: skip
 def test_what_no_chat_can_be_told_is_refused(pair, prompt, settings, says):
     with pytest.raises(InputError, match=says):
         admit(pair, study(prompt, **settings))
@@ -158,11 +151,9 @@ def test_pairs_without_a_template_say_so():
             admit(chats(None), study(prompt, **settings))
 
 
-@pytest.mark.parametrize(
-    ("prompt", "shared"),
-    [(TALK, {}), ("Why?", {"chat_template": True, "system": "Rhyme."})],
-    ids=["messages", "a text"],
-)
+@pytest.mark.parametrize(("prompt", "shared"), [
+    (TALK, {}), ("Why?", {"chat_template": True, "system": "Rhyme."}),
+], ids=["messages", "a text"])  # fmt: skip
 def test_a_branch_goes_on_with_the_answer(pair, prompt, shared, unmetered):
     """Of a wrapped text it was a text without its template, and asked anew it was another one."""
     run = finished(pair, study(prompt, **shared, temperature=0.8), unmetered)
@@ -170,9 +161,8 @@ def test_a_branch_goes_on_with_the_answer(pair, prompt, shared, unmetered):
     asked = branch(pair, run, TextPlace("greedy", 2), ord("a"))
     assert isinstance(asked.prompt, Chat)
     assert asked.prompt.messages[-1][0] == "assistant"
-    assert admit(pair, asked) == [
-        [*parent.prompt_ids, *(t.id for t in parent.tokens[:2]), ord("a")]
-    ]
+    kept = [t.id for t in parent.tokens[:2]]
+    assert admit(pair, asked) == [[*parent.prompt_ids, *kept, ord("a")]]
     once_more = branch(pair, finished(pair, asked, unmetered), TextPlace("greedy", 1), ord("b"))
     assert once_more.prompt.messages[:-1] == asked.prompt.messages[:-1]
     at_once = branch(pair, run, TextPlace("greedy", 0), "a")
@@ -207,6 +197,5 @@ def test_plans_take_messages(tmp_path, pair):
 
 def test_the_start_token_is_noted(pair, unmetered, caplog):
     finished(pair, study("<s>a", "greedy"), unmetered)
-    assert [r.getMessage() for r in caplog.records] == [
-        "The prompt begins with <s>, which the tokenizer adds as well; it is read once."
-    ]
+    says = "The prompt begins with <s>, which the tokenizer adds as well; it is read once."
+    assert caplog.messages == [says]

@@ -25,17 +25,16 @@ from workbench.studies.settings import Settings
 
 
 def panels_of(run):
-    return [json.loads(text) for text in run_panels(run)]
+    return [*map(json.loads, run_panels(run))]
 
 
 def test_a_failure_is_shown_in_its_panel_alone(run):
     first, *rest = run.results
     broken = replace(run, results=[replace(first, error="<b>it broke</b>"), *rest])
-    panels = panels_of(broken)
-    assert panels[0]["status"] == "failed"
-    assert panels[0]["error"] == "<b>it broke</b>"
-    assert panels[0]["numbers"] == []
-    assert all(p["status"] == "done" for p in panels[1:])
+    failed, *others = panels_of(broken)
+    assert (failed["status"], failed["error"]) == ("failed", "<b>it broke</b>")
+    assert failed["numbers"] == []
+    assert all(p["status"] == "done" for p in others)
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +52,8 @@ def live(panels):
 def test_live_panels_follow_a_run_to_its_end(events):
     study, reported = events
     panels = LivePanels(study)
-    assert [(name, p["state"]) for name, p in live(panels).items()] == [
-        ("greedy", "waiting"),
-        ("speculative", "waiting"),
-    ]
+    states = {name: panel["state"] for name, panel in live(panels).items()}
+    assert states == {"greedy": "waiting", "speculative": "waiting"}
     panels.update(reported[0])
     assert live(panels)["greedy"]["state"] == "reading the prompt"
     *rest, ended = reported[1:]
@@ -117,27 +114,24 @@ def test_a_prompt_alone_is_asked_as_the_page_asks_it(answer, host, call, store):
 NAMES = ["greedy"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("", NAMES, {}), "The prompt is empty"),
-        ((7, NAMES, {}), "The prompt must be a text or a list of messages, not int"),
-        (("half a \ud800 pair", NAMES, {}), "lone surrogate"),
-        (("Once", "greedy", {}), "`decoders` must be a list of names"),
-        (("Once", ["gredy"], {}), "greedy"),
-        (("Once", NAMES, {"decoders": ["mtad"]}), "name them in `decoders` alone"),
-        (("Once", NAMES, []), "`settings` must be one JSON object"),
-        (("Once", NAMES, {"temperatur": 1}), "temperature"),
-        (("Once", NAMES, {"temperature": float("nan")}), "temperature must be"),
-        (("Once", NAMES, {"max_new_tokens": 10**400}), "max_new_tokens must be"),
-        (("Once", NAMES, {"max_new_tokens": 99_999}), "positions of the models"),
-        (("Once", ["mtad"], {"mtad": {"beans": 3}}), "beams"),
-        (("Once", ["lookup"], {"lookup": {"references": 5}}), ""),
-        (("Once", NAMES, {"chat_template": True}), "chat template"),
-        (([{"role": "user", "content": "Hi"}], NAMES, {}), "has no chat template"),
-        (([{"role": "robot", "content": "Hi"}], NAMES, {}), "Message 1 has the role 'robot'"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "says"), [
+    (("", NAMES, {}), "The prompt is empty"),
+    ((7, NAMES, {}), "The prompt must be a text or a list of messages, not int"),
+    (("half a \ud800 pair", NAMES, {}), "lone surrogate"),
+    (("Once", "greedy", {}), "`decoders` must be a list of names"),
+    (("Once", ["gredy"], {}), "greedy"),
+    (("Once", NAMES, {"decoders": ["mtad"]}), "name them in `decoders` alone"),
+    (("Once", NAMES, []), "`settings` must be one JSON object"),
+    (("Once", NAMES, {"temperatur": 1}), "temperature"),
+    (("Once", NAMES, {"temperature": float("nan")}), "temperature must be"),
+    (("Once", NAMES, {"max_new_tokens": 10**400}), "max_new_tokens must be"),
+    (("Once", NAMES, {"max_new_tokens": 99_999}), "positions of the models"),
+    (("Once", ["mtad"], {"mtad": {"beans": 3}}), "beams"),
+    (("Once", ["lookup"], {"lookup": {"references": 5}}), ""),
+    (("Once", NAMES, {"chat_template": True}), "chat template"),
+    (([{"role": "user", "content": "Hi"}], NAMES, {}), "has no chat template"),
+    (([{"role": "robot", "content": "Hi"}], NAMES, {}), "Message 1 has the role 'robot'"),
+])  # fmt: skip
 def test_whatever_is_sent_is_answered_in_one_sentence(answer, host, caplog, arguments, says):
     """Settings as a list, a prompt as a number and half an emoji once gave tracebacks."""
     with pytest.raises(gr.Error) as refusal:
@@ -216,9 +210,8 @@ def test_an_interrupt_keeps_what_is_finished(call, store, monkeypatch):
     usual = catalog["dsbd"].decode
     monkeypatch.setattr(catalog["dsbd"], "decode", decode)
     before = signal.getsignal(signal.SIGINT)
-    status, _, _ = call(
-        "compare", "x", "--decoders", "greedy", "dsbd", "mtad", "--max-new-tokens", "8"
-    )
+    decoders = ("--decoders", "greedy", "dsbd", "mtad")
+    status, *_ = call("compare", "x", *decoders, "--max-new-tokens", "8")
     assert status == 130
     (kept,) = store.list()
     assert kept.decoders == ["greedy", "dsbd"]
@@ -255,14 +248,11 @@ def test_an_engine_may_be_given_by_its_url_which_no_run_holds(call, store, tmp_p
         assert "127.0.0.1" not in text
 
 
-@pytest.mark.parametrize(
-    ("word", "says"),
-    [
-        ("fats", "There is no engine 'fats': did you mean 'fast'?"),
-        ("ftp://host", "must begin with http"),
-        ("http://user:secret@host", "must hold no user and no password"),
-    ],
-)
+@pytest.mark.parametrize(("word", "says"), [
+    ("fats", "There is no engine 'fats': did you mean 'fast'?"),
+    ("ftp://host", "must begin with http"),
+    ("http://user:secret@host", "must hold no user and no password"),
+])  # fmt: skip
 def test_an_engine_that_cannot_be_asked_is_refused_before_any_work(word, says, call, loads, listed):
     listed("fast=http://127.0.0.1:9")
     status, _, err = call("compare", "Once", "--engines", word)
@@ -275,9 +265,9 @@ def test_claims_follow_the_settings(run):
     settings = {**run.settings, "speculative": {"lenience": 0.5}}
     changed = replace(run, study={**run.study, "settings": settings})
     claims = {p["decoder"]: p["claim"] for p in panels_of(changed)}
-    assert claims["speculative"] == "changes the text"
-    assert claims["greedy"] == "always the likeliest"
-    assert claims["beam_search"] == "search"
+    names = ("speculative", "greedy", "beam_search")
+    wanted = ["changes the text", "always the likeliest", "search"]
+    assert [claims[name] for name in names] == wanted
 
 
 def test_a_client_that_leaves_ends_its_job(host):

@@ -33,14 +33,11 @@ def test_pasted_texts_get_a_verdict_and_stay_text(page, pair):
     assert "<b>" not in verdict(page, "abab", "<b>", "a<b>")
 
 
-@pytest.mark.parametrize(
-    ("texts", "words"),
-    [
-        (("", "a", "b"), "The prompt is empty; paste"),
-        (("ab", "[999]", "b"), "Token id 999 is out of range"),
-        (("ab", "a", "b", "float8"), "dtype must be"),
-    ],
-)
+@pytest.mark.parametrize(("texts", "words"), [
+    (("", "a", "b"), "The prompt is empty; paste"),
+    (("ab", "[999]", "b"), "Token id 999 is out of range"),
+    (("ab", "a", "b", "float8"), "dtype must be"),
+])  # fmt: skip
 def test_what_cannot_be_used_gets_one_sentence(page, texts, words):
     said = verdict(page, *texts)
     assert 'role="alert"' in said

@@ -48,31 +48,20 @@ def test_a_run_of_an_older_version_opens_and_can_be_added_to():
     larger run knows more."""
     run = Run.from_json(OLD.read_bytes())
     assert [each.texts for each in findings(run)] == [40, 40]
-    finer = replace(
-        run, exact=[*run.exact, *(replace(each, tokens=[10**6]) for each in run.exact[:1])]
-    )
+    finer = replace(run, exact=[*run.exact, replace(run.exact[0], tokens=[10**6])])
     assert pooled(run, finer).exact == finer.exact
     assert pooled(finer, run).exact == finer.exact
     assert again(run).settings.seed == 40
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda run: replace(run, kind="comparison"), "Only a run of draws"),
-        (lambda run: replace(run, results=[]), "Only a run of draws"),
-        (
-            lambda run: replace(
-                run, study={**run.study, "settings": {**run.study["settings"], "temperature": 0.0}}
-            ),
-            "At temperature 0 every seed writes the same text",
-        ),
-        (
-            lambda run: replace(run, results=[replace(r, seed=2**32) for r in run.results]),
-            "seed must be",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("change", "says"), [
+    (lambda run: replace(run, kind="comparison"), "Only a run of draws"),
+    (lambda run: replace(run, results=[]), "Only a run of draws"),
+    (lambda run: replace(run, study={**run.study, "settings": {**run.settings, "temperature": 0}}),
+        "At temperature 0 every seed writes the same text"),
+    (lambda run: replace(run, results=[replace(r, seed=2**32) for r in run.results]),
+        "seed must be"),
+])  # fmt: skip
 def test_what_cannot_be_added_to_is_one_sentence(draw_run, change, says):
     with pytest.raises(InputError, match=says):
         again(change(draw_run))
@@ -91,17 +80,21 @@ FEW = (
 )
 
 
-@pytest.fixture
-def visitor(house) -> Visitor:
-    return Visitor(house[1], FEW)
-
-
 def link(visitor: Visitor) -> str:
     """The link to the run on screen, and those to its files."""
     return visitor.value("draw-run-link")
 
 
-def test_a_link_fills_the_tab_and_draw_draws(house, visitor):
+def drawn(house, asked: str = FEW) -> tuple[Visitor, str]:
+    """A visitor who has pressed Draw, and the id of the run."""
+    visitor = Visitor(house[1], asked)
+    visitor.press("draw-run")
+    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
+    return visitor, found.id
+
+
+def test_a_link_fills_the_tab_and_draw_draws(house):
+    visitor = Visitor(house[1], FEW)
     assert visitor.value("draw-prompt") == "ab<b>"
     assert "12 draws · 4 new tokens · Plain sampling, Speculative" in visitor.value("draw-asked")
     assert "draws=12" in visitor.value("draw-settings-link")
@@ -120,20 +113,18 @@ def test_a_link_fills_the_tab_and_draw_draws(house, visitor):
 
 def test_draws_with_other_seeds_are_added_to_the_run_on_screen(house):
     """After an odd verdict nobody could add draws: a new run with another seed forgot the first."""
-    visitor = Visitor(house[1], FEW)
-    visitor.press("draw-run")
-    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
+    visitor, id = drawn(house)
     assert visitor.visible("draw-more")
     assert "All share seeds 0 to 11" in visitor.value("draw-headline")
     for pressed, last in ((1, 23), (2, 47)):
         visitor.press("draw-more")
         assert visitor.breakdowns == []
-        run = house[0].store.get(found.id)
+        run = house[0].store.get(id)
         assert [r.seed for r in run.results] == [0, 0, 12, 12, 24, 24][: 2 * pressed + 2]
         assert f"All share seeds 0 to {last}" in visitor.value("draw-headline")
         assert visitor.value("draw-trees").count("<section") == 2
         assert f"{last + 1} draws" in visitor.value("draw-trees")
-    again = Visitor(house[1], f"run={found.id}")
+    again = Visitor(house[1], f"run={id}")
     assert again.value("draw-headline") == visitor.value("draw-headline")
     again.press("draw-more")
     assert "All share seeds 0 to 95" in again.value("draw-headline")
@@ -142,25 +133,22 @@ def test_draws_with_other_seeds_are_added_to_the_run_on_screen(house):
 def test_draws_that_others_added_meanwhile_stay(house):
     """The study that adds draws was made at the click, of the run as it was then. What another tab
     had added by the time the device was free was saved over, and lost."""
-    visitor = Visitor(house[1], FEW)
-    visitor.press("draw-run")
-    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
+    visitor, id = drawn(house)
     waiting = visitor.firing("draw-more", "click")
     next(waiting)
     assert "Waiting for the device" in visitor.value("draw-progress")
-    Visitor(house[1], f"run={found.id}", "another tab").press("draw-more")
+    Visitor(house[1], f"run={id}", "another tab").press("draw-more")
     for _ in waiting:
         pass
     assert visitor.breakdowns == []
-    assert [r.seed for r in house[0].store.get(found.id).results] == [0, 0, 12, 12, 24, 24]
+    assert [r.seed for r in house[0].store.get(id).results] == [0, 0, 12, 12, 24, 24]
     assert "All share seeds 0 to 35" in visitor.value("draw-headline")
 
 
 def test_draws_that_were_added_are_not_measured_again(house, monkeypatch):
     """Each press added as many draws once more, with further seeds."""
     monkeypatch.setattr("workbench.page.runner.unsteady", lambda row: True)
-    visitor = Visitor(house[1], FEW)
-    visitor.press("draw-run")
+    visitor, _ = drawn(house)
     assert visitor.visible("draw-again")
     visitor.press("draw-more")
     assert visitor.visible("draw-again") is False
@@ -170,19 +158,17 @@ def test_draws_that_were_added_are_not_measured_again(house, monkeypatch):
 def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, until):
     """A complete run was called stopped, on the page and in the store. Its link and its downloads
     were gone, too."""
-    visitor = Visitor(house[1], FEW.replace("max_new_tokens=4", "max_new_tokens=30"))
-    visitor.press("draw-run")
-    (found,) = [s for s in house[0].store.list(kind="draw") if s.id in link(visitor)]
-    run, kept = house[0].store.get(found.id), visitor.find("draw-run-link").parent
+    visitor, id = drawn(house, FEW.replace("max_new_tokens=4", "max_new_tokens=30"))
+    run, kept = house[0].store.get(id), visitor.find("draw-run-link").parent
     for _ in visitor.firing("draw-more", "click"):
         if until in visitor.value("draw-progress"):
             visitor.press("draw-stop")
     assert visitor.breakdowns == []
     assert "Stopped · 0 results" in visitor.value("draw-progress")
-    assert house[0].store.get(found.id) == run
+    assert house[0].store.get(id) == run
     assert "All share seeds 0 to 11" in visitor.value("draw-headline")
     assert visitor.visible(kept)
-    assert found.id in link(visitor)
+    assert id in link(visitor)
 
 
 def test_a_run_never_outgrows_what_can_be_read_back(draw_run):

@@ -36,10 +36,7 @@ def asked(**changes) -> Result:
     """Four tokens that came in two pieces, timed twice."""
     known = {"new_tokens": 4, "seconds": 2.0, "tokens_per_second": 2.0, "perplexity": 2.5}
     sample = Sample(0, 3, " w0 w1 w2 w3", [token(i) for i in range(4)], arrivals=[0.5, 1.5])
-    laps = [
-        Lap(2.0, [], NO_ENERGY, 1.5, drawn=False),
-        Lap(2.0, [], NO_ENERGY, 1.6, drawn=False),
-    ]
+    laps = [Lap(2.0, [], NO_ENERGY, 1.5, drawn=False), Lap(2.0, [], NO_ENERGY, 1.6, drawn=False)]
     server = Server("vllm", "0.32.0", MODEL)
     found = Result(
         NAME, 0, 0, {**untold(), **known}, NO_ENERGY, [sample], laps, server=server,
@@ -74,12 +71,9 @@ def test_a_panel_says_what_the_server_is_and_when_its_first_token_came(beside):
 
 
 def test_charts_tables_and_files_hold_it(beside):
-    drawn = [
-        figure.to_json() for figure in comparison.charts(rows(beside.results), beside.settings)
-    ]
-    assert any("Engine fast" in each for each in drawn)
-    table = tables.figures(beside)
-    assert table.rows[-1][0] == "Engine fast"
+    drawn = comparison.charts(rows(beside.results), beside.settings)
+    assert any("Engine fast" in figure.to_json() for figure in drawn)
+    assert tables.figures(beside).rows[-1][0] == "Engine fast"
     for write in WRITERS.values():
         assert "Engine fast" in write(beside) or NAME in write(beside)
     assert MODEL not in WRITERS["html"](beside)
@@ -93,14 +87,13 @@ def test_a_spreadsheet_has_columns_for_engines_where_there_is_one(beside, run):
     def lines(run):
         return list(csv.DictReader(io.StringIO(WRITERS["csv"](run))))
 
-    found = lines(beside)
-    last = found[-1]
+    first, *_, last = found = lines(beside)
     told = [last[f"engine_{name}"] for name in ("kind", "version", "model")]
     assert told == ["vllm", "0.32.0", MODEL]
     assert {line["kind"] for line in found} == {"comparison"}
     assert float(last["seconds_to_first_token"]) == pytest.approx(0.4)
     assert (last["verdict"], last["bytes_read"]) == ("", "")
-    assert found[0]["engine_version"] == ""
+    assert first["engine_version"] == ""
     assert "engine_version" not in lines(run)[0]
 
 

@@ -33,13 +33,8 @@ def served(host: Host) -> gr.Blocks:
 
 
 @pytest.fixture
-def page(host) -> gr.Blocks:
-    return served(host)
-
-
-@pytest.fixture
-def visitor(page) -> Visitor:
-    return Visitor(page)
+def visitor(host) -> Visitor:
+    return Visitor(served(host))
 
 
 @pytest.fixture
@@ -52,32 +47,35 @@ def plan(tmp_path):
 def started(visitor: Visitor, plan) -> None:
     visitor.open("Experiments")
     visitor.put("experiment-plan", "own")
-    visitor.give("experiment-file", plan)
-    visitor.press("experiment-run")
+    again(visitor, plan)
     assert visitor.breakdowns == []
 
 
-def ended(visitor: Visitor, until: str) -> str:
-    """The same, once nothing runs any more."""
-    said = ticked(visitor, until)
-    deadline = time.monotonic() + 120
-    while visitor.visible("experiment-stop"):
-        assert time.monotonic() < deadline
-        said = ticked(visitor, until, at_least=1)
-    return said
+def again(visitor: Visitor, plan, *changes: tuple[str, str]) -> None:
+    """Run the plan, as it is now or with these changes."""
+    for old, new in changes:
+        plan.write_text(plan.read_text().replace(old, new))
+    visitor.give("experiment-file", plan)
+    visitor.press("experiment-run")
 
 
-def ticked(visitor: Visitor, until: str, at_least: int = 0) -> str:
-    """The progress, as soon as it has this text."""
+def ticked(visitor: Visitor, until: str, ended: bool = False) -> str:
+    """The progress, as soon as it has this text, or, with `ended`, once nothing runs any more."""
     timer = next(block for block in visitor.page.blocks.values() if isinstance(block, gr.Timer))
     deadline = time.monotonic() + 120
-    while until not in (said := visitor.value("experiment-progress") or "") or at_least > 0:
-        at_least -= 1
+    while until not in (said := visitor.value("experiment-progress") or "") or (
+        ended and visitor.visible("experiment-stop")
+    ):
         assert time.monotonic() < deadline, said
         time.sleep(0.05)
         visitor.fire(timer, "tick")
         assert visitor.breakdowns == []
     return said
+
+
+def ended(visitor: Visitor, until: str) -> str:
+    """The same, once nothing runs any more."""
+    return ticked(visitor, until, ended=True)
 
 
 def test_a_plan_of_ones_own_runs_and_its_tables_and_figures_are_shown(visitor, plan):
@@ -97,10 +95,8 @@ def test_it_waits_its_turn_says_so_and_is_stopped_and_resumed(visitor, plan, hos
         started(visitor, plan)
         assert "loading the models" in ticked(visitor, "loading")
     ended(visitor, "2 of 2 items done")
-    plan.write_text(PLAN.replace("limit = 2", "limit = 3"))
-    visitor.give("experiment-file", plan)
     with host.device.turn:
-        visitor.press("experiment-run")
+        again(visitor, plan, ("limit = 2", "limit = 3"))
         visitor.press("experiment-stop")
     said = ended(visitor, "stopped; press Resume to finish it")
     assert "of 3 items done" in said
@@ -115,17 +111,12 @@ def test_a_fault_is_told_only_where_it_happened(visitor, plan, host, monkeypatch
     ended(visitor, "2 of 2 items done")
     earlier = visitor.value("experiment-past")
     with monkeypatch.context() as patch:
-        patch.setattr(
-            host.pairs, "get", lambda choice: PairKeeper.get(host.pairs, PairChoice("/no/such"))
-        )
-        plan.write_text(PLAN.replace("Mine <b>", "Another one"))
-        visitor.give("experiment-file", plan)
-        visitor.press("experiment-run")
+        missing = PairChoice("/no/such")
+        patch.setattr(host.pairs, "get", lambda _: PairKeeper.get(host.pairs, missing))
+        again(visitor, plan, ("Mine <b>", "Another one"))
         said = ended(visitor, "There is no folder /no/such")
     assert '<div role="alert">Another one: There is no folder' in said
-    plan.write_text(PLAN.replace("Mine <b>", "A third one").replace("limit = 2", "limit = 1"))
-    visitor.give("experiment-file", plan)
-    visitor.press("experiment-run")
+    again(visitor, plan, ("Another one", "A third one"), ("limit = 2", "limit = 1"))
     assert 'role="alert"' not in ended(visitor, "1 of 1 items done")
     visitor.put("experiment-past", earlier)
     assert "alert" not in visitor.value("experiment-progress")
@@ -141,16 +132,10 @@ def test_files_are_made(visitor, plan):
     assert all(f.startswith(get_upload_folder()) for f in files)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('[[part]]\ndecoders = ["gredy"]', "did you mean 'greedy'"),
-        (
-            '[[part]]\nprompts = ["/etc/hosts.txt"]\ndecoders = ["greedy"]',
-            "There is no set of prompts",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    ('[[part]]\ndecoders = ["gredy"]', "did you mean 'greedy'"),
+    ('[[part]]\nprompts = ["/etc/hosts.txt"]\ndecoders = ["greedy"]', "There is no set of prompts"),
+])  # fmt: skip
 def test_a_plan_that_cannot_be_used_is_a_sentence_and_nothing_starts(visitor, plan, text, says):
     plan.write_text(text)
     started(visitor, plan)
@@ -162,8 +147,7 @@ def test_a_shared_machine_offers_no_plan_of_ones_own_and_no_list(pair, tmp_path,
     assert "own" not in [value for _, value in visitor.find("experiment-plan").choices]
     assert not visitor.find("experiment-past").visible
     visitor.put("experiment-plan", "own")
-    visitor.give("experiment-file", plan)
-    visitor.press("experiment-run")
+    again(visitor, plan)
     assert "No plan is chosen" in visitor.value("experiment-note")
 
 
@@ -182,14 +166,14 @@ def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a
         visitor.press("experiment-run")
         visitor.press("experiment-stop")
     ended(visitor, "stopped; press Resume to finish it")
-    again = Visitor(served(host), session="another")
-    again.open("Experiments")
-    assert again.visible("experiment-resume")
-    past = again.find("experiment-past")
-    assert [id for _, id in again.told(past, "choices")] == [again.value(past)]
-    again.press("experiment-resume")
-    assert "3 of 3 items done" in ended(again, "3 of 3 items done")
-    assert again.breakdowns == []
+    other = Visitor(served(host), session="another")
+    other.open("Experiments")
+    assert other.visible("experiment-resume")
+    past = other.find("experiment-past")
+    assert [id for _, id in other.told(past, "choices")] == [other.value(past)]
+    other.press("experiment-resume")
+    ended(other, "3 of 3 items done")
+    assert other.breakdowns == []
 
 
 def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
@@ -197,8 +181,7 @@ def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
     prompts were no texts, which the page refuses of a list to choose from."""
     texts = visitor.find("experiment-texts")
     visitor.fire(texts, "expand")
-    said = visitor.value("experiment-opened")
-    assert "No text of this experiment can be opened yet." in said
+    assert "No text of this experiment can be opened yet." in visitor.value("experiment-opened")
     started(visitor, plan)
     ended(visitor, "2 of 2 items done")
     visitor.fire(texts, "expand")
@@ -211,17 +194,16 @@ def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
         visitor.press("experiment-open")
         assert visitor.breakdowns == []
         (listed,) = host.store.list(kind="comparison")
-        said = visitor.value("experiment-opened")
-        assert f'Kept as <a href="?run={listed.id}">' in said  # it was "CellRows as" for a while
+        kept = f'Kept as <a href="?run={listed.id}">'  # it was "CellRows as" for a while
+        assert kept in visitor.value("experiment-opened")
     run = host.store.get(listed.id)
     assert [r.decoder for r in run.results] == ["greedy", "speculative"]
     assert all(r.alone.tokens and r.alone.rounds and r.laps for r in run.results)
     assert "".join(t.text for t in run.results[1].alone.tokens) == run.results[1].alone.text
     assert run.environment["target"]["name"] == run.models.split(" + ")[0]
-    again = Visitor(build(host), f"run={run.id}")
-    assert again.value("prompt") == run.title
-    assert len(again.value("panels")["panels"]) == 2
-
+    opened = Visitor(build(host), f"run={run.id}")
+    assert opened.value("prompt") == run.title
+    assert len(opened.value("panels")["panels"]) == 2
     visitor.put("experiment-prompt", None)
     visitor.press("experiment-open")
     assert "Choose a decoder and a prompt." in visitor.value("experiment-opened")
@@ -267,17 +249,14 @@ def plan_file(tmp_path):
 
 
 def test_a_plan_runs_is_listed_reported_and_resumed(call, loads, plan_file, tmp_path):
-    status, out, err = call(
-        "experiment", plan_file, "--to", "md", "csv", "html", "--out", str(tmp_path)
-    )
+    files = ("--to", "md", "csv", "html", "--out", str(tmp_path))
+    status, out, err = call("experiment", plan_file, *files)
     assert (status, "speculative" in out) == (0, True), err
     id = out.split("experiment ")[1].split(",")[0]
     assert {f.suffix for f in tmp_path.glob(f"mine-{id}.*")} == {".md", ".csv", ".html"}
     assert (tmp_path / f"mine-{id}.md").read_text().startswith("# Mine [bold]")
-    status, out, _ = call("experiment", "--list")
-    assert f"{id}" in out
-    assert "2/2" in out
-    assert "stories" in out
+    _, out, _ = call("experiment", "--list")
+    assert all(word in out for word in (id, "2/2", "stories"))
     assert call("experiment", "report", id)[1].startswith("# Mine [bold]")
     status, out, _ = call("experiment", "resume", id)
     assert (status, id in out) == (0, True)

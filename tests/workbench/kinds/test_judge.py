@@ -8,10 +8,10 @@ import pytest
 from decoders import InputError, ModelPair, load_pair
 from tests.models import folder_of_three
 from tests.workbench.conftest import finished
+from tests.workbench.kinds.test_branch import answer
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.judge import RoundPlace, checked, of_round, of_text
-from workbench.page.widgets import Alternatives
 from workbench.runs.record import Run
 from workbench.studies.settings import Settings
 
@@ -51,20 +51,17 @@ def test_its_own_rule_keeps_what_the_run_recorded(pair, judged, decoder):
 def test_a_heads_draft_is_judged_with_the_heads_q(unmetered, tmp_path):
     """Not with that of the draft model beside it."""
     both = load_pair(folder_of_three(tmp_path), device="cpu")
-    settings = {
-        "decoders": ["speculative"], "max_new_tokens": 16, "timings": 1,
-        "speculative": {"draft": "head"},
-    }  # fmt: skip
-    run = finished(both, Comparison("abab", Settings.from_json(settings)), unmetered)
+    settings = {"decoders": ["speculative"], "speculative": {"draft": "head"}, "timings": 1}
+    study = Comparison("abab", Settings.from_json({**settings, "max_new_tokens": 16}))
+    run = finished(both, study, unmetered)
     for entry in rounds(run, "speculative"):
         rows = of_round(both, run, RoundPlace("speculative", entry.index))["rows"]
         (own,) = [row for row in rows if row["own"]]
         assert own["kept"] == sum(t.fate == "accepted" for t in entry.trials)
     assert len(rounds(run, "speculative")) > 3
     # A mixture was said to be exact for it, but a head's q is no function of the text.
-    assert {row["law"] for row in rows if {"cascade", "ensemble"} & {*row["rules"]}} == {
-        "not exact"
-    }
+    mixtures = [row for row in rows if {"cascade", "ensemble"} & {*row["rules"]}]
+    assert {row["law"] for row in mixtures} == {"not exact"}
 
 
 def test_match_is_not_repeated_for_its_own_round(pair, judged):
@@ -86,22 +83,17 @@ def test_a_draft_of_ids_and_chosen_rules(pair):
     ids = pair.tokenizer(" abc", add_special_tokens=False).input_ids
     told = of_text(pair, "Once upon a time", str(ids), ["match", "typical(delta=1)"])
     assert "".join(told["tokens"]) == " abc"
-    assert [row["rules"] for row in told["rows"]] in (
-        [["match"], ["typical"]],
-        [["match", "typical"]],
-    )
+    rules = [row["rules"] for row in told["rows"]]
+    assert rules in ([["match"], ["typical"]], [["match", "typical"]])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("", "a"), "Give the text before the draft and the draft"),
-        (("Once", " upon", ["blok"]), "did you mean 'block'?"),
-        (("Once", " upon", 5), "Rules are given as a list of names"),
-        (("Once", " upon", (), {"temprature": 1}), "did you mean 'temperature'?"),
-        (("Once", "[9999]"), "Token id 9999 is out of range"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("", "a"), "Give the text before the draft and the draft"),
+    (("Once", " upon", ["blok"]), "did you mean 'block'?"),
+    (("Once", " upon", 5), "Rules are given as a list of names"),
+    (("Once", " upon", (), {"temprature": 1}), "did you mean 'temperature'?"),
+    (("Once", "[9999]"), "Token id 9999 is out of range"),
+])  # fmt: skip
 def test_bad_input_gets_one_sentence(pair, arguments, words):
     with pytest.raises(InputError, match=re.escape(words)):
         of_text(pair, *arguments)
@@ -137,9 +129,7 @@ def ask(visitor: Visitor, data):
     visitor.event = gr.EventData(None, data)
     visitor.fire("panels", "expand")
     assert visitor.breakdowns == []
-    return visitor.value(
-        next(block for block in visitor.page.blocks.values() if isinstance(block, Alternatives))
-    )
+    return answer(visitor)
 
 
 def test_a_round_of_a_run_is_judged(house, visitor):
@@ -149,14 +139,12 @@ def test_a_round_of_a_run_is_judged(house, visitor):
     found = ask(visitor, asked)
     assert found["ask"] == "q"
     kept = sum(t.fate == "accepted" for t in run.results[0].alone.rounds[0].trials)
-    assert found["rows"][0]["own"]
-    assert found["rows"][0]["kept"] == kept
+    assert (found["rows"][0]["own"], found["rows"][0]["kept"]) == (True, kept)
     assert len(found["tokens"]) == len(found["rows"][0]["chances"])
 
 
-@pytest.mark.parametrize(
-    "data",
-    [None, {}, {"run": 5, "decoder": "x"}, {"run": "no", "decoder": "speculative", "round": 0}],
-)
+@pytest.mark.parametrize("data", [
+    None, {}, {"run": 5, "decoder": "x"}, {"run": "no", "decoder": "speculative", "round": 0},
+])  # fmt: skip
 def test_anything_else_gets_one_sentence(visitor, data):
     assert ask(visitor, data)["error"].endswith(".")

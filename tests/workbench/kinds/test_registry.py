@@ -45,16 +45,12 @@ OF_BATCH = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "study",
-    [
-        Comparison.from_json({"prompt": "é 🦊 & ${x}=1\n", "settings": OWN}),
-        Comparison.from_json({"prompt": [{"role": "user", "content": "Why?"}], "settings": OWN}),
-        Batch.from_json({"prompts": {"name": "refrains", "count": 5}, "settings": OWN | OF_BATCH}),
-        Draw.from_json({"prompt": "é\n", "settings": {**OWN, "draws": 200, "cache_mb": None}}),
-    ],
-    ids=["a text", "messages", "batch", "draw"],
-)
+@pytest.mark.parametrize("study", [
+    Comparison.from_json({"prompt": "é 🦊 & ${x}=1\n", "settings": OWN}),
+    Comparison.from_json({"prompt": [{"role": "user", "content": "Why?"}], "settings": OWN}),
+    Batch.from_json({"prompts": {"name": "refrains", "count": 5}, "settings": OWN | OF_BATCH}),
+    Draw.from_json({"prompt": "é\n", "settings": {**OWN, "draws": 200, "cache_mb": None}}),
+], ids=["a text", "messages", "batch", "draw"])  # fmt: skip
 def test_a_study_there_and_back(study):
     link = read(to_query(study.kind, study.to_json()))
     assert (link.kind, link.faults) == (study.kind, [])
@@ -85,27 +81,23 @@ def test_what_the_form_shows_anyway_is_left_out_and_the_rest_comes_back(
     asked = {"decoders": [*decoders], "temperature": temperature, "top_k": top_k, "seed": seed}
     study = Comparison("x", Settings.from_json(asked))
     link = read(to_query("comparison", study.to_json(), {"settings": start}))
-    found = Settings.from_json({**start, **link.data.get("settings", {})})
+    told = link.data.get("settings", {})
+    found = Settings.from_json({**start, **told})
     assert {m.name for m in found.methods} == decoders
     assert dataclasses.replace(study.settings, methods=found.methods) == found
-    assert not {
-        name for name, value in link.data.get("settings", {}).items() if start.get(name) == value
-    }
+    assert not [name for name in start if told.get(name) == start[name]]
 
 
-@pytest.mark.parametrize(
-    ("query", "word"),
-    [
-        ({"temperatur": "1"}, "'temperature'"),
-        ({"temperature": "hot"}, "temperature must be"),
-        ({"decoders": "gredy"}, "'greedy'"),
-        ({"mtad.beans": "1"}, "'mtad.beams'"),
-        ({"kind": "batch", "prompts": "novels"}, "stories"),
-        ({"kind": "batch", "count": "0"}, "from 1 to"),
-        ({"kind": "batch", "sizes": "9" * 5000}, "whole numbers"),
-        ({"kind": "batch", "cache_mb": "much"}, "cache_mb"),
-    ],
-)
+@pytest.mark.parametrize(("query", "word"), [
+    ({"temperatur": "1"}, "'temperature'"),
+    ({"temperature": "hot"}, "temperature must be"),
+    ({"decoders": "gredy"}, "'greedy'"),
+    ({"mtad.beans": "1"}, "'mtad.beams'"),
+    ({"kind": "batch", "prompts": "novels"}, "stories"),
+    ({"kind": "batch", "count": "0"}, "from 1 to"),
+    ({"kind": "batch", "sizes": "9" * 5000}, "whole numbers"),
+    ({"kind": "batch", "cache_mb": "much"}, "cache_mb"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_left_out_and_named_and_the_rest_is_taken(query, word):
     """One unknown parameter dropped all valid settings of a link."""
     link = from_query({"seed": "7", **query})
@@ -117,9 +109,8 @@ def test_what_cannot_be_used_is_left_out_and_named_and_the_rest_is_taken(query, 
 def test_parameters_of_somebody_else_are_passed_over():
     """`utm_source`, `fbclid` and `__sign` raised an alert of 60 names and dropped valid
     settings."""
-    link = from_query(
-        {"utm_source": "mail", "fbclid": "x", "__sign": "y", "__theme": "dark", "top_k": "5"}
-    )
+    others = {"utm_source": "mail", "fbclid": "x", "__sign": "y", "__theme": "dark"}
+    link = from_query({**others, "top_k": "5"})
     assert link == Link("comparison", {"settings": {"top_k": 5}}, [])
 
 
@@ -148,8 +139,7 @@ def test_any_link_is_answered(query):
 VERSION_1 = Path(__file__).parents[1] / "runs" / "version1"
 DEEP = json.loads("[" * 300 + "]" * 300)
 HOSTILE = (
-    DEEP,
-    None, True, False, 0, 1, -1, 5, 2**53 + 1, 10**400, -(10**400), 1e308, -1e308, 5e-324,
+    DEEP, None, True, False, 0, 1, -1, 5, 2**53 + 1, 10**400, -(10**400), 1e308, -1e308, 5e-324,
     float("nan"), float("inf"), 0.5, "", "x", "9999-99-99", "9999-12-31T23:59:59",
     "0001-01-01T00:00:00+14:00", "<script>alert(1)</script>", "\x00", "é 🦊", [], [[]], [None], {},
     {"x": 1}, ["greedy"], {"name": "stories"}, {"name": "stories", "texts": None, "count": 1},
@@ -197,13 +187,8 @@ def use(run: Run) -> None:
             for scheme in figures.schemes(decoder):
                 figures.times_greedy(decoder, size, scheme)
     to_query(run.kind, run.study)
-    for write in (
-        view.to_json,
-        view.to_csv,
-        lambda run: str(tables.figures(run)),
-        lambda run: str(tables.facts(run)),
-    ):
-        assert write(run)
+    for written in (view.to_json(run), view.to_csv(run), tables.figures(run), tables.facts(run)):
+        assert str(written)
     tables.side_by_side(run, run)
     findings(run)
     tables.notes(run)
@@ -216,9 +201,7 @@ def use(run: Run) -> None:
 
 
 @pytest.fixture(scope="session")
-def documents(
-    run, batch_run, draw_run, branch_run, pair, unmetered
-) -> list[tuple[Any, list[tuple]]]:
+def documents(run, batch_run, draw_run, branch_run, pair, unmetered) -> list[tuple]:
     """A run of each kind as written today and by version 1, each with its places. Cut short to be
     quick."""
     asked = {**advice.Advice.usual, "decoders": ["mtad"], "max_new_tokens": 8}
@@ -226,9 +209,8 @@ def documents(
     study = advice.Advice.from_json({"prompts": texts, "settings": asked})
     advised = finished(pair, study, unmetered)
     found = [each.to_json() for each in (run, batch_run, draw_run, branch_run, advised)]
-    found += [
-        json.loads((VERSION_1 / f"{name}.json").read_text()) for name in ("comparison", "batch")
-    ]
+    old = (VERSION_1 / f"{name}.json" for name in ("comparison", "batch"))
+    found += [json.loads(file.read_text()) for file in old]
     for data in found:
         for results in ("results", "cells"):
             data[results] = data.get(results, [])[:3]
@@ -270,20 +252,15 @@ def refused(run: Run, change: Callable[[dict], Any]) -> str:
     return str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (
-            lambda d: d["study"]["settings"].update(speculative=5),
-            "The settings of speculative must be one JSON object",
-        ),
-        (lambda d: d.update(study={}), "study"),
-        (lambda d: d.update(kind="nonsense"), "kind"),
-        (lambda d: d.update(created="9999-12-31"), "the date is in the future"),
-        (lambda d: d["results"][0]["metrics"].update(seconds=10**400), "metrics"),
-        (lambda d: d["environment"].update(threads=float("nan")), "environment"),
-    ],
-)
+@pytest.mark.parametrize(("change", "says"), [
+    (lambda d: d["study"]["settings"].update(speculative=5),
+        "The settings of speculative must be one JSON object"),
+    (lambda d: d.update(study={}), "study"),
+    (lambda d: d.update(kind="nonsense"), "kind"),
+    (lambda d: d.update(created="9999-12-31"), "the date is in the future"),
+    (lambda d: d["results"][0]["metrics"].update(seconds=10**400), "metrics"),
+    (lambda d: d["environment"].update(threads=float("nan")), "environment"),
+])  # fmt: skip
 def test_what_could_not_be_shown_is_refused_with_its_reason(run, change, says):
     """It was stored first and then failed on every page that listed it."""
     assert says in refused(run, change)
@@ -293,13 +270,8 @@ def test_a_circle_of_parents_is_refused(run):
     """A circle of parents kept the browser drawing for ever."""
 
     def circle(data):
-        trials = next(
-            r["trials"]
-            for result in data["results"]
-            for r in result["samples"][0]["rounds"]
-            if len(r["trials"]) > 1
-            for r in [r]
-        )
+        rounds = (r for each in data["results"] for r in each["samples"][0]["rounds"])
+        trials = next(r["trials"] for r in rounds if len(r["trials"]) > 1)
         trials[0]["parent"] = trials[1]["node"]
 
     assert "its own ancestor" in refused(run, circle)
@@ -321,7 +293,6 @@ TOO_MUCH = {
     "models": lambda data: data["environment"]["target"].update(name="x" * 30_000),
     "token": lambda data: data["results"][0]["samples"][0]["tokens"][0].update(text="x" * 30_000),
     "remark": lambda data: data["results"][0].update(remarks=["x" * 30_000]),
-
     "depth": lambda data: data["environment"].update(deep=nested(100)),
     "results": lambda data: data.update(results=[
         {**data["results"][0], "samples": [{"prompt": 0, "prompt_length": 1}]}

@@ -37,13 +37,9 @@ def batch(
     *names: str, prompts=FEW, sizes=(1, 3), temperature=0.0, tokens=10, own=None, **changes
 ) -> Batch:
     shared = {
-        "decoders": list(names),
-        "max_new_tokens": tokens,
-        "temperature": temperature,
-        "seed": 5,
-        "timings": 1,
-        **(own or {}),
-    }
+        "decoders": list(names), "max_new_tokens": tokens, "temperature": temperature, "seed": 5,
+        "timings": 1, **(own or {}),
+    }  # fmt: skip
     return Batch(prompts, Settings.from_json(shared), sizes, **changes)
 
 

@@ -36,9 +36,6 @@ def device(keeper) -> Device:
     return Device(keeper)
 
 
-# ---- The thread that decodes
-
-
 def test_a_call_runs_in_the_one_thread_and_hands_back_what_it_gives_or_raises(device):
     threads = {device.call(threading.get_ident) for _ in range(5)}
     assert len(threads) == 1
@@ -46,9 +43,6 @@ def test_a_call_runs_in_the_one_thread_and_hands_back_what_it_gives_or_raises(de
     with pytest.raises(ZeroDivisionError):
         device.call(lambda: 1 // 0)
     assert device.call(int, "7") == 7
-
-
-# ---- Studies on it
 
 
 @pytest.mark.parametrize("choice", [PairChoice("broken"), CHOICE])
@@ -59,13 +53,8 @@ def test_what_cannot_run_is_refused_before_any_event_and_the_device_stays_usable
     assert len(results(device.run(comparison("greedy"), CHOICE))) == 1
 
 
-# ---- A borrowed GPU
-
-
 @pytest.mark.parametrize(
-    "study",
-    [comparison("greedy", "mtad"), batch("lookup", sizes=(2,))],
-    ids=["comparison", "batch"],
+    "study", [comparison("greedy", "mtad"), batch("lookup", sizes=(2,))], ids=lambda each: each.kind
 )
 def test_on_zero_gpu_plain_data_goes_there_and_comes_back(keeper, spaces, study):
     """A `threading.Event` cannot be pickled: the stop stays here."""
@@ -77,9 +66,8 @@ def test_on_zero_gpu_plain_data_goes_there_and_comes_back(keeper, spaces, study)
 
 def test_on_zero_gpu_a_stop_closes_the_job_there(keeper, spaces, every_round, rows_out):
     stopped, seen = threading.Event(), []
-    for event in Device(keeper).run(
-        comparison("greedy", "mtad", max_new_tokens=200), CHOICE, stopped
-    ):
+    study = comparison("greedy", "mtad", max_new_tokens=200)
+    for event in Device(keeper).run(study, CHOICE, stopped):
         seen.append(event)
         if isinstance(event, Progress):
             stopped.set()

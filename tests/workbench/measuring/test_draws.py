@@ -22,13 +22,8 @@ SHARED = {"max_new_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 3}
 
 
 def draw(*names: str, draws: int = 12, prompt: str = "abab", **shared) -> Draw:
-    own = {name: value for name, value in shared.items() if name in ("cache_mb",)}
-    settings = {
-        **SHARED,
-        "decoders": list(names),
-        **{n: v for n, v in shared.items() if n not in own},
-    }
-    return Draw.from_json({"prompt": prompt, "settings": {**settings, "draws": draws, **own}})
+    settings = {**SHARED, "decoders": list(names), "draws": draws, **shared}
+    return Draw.from_json({"prompt": prompt, "settings": settings})
 
 
 def ended(pair, study, meter, **options) -> Run:
@@ -41,14 +36,10 @@ def ended(pair, study, meter, **options) -> Run:
 def test_each_draw_is_the_text_of_its_seed(pair, unmetered, name):
     (result,) = results(session.run(pair, draw(name), meter=unmetered))
     for sample in result.samples:
-        alone = decoders.generate(
-            pair, "abab", name, max_new_tokens=5, temperature=0.5, top_p=0.9, seed=3 + sample.prompt
-        )
+        seed = SHARED["seed"] + sample.prompt
+        alone = decoders.generate(pair, "abab", name, **{**SHARED, "seed": seed})
         assert [piece.id for piece in sample.pieces] == alone.tokens
-        assert (
-            "".join(piece.text for piece in sample.pieces)
-            == alone.text[: len("".join(p.text for p in sample.pieces))]
-        )
+        assert alone.text.startswith("".join(piece.text for piece in sample.pieces))
     assert len(result.samples) == 12
 
 
@@ -59,16 +50,11 @@ def test_the_exact_law_is_the_models_own(pair, unmetered):
     ids, warping = list(pair.tokenizer("abab").input_ids), Warping(0.5, 0, 0.9)
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
     expected = {}
-    first = warp(plain_logits(pair.target, ids).double(), warping)
-    for a in range(len(first)):
-        if first[a] >= KNOWN:
-            expected[a,] = first[a].item()
-            second = warp(plain_logits(pair.target, [*ids, a]).double(), warping)
-            expected |= {
-                (a, b): (first[a] * second[b]).item()
-                for b in range(len(second))
-                if first[a] * second[b] >= KNOWN
-            }
+    for a, p in enumerate(warp(plain_logits(pair.target, ids).double(), warping).tolist()):
+        if p >= KNOWN:
+            expected[a,] = p
+            second = warp(plain_logits(pair.target, [*ids, a]).double(), warping).tolist()
+            expected |= {(a, b): p * q for b, q in enumerate(second) if p * q >= KNOWN}
     assert law.keys() == expected.keys()
     assert len(law) > 3
     assert all(abs(law[key] - expected[key]) < 1e-4 for key in law)
@@ -78,13 +64,8 @@ def test_five_decoders_and_what_their_draws_say(pair, unmetered):
     names = ["multinomial", "speculative", "mtad", "dsbd", "greedy"]
     run = ended(pair, draw(*names, draws=100), unmetered)
     found = {each.decoder: each for each in findings(run)}
-    assert [found[name].compared for name in names] == [
-        "target",
-        "target",
-        "own",
-        "first step",
-        "own",
-    ]
+    compared = [found[name].compared for name in names]
+    assert compared == ["target", "target", "own", "first step", "own"]
     assert all(found[name].p > 0.001 for name in ("multinomial", "speculative", "dsbd"))
     assert found["mtad"].p is None
     assert found["greedy"].distance > found["greedy"].most
@@ -96,9 +77,8 @@ def test_five_decoders_and_what_their_draws_say(pair, unmetered):
 def test_memory_is_bounded_by_the_budget(pair, unmetered):
     """Draws wait for room, and are the same."""
     row = decoders.cache_need(pair, decoders.catalog["multinomial"](), 1, 1) / 2
-    few = ended(
-        pair, draw("multinomial", cache_mb=round(3.5 * 9 * row / 1e6, 4) + 0.005), unmetered
-    )
+    budget = round(3.5 * 9 * row / 1e6, 4) + 0.005
+    few = ended(pair, draw("multinomial", cache_mb=budget), unmetered)
     many = ended(pair, draw("multinomial"), unmetered)
     assert few.results[0].metrics["at_once"] < many.results[0].metrics["at_once"] == 12
     assert [s.pieces for s in few.results[0].samples] == [s.pieces for s in many.results[0].samples]
@@ -109,17 +89,12 @@ def test_memory_is_bounded_by_the_budget(pair, unmetered):
 def test_stop_within_a_round_keeps_what_is_drawn(pair, unmetered):
     """Half a measurement of a batch is thrown away, half of the draws is worth showing."""
     count = itertools.count()
-    run = ended(
-        pair,
-        draw("multinomial", "speculative", draws=40, max_new_tokens=8, cache_mb=0.014),
-        unmetered,
-        cancel=lambda: next(count) > 25,
-    )
+    study = draw("multinomial", "speculative", draws=40, max_new_tokens=8, cache_mb=0.014)
+    run = ended(pair, study, unmetered, cancel=lambda: next(count) > 25)
     assert run.cancelled
     assert 0 < len(texts_of(run.results)) < 40
     assert len(run.results) == 1
-    again = Run.from_json(run.dumps())
-    assert again == run
+    assert Run.from_json(run.dumps()) == run
     (found,) = findings(run)
     assert found.texts < 40
 
@@ -129,19 +104,15 @@ def test_draws_with_other_seeds_are_added_to_a_run(pair, unmetered):
     added twice are those of as many draws at once."""
     run = ended(pair, draw("multinomial", "speculative"), unmetered)
     for _ in range(2):
-        study = again(run)
-        *_, last = onto(run, session.run(pair, study, meter=unmetered))
+        *_, last = onto(run, session.run(pair, again(run), meter=unmetered))
         run, before = last.run, run
         assert run.id == before.id
         assert run.results[: len(before.results)] == before.results
     whole = ended(pair, draw("multinomial", "speculative", draws=48), unmetered)
     for name in ("multinomial", "speculative"):
         parts = [result for result in run.results if result.decoder == name]
-        assert [(result.seed, len(result.samples)) for result in parts] == [
-            (3, 12),
-            (15, 12),
-            (27, 24),
-        ]
+        drawn = [(result.seed, len(result.samples)) for result in parts]
+        assert drawn == [(3, 12), (15, 12), (27, 24)]
         assert seeds(parts) == [range(3, 51)]
         (once,) = [result for result in whole.results if result.decoder == name]
         assert [s.pieces for s in texts_of(parts)] == [s.pieces for s in once.samples]
@@ -160,18 +131,15 @@ def test_a_text_that_ends_early_counts_whole(pair, unmetered, monkeypatch):
     assert found.texts == 60
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"draws": 9}, "draws must be"),
-        ({"draws": 1001}, "draws must be"),
-        ({"draws": True}, "draws must be"),
-        ({"repeats": 2}, "leave repeats at 1"),
-        ({"prompt": " "}, "The prompt is empty"),
-        ({"prompt": None}, "must be a text"),
-        ({"cache_mb": -1}, "cache_mb must be"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "says"), [
+    ({"draws": 9}, "draws must be"),
+    ({"draws": 1001}, "draws must be"),
+    ({"draws": True}, "draws must be"),
+    ({"repeats": 2}, "leave repeats at 1"),
+    ({"prompt": " "}, "The prompt is empty"),
+    ({"prompt": None}, "must be a text"),
+    ({"cache_mb": -1}, "cache_mb must be"),
+])  # fmt: skip
 def test_what_cannot_be_drawn_is_one_sentence(changes, says):
     with pytest.raises(InputError, match=says):
         draw("multinomial", **changes)

@@ -43,10 +43,8 @@ def test_each_scheme_pads_what_it_says(measured):
         found = {r.scheme: r.metrics for r in measured if r.decoder == decoder}
         assert list(found) == list(SCHEMES)
         assert {s for s, m in found.items() if m["padded_rows"]} == {"vanilla", "unpadded_inputs"}
-        assert {s for s, m in found.items() if m["padding_ratio"] is not None} == {
-            "vanilla",
-            "unpadded_inputs",
-        }
+        told = {s for s, m in found.items() if m["padding_ratio"] is not None}
+        assert told == {"vanilla", "unpadded_inputs"}
         assert not found["unpadded"]["padded_tokens"]
         assert not found["dynamic"]["padded_tokens"]
         assert len({m["fed_tokens"] for m in found.values()}) == 1
@@ -58,20 +56,14 @@ def test_each_scheme_pads_what_it_says(measured):
 def test_the_last_batch_is_filled_up_and_the_first_rounds_are_left_out_of_decoding(measured):
     assert {r.metrics["new_tokens"] for r in measured} == {60}
     greedy = measured[0]
-    assert [greedy.metrics[n] for n in ("decode_tokens", "passes", "fed_tokens", "at_once")] == [
-        54,
-        18,
-        54,
-        3,
-    ]
+    counts = {"decode_tokens": 54, "passes": 18, "fed_tokens": 54, "at_once": 3}
+    assert {name: greedy.metrics[name] for name in counts} == counts
     assert 0 < greedy.metrics["decode_seconds"] < greedy.metrics["seconds"]
     assert greedy.laps[0].rounds == []  # rounds of several requests have no seconds of their own
 
 
 @pytest.mark.parametrize(
-    "study",
-    [comparison("greedy", "dsbd"), batch("lookup", sizes=(3,))],
-    ids=["comparison", "batch"],
+    "study", [comparison("greedy", "dsbd"), batch("lookup", sizes=(3,))], ids=lambda each: each.kind
 )
 def test_speeds_leave_out_the_time_that_the_caller_draws(pair, unmetered, every_round, study):
     """A caller that holds every update for 20 ms."""
@@ -86,9 +78,8 @@ def test_speeds_leave_out_the_time_that_the_caller_draws(pair, unmetered, every_
         except StopIteration as done:
             result = done.value.result
             spent += result.metrics["seconds"]
-            work_of_models = sum(
-                r.draft_seconds + r.verify_seconds for s in result.samples for r in s.rounds
-            )
+            rounds = [r for s in result.samples for r in s.rounds]
+            work_of_models = sum(r.draft_seconds + r.verify_seconds for r in rounds)
             assert work_of_models <= result.metrics["seconds"] + 1e-6
     wall = time.perf_counter() - began
     assert draws > 10

@@ -17,13 +17,8 @@ from workbench.studies.settings import Settings
 
 
 def study(**settings) -> Comparison:
-    asked = {
-        "decoders": ["greedy", "speculative"],
-        "max_new_tokens": 12,
-        "temperature": 0.0,
-        "timings": 3,
-    }
-    return Comparison("Once", Settings.from_json(asked | settings))
+    asked = {"decoders": ["greedy", "speculative"], "max_new_tokens": 12, "timings": 3}
+    return Comparison("Once", Settings.from_json({**asked, "temperature": 0.0, **settings}))
 
 
 def run(pair, meter, asked: Comparison, **options):
@@ -101,17 +96,14 @@ def test_a_decoder_that_failed_is_not_waited_for(pair, unmetered, patient, fails
     assert other.errors
 
 
-@pytest.mark.parametrize(
-    ("seconds", "patience", "more"),
-    [
-        ([0.1, 0.1, 0.1], 6.0, 3),  # too short in all: as often again
-        ([0.03, 0.03, 0.03], 6.0, 7),
-        ([0.03, 0.03, 0.03], 0.1, 3),  # as many as there is time for
-        ([0.2, 0.2, 0.2], 6.0, 0),
-        ([0.2, 0.3, 0.4], 6.0, 3),  # too uneven
-        ([2.0, 3.0, 4.0], 1.0, 0),
-    ],
-)
+@pytest.mark.parametrize(("seconds", "patience", "more"), [
+    ([0.1, 0.1, 0.1], 6.0, 3),  # too short in all: as often again
+    ([0.03, 0.03, 0.03], 6.0, 7),
+    ([0.03, 0.03, 0.03], 0.1, 3),  # as many as there is time for
+    ([0.2, 0.2, 0.2], 6.0, 0),
+    ([0.2, 0.3, 0.4], 6.0, 3),  # too uneven
+    ([2.0, 3.0, 4.0], 1.0, 0),
+])  # fmt: skip
 def test_more_laps_are_taken_where_they_help(seconds, patience, more):
     assert extension([timed(seconds)], patience) == more
     assert extension([], patience) == 0
@@ -167,10 +159,8 @@ def test_a_decoder_that_watches_the_clock_may_draw_other_tokens(pair, unmetered)
 
 
 def test_the_run_says_its_threads_and_the_counters_that_are_missing(pair, unmetered, tmp_path):
-    blind = Watch(Sources(proc=tmp_path, cgroups=()))
-    *_, ended = session.run(
-        pair, study(timings=1), meter=unmetered, watch=blind, threads=Threads(1, "a test")
-    )
+    blind = {"watch": Watch(Sources(proc=tmp_path, cgroups=())), "threads": Threads(1, "a test")}
+    *_, ended = run(pair, unmetered, study(timings=1), **blind)
     where = ended.run.environment
     assert (where["threads"], where["threads_reason"]) == (1, "a test")
     assert where["counters_missing"] == ["throttled", "stolen", "pressure"]

@@ -8,14 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from workbench.measuring.meter import (
-    Meter,
-    NoGauge,
-    Sources,
-    Watch,
-    disturbed,
-    open_meter,
-)
+from workbench.measuring.meter import Meter, NoGauge, Sources, Watch, disturbed, open_meter
 from workbench.runs.record import Load
 
 
@@ -41,7 +34,7 @@ class NVML:
 
     def _find(self, key, value):
         for board in self.boards:
-            if board.get(key) == value:
+            if board[key] == value:
                 return board
         raise self.NVMLError("Not Found")
 
@@ -116,9 +109,8 @@ def test_a_board_that_reports_nothing_says_so(gpu):
 def test_a_slice_of_a_shared_board_is_not_attributable(gpu, monkeypatch, visible):
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    meter = open_meter(
-        "cuda", NVML(board(7, energy=lambda: 1, mig=0 if visible else NVML.NVML_DEVICE_MIG_ENABLE))
-    )
+    mig = 0 if visible else NVML.NVML_DEVICE_MIG_ENABLE
+    meter = open_meter("cuda", NVML(board(7, energy=lambda: 1, mig=mig)))
     assert meter.gauge.source.startswith("not attributable: ")
 
 
@@ -138,13 +130,10 @@ def rapl(folder, **packages):
 
 
 def test_the_packages_of_the_cpu_are_counted_once_and_wrap(tmp_path):
-    rapl(
-        tmp_path,
-        rapl_0=("package-0", 1_000_000, 10_000_000),
-        rapl_1=("package-1", 9_000_000, 10_000_000),
-        rapl_0_0=("core", 1_000_000, 10_000_000),
-        rapl_2=("psys", 1_000_000, 10_000_000),
-    )
+    most = 10_000_000
+    packages = {"rapl_0": ("package-0", 1_000_000, most), "rapl_1": ("package-1", 9_000_000, most)}
+    others = {"rapl_0_0": ("core", 1_000_000, most), "rapl_2": ("psys", 1_000_000, most)}
+    rapl(tmp_path, **packages, **others)
     meter = open_meter("cpu", powercap=tmp_path)
     with meter.window() as window:
         time.sleep(0.06)
@@ -186,10 +175,9 @@ def test_a_counter_that_does_not_tell_where_it_wraps_counts_until_it_does(tmp_pa
 
 
 def test_a_device_without_a_counter_and_one_that_keeps_it_from_us_say_so(tmp_path, monkeypatch):
-    for device, why in (
-        ("cpu", "this machine shows no RAPL energy counter"),
-        ("mps", "there is no energy counter for device mps"),
-    ):
+    whys = {"cpu": "this machine shows no RAPL energy counter",
+            "mps": "there is no energy counter for device mps"}  # fmt: skip
+    for device, why in whys.items():
         assert open_meter(device, powercap=tmp_path).gauge == NoGauge(f"not measured: {why}")
     rapl(tmp_path, rapl_0=("package-0", 1, 10))
     read = Path.read_text
@@ -207,15 +195,11 @@ def test_a_device_without_a_counter_and_one_that_keeps_it_from_us_say_so(tmp_pat
 
 @pytest.mark.parametrize("edge", ["start", "stop"])
 def test_a_gauge_that_breaks_never_breaks_the_work(edge):
-    class Broken(NoGauge):
-        pass
-
     def fail(*args):
         raise OSError("gone")
 
-    setattr(Broken, edge, fail)
-    done = False
-    with Meter(Broken("not measured: nothing")).window() as window:
+    broken, done = type("Broken", (NoGauge,), {edge: fail}), False
+    with Meter(broken("not measured: nothing")).window() as window:
         done = True
     assert done
     assert window.energy.source == "not measured: gone"
@@ -225,11 +209,9 @@ def test_a_gauge_that_breaks_never_breaks_the_work(edge):
 class BoardOfClocks(NVML):
     """One board, which slows down for `reasons` and runs the processes `pids`."""
 
-    (
-        nvmlClocksEventReasonSwPowerCap,
-        nvmlClocksEventReasonHwSlowdown,
-        nvmlClocksEventReasonSwThermalSlowdown,
-    ) = 4, 8, 32
+    nvmlClocksEventReasonSwPowerCap = 4
+    nvmlClocksEventReasonHwSlowdown = 8
+    nvmlClocksEventReasonSwThermalSlowdown = 32
 
     def __init__(self, reasons=0, pids=()):
         super().__init__(board(7))
@@ -242,16 +224,13 @@ class BoardOfClocks(NVML):
         return [SimpleNamespace(pid=pid) for pid in self.pids]
 
 
-@pytest.mark.parametrize(
-    ("nvml", "words"),
-    [
-        (BoardOfClocks(reasons=1, pids=[os.getpid()]), ""),  # 1: the GPU is idle
-        (BoardOfClocks(reasons=32), "the GPU slowed down because of its temperature or its power"),
-        (BoardOfClocks(reasons=4), "the GPU slowed down because of its temperature or its power"),
-        (BoardOfClocks(pids=[os.getpid(), -1]), "1 other process used the GPU"),
-        (BoardOfClocks(pids=[-1, -2]), "2 other processes used the GPU"),
-    ],
-)
+@pytest.mark.parametrize(("nvml", "words"), [
+    (BoardOfClocks(reasons=1, pids=[os.getpid()]), ""),  # 1: the GPU is idle
+    (BoardOfClocks(reasons=32), "the GPU slowed down because of its temperature or its power"),
+    (BoardOfClocks(reasons=4), "the GPU slowed down because of its temperature or its power"),
+    (BoardOfClocks(pids=[os.getpid(), -1]), "1 other process used the GPU"),
+    (BoardOfClocks(pids=[-1, -2]), "2 other processes used the GPU"),
+])  # fmt: skip
 def test_a_gpu_says_why_it_was_slow(gpu, nvml, words):
     assert disturbed(torch.device("cuda"), nvml) == words
 
@@ -260,8 +239,7 @@ class Machine:
     """A machine whose counters a test moves."""
 
     def __init__(self, folder: Path):
-        self.folder, self.wall = folder, 0.0
-        self.cgroup = folder / "cpu.stat"
+        self.folder, self.wall, self.cgroup = folder, 0.0, folder / "cpu.stat"
         self.set(steal=0, pressure=0, throttled=0)
 
     def set(self, steal: int, pressure: int, throttled: int) -> None:
@@ -276,12 +254,8 @@ class Machine:
         return Watch(Sources(lambda: self.wall, self.folder, (self.cgroup,), lambda: ""))
 
 
-@pytest.fixture
-def machine(tmp_path) -> Machine:
-    return Machine(tmp_path)
-
-
-def test_each_counter_is_a_share_of_the_lap(machine):
+def test_each_counter_is_a_share_of_the_lap(tmp_path):
+    machine = Machine(tmp_path)
     watch = machine.watch()
     before = watch.read()
     machine.wall = 2.0

@@ -15,14 +15,10 @@ from workbench.show.draws import verdicts
 
 logits = st.lists(st.floats(-3, 3), min_size=3, max_size=8)
 warpings = st.builds(
-    Warping,
-    st.sampled_from([1e-300, 0.1, 0.7, 1.0, 2.0]),
-    st.integers(0, 6),
-    st.sampled_from([0.05, 0.5, 0.9, 0.999, 1.0]),
-    st.sampled_from([0.0, 0.05, 0.5]),
-    st.sampled_from([0.0, 0.5, 1.2]),
-    st.booleans(),
-)
+    Warping, st.sampled_from([1e-300, 0.1, 0.7, 1.0, 2.0]), st.integers(0, 6),
+    st.sampled_from([0.05, 0.5, 0.9, 0.999, 1.0]), st.sampled_from([0.0, 0.05, 0.5]),
+    st.sampled_from([0.0, 0.5, 1.2]), st.booleans(),
+)  # fmt: skip
 
 
 @given(logits, st.data(), warpings, st.sampled_from([0.0, 1e-3, 0.05, 0.5]))
@@ -37,55 +33,45 @@ def test_what_any_rounding_lets_in_is_not_cut_off(row, data, warping, noise):
             assert not cut_off(here, token, warping, noise + 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("warping", "row", "out"),
-    [
-        (Warping(1.0, 2, 1.0), [3.0, 2.0, 1.0, 0.0], [2, 3]),
-        (Warping(1.0, 2, 1.0), [3.0, 2.0, 1.95, 0.0], [3]),  # a near-tie at the edge of top-k
-        (Warping(1.0, 0, 0.9), [3.0, 0.0, -1.0, -2.0], [1, 2, 3]),  # 0.93, 0.05, 0.02, 0.01
-        # at the edge of top-p: the second may be in
-        (Warping(1.0, 0, 0.93), [3.0, 0.0, -1.0, -2.0], [2, 3]),
-        (Warping(1.0, 0, 1.0), [3.0, 0.0, -1.0, -2.0], []),
-        (Warping(min_p=0.2), [3.0, 1.5, 1.35, 0.0], [3]),  # at the edge is e^-1.61
-        (Warping(top_n_sigma=1.0), [3.0, 1.7, 1.85, 0.0], [1, 3]),  # at 1.93, give or take 0.15
-        (Warping(1e-300, 0, 0.9), [3.0, 2.95, 1.0, 0.0], [2, 3]),
-    ],
-)
+@pytest.mark.parametrize(("warping", "row", "out"), [
+    (Warping(1.0, 2, 1.0), [3.0, 2.0, 1.0, 0.0], [2, 3]),
+    (Warping(1.0, 2, 1.0), [3.0, 2.0, 1.95, 0.0], [3]),  # a near-tie at the edge of top-k
+    (Warping(1.0, 0, 0.9), [3.0, 0.0, -1.0, -2.0], [1, 2, 3]),  # 0.93, 0.05, 0.02, 0.01
+    # at the edge of top-p: the second may be in
+    (Warping(1.0, 0, 0.93), [3.0, 0.0, -1.0, -2.0], [2, 3]),
+    (Warping(1.0, 0, 1.0), [3.0, 0.0, -1.0, -2.0], []),
+    (Warping(min_p=0.2), [3.0, 1.5, 1.35, 0.0], [3]),  # at the edge is e^-1.61
+    (Warping(top_n_sigma=1.0), [3.0, 1.7, 1.85, 0.0], [1, 3]),  # at 1.93, give or take 0.15
+    (Warping(1e-300, 0, 0.9), [3.0, 2.95, 1.0, 0.0], [2, 3]),
+])  # fmt: skip
 def test_what_is_cut_off(warping, row, out):
     row = torch.tensor(row)
     assert [token for token in range(4) if cut_off(row, token, warping, FINE)] == out
 
 
-def ids_of(pair) -> list[int]:
-    return list(pair.tokenizer("abab").input_ids)
-
-
 def test_a_decoder_that_ignores_top_k_is_caught_by_one_text(pair, unmetered, monkeypatch):
     """Through the models: with top-k 2 it draws from three tokens."""
     shared = {"top_k": 2, "top_p": 1.0, "temperature": 1.0, "draws": 40}
-    usual = decoders.catalog["speculative"].warping
-    assert verdicts(ended(pair, draw("multinomial", "speculative", **shared), unmetered))[
-        1
-    ].startswith("Speculative: No difference")
-    monkeypatch.setattr(
-        decoders.catalog["speculative"],
-        "warping",
-        lambda self, warping: (
-            Warping(warping.temperature, 3, warping.top_p)
-            if warping.top_k == 2
-            else usual(self, warping)
-        ),
-    )
-    run = ended(pair, draw("multinomial", "speculative", **shared), unmetered)
+    speculative = decoders.catalog["speculative"]
+    usual = speculative.warping
+    study = draw("multinomial", "speculative", **shared)
+    assert verdicts(ended(pair, study, unmetered))[1].startswith("Speculative: No difference")
+
+    def wrong_warping(self, warping):
+        three = Warping(warping.temperature, 3, warping.top_p)
+        return three if warping.top_k == 2 else usual(self, warping)
+
+    monkeypatch.setattr(speculative, "warping", wrong_warping)
+    run = ended(pair, study, unmetered)
     right, wrong = findings(run)
     assert (right.never, right.unlike) == ("", False)
     assert (wrong.p, wrong.unlike) == (0, True)
     assert f"Unlike the target: seed {wrong.seed} wrote “" in verdicts(run)[1]
     never = [tuple(prefix.tokens) for prefix in run.exact if prefix.p == 0]
     assert never
+    ids = list(pair.tokenizer("abab").input_ids)
     for *before, token in never:
-        allowed = plain_logits(pair.target, [*ids_of(pair), *before]).topk(2).indices.tolist()
-        assert token not in allowed
+        assert token not in plain_logits(pair.target, [*ids, *before]).topk(2).indices.tolist()
 
 
 @pytest.mark.parametrize(
@@ -93,8 +79,7 @@ def test_a_decoder_that_ignores_top_k_is_caught_by_one_text(pair, unmetered, mon
 )
 def test_exact_decoders_never_write_what_the_target_never_writes(pair, unmetered, shared):
     names = ["multinomial", "speculative", "specinfer", "dsbd", "beam_sampling"]
-    run = ended(
-        pair, draw(*names, draws=100, temperature=1.0, **{"top_p": 1.0, **shared}), unmetered
-    )
+    study = draw(*names, draws=100, temperature=1.0, **{"top_p": 1.0, **shared})
+    run = ended(pair, study, unmetered)
     assert [each.never for each in findings(run)] == [""] * 5
     assert all(prefix.p > 0 for prefix in run.exact)

@@ -26,7 +26,6 @@ from workbench.engines.addresses import Engine
 from workbench.engines.client import connect
 from workbench.engines.record import Record, Speculation
 from workbench.measuring import served as made
-from workbench.measuring import served as measuring
 from workbench.measuring import session
 from workbench.measuring.served import rebuilt, same_model
 from workbench.runs.events import Ended, Progress
@@ -62,8 +61,7 @@ def test_texts_of_real_servers_are_whole_and_known_figures_agree(name, stories):
     text = "".join(token.text for token in result.alone.tokens)
     assert text.strip() == found.text.strip()
     assert len(result.alone.tokens) == result.metrics["new_tokens"] == 24
-    # the embedded target wrote it, in other number types
-    assert 1 < result.metrics["perplexity"] < 3
+    assert 1 < result.metrics["perplexity"] < 3  # the embedded target wrote it, in other types
     assert result.metrics["bytes_read"] is result.energy.joules is None
     assert (result.decoder, result.seed) == (f"engine:{name}", 3)
     assert 0 < result.laps[0].after_first < result.laps[0].seconds
@@ -77,9 +75,9 @@ def test_the_fates_of_a_real_speculative_server_are_rebuilt_step_by_step(stories
     fates = [token.fate for token in result.alone.tokens]
     assert fates[0] == Fate.SAMPLED
     assert UNTOLD not in fates
-    steps = found.speculation.per_step
-    assert abs(fates.count(Fate.ACCEPTED) - found.speculation.accepted) <= steps[-1][1]
-    assert result.metrics["accepted"] == found.speculation.accepted
+    steps, accepted = found.speculation.per_step, found.speculation.accepted
+    assert abs(fates.count(Fate.ACCEPTED) - accepted) <= steps[-1][1]
+    assert result.metrics["accepted"] == accepted
     assert result.metrics["target_calls"] == 1 + len(steps)
     assert result.alone.drafted == [0, *(drafted for drafted, _ in steps)]
 
@@ -87,22 +85,17 @@ def test_the_fates_of_a_real_speculative_server_are_rebuilt_step_by_step(stories
 def test_where_only_totals_are_told_tokens_are_grey_and_figures_are_not(stories):
     found, result = converted("llama-cpp-draft", stories)
     assert {token.fate for token in result.alone.tokens} == {UNTOLD}
-    assert result.metrics["acceptance_rate"] == found.speculation.accepted / (
-        found.speculation.drafted
-    )
-    steps = found.speculation.steps
+    told, steps = found.speculation, found.speculation.steps
+    assert result.metrics["acceptance_rate"] == told.accepted / told.drafted
     assert result.metrics["target_calls"] == (None if steps is None else 1 + steps)
     assert result.metrics["alpha"] is None
 
 
-@pytest.mark.parametrize(
-    ("steps", "count", "fates"),
-    [
-        (((3, 1), (2, 2)), 6, "sampled accepted corrected accepted accepted bonus"),
-        (((3, 1), (2, 2)), 4, "sampled accepted corrected accepted"),
-        (((0, 0), (1, 0)), 3, "sampled sampled corrected"),
-    ],
-)
+@pytest.mark.parametrize(("steps", "count", "fates"), [
+    (((3, 1), (2, 2)), 6, "sampled accepted corrected accepted accepted bonus"),
+    (((3, 1), (2, 2)), 4, "sampled accepted corrected accepted"),
+    (((0, 0), (1, 0)), 3, "sampled sampled corrected"),
+])  # fmt: skip
 def test_each_step_gives_what_it_accepted_and_one_more(steps, count, fates):
     told = Speculation(sum(d for d, _ in steps), sum(a for _, a in steps), 2, per_step=steps)
     assert rebuilt(count, told) == fates.split()
@@ -128,56 +121,25 @@ def test_a_text_without_tokens_has_no_figures_but_time(stories):
     assert (sample.tokens, found["perplexity"], found["decode_seconds"]) == ([], None, None)
 
 
-PROMPT, TOKENS = "Once upon a time", 12
-
-
-def answered(stories, meter, text: str | None):
-    """The last request to a server that writes a text, by default greedy's, and its result."""
-    if text is None:
-        text = decoders.generate(stories, PROMPT, "greedy", max_new_tokens=TOKENS).text
-    choice = {"text": text, "finish_reason": "length"}
-    answer = {"choices": [choice], "model": MODEL, "usage": {"completion_tokens": TOKENS}}
-    with served(
-        lambda call: a_json({"data": [{"id": MODEL}]} if call.body is None else answer)
-    ) as server:
-        engine = Engine("fast", server.url, kind="other")
-        study = comparison("engine:fast", prompt=PROMPT, max_new_tokens=TOKENS, temperature=0.0)
-        *_, ended = session.run(stories, study, meter=meter, engines=lambda: {"fast": engine})
-    (result,) = ended.run.results
-    return server.calls[-1].body, result
-
-
-def pair(name: str):
-    return SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(name_or_path=name)))
-
-
-@pytest.mark.parametrize(
-    ("theirs", "ours", "same"),
-    [
-        ("qwen3-8b", "Qwen/Qwen3-8B", True),
-        ("/models/Qwen3-8B-F16.gguf", "/models/Qwen3-8B", True),
-        ("stories", "/home/me/assets/stories/target", True),
-        ("./assets/stories/target/", "/home/me/assets/stories/target", True),
-        ("Qwen/Qwen3-8B-Base", "Qwen/Qwen3-8B", False),
-        ("Other/Qwen3-8B", "Qwen/Qwen3-8B", False),
-        ("Qwen3-8B-Q4_K_M.gguf", "Qwen/Qwen3-8B", False),
-        ("assets/stories/draft", "/home/me/assets/stories/target", False),
-        ("", "Qwen/Qwen3-8B", False),
-        ("stories", "", False),
-    ],
-)
+@pytest.mark.parametrize(("theirs", "ours", "same"), [
+    ("qwen3-8b", "Qwen/Qwen3-8B", True),
+    ("/models/Qwen3-8B-F16.gguf", "/models/Qwen3-8B", True),
+    ("stories", "/home/me/assets/stories/target", True),
+    ("./assets/stories/target/", "/home/me/assets/stories/target", True),
+    ("Qwen/Qwen3-8B-Base", "Qwen/Qwen3-8B", False),
+    ("Other/Qwen3-8B", "Qwen/Qwen3-8B", False),
+    ("Qwen3-8B-Q4_K_M.gguf", "Qwen/Qwen3-8B", False),
+    ("assets/stories/draft", "/home/me/assets/stories/target", False),
+    ("", "Qwen/Qwen3-8B", False),
+    ("stories", "", False),
+])  # fmt: skip
 def test_names_of_the_target_and_of_others(theirs, ours, same):
-    assert same_model(theirs, pair(ours)) == same
+    config = SimpleNamespace(name_or_path=ours)
+    pair = SimpleNamespace(target=SimpleNamespace(config=config))
+    assert same_model(theirs, pair) == same
 
 
-def test_a_server_that_tells_only_text_is_judged_by_its_text(stories, unmetered):
-    """Its text is asked for by text, and where it parts from ours, letters tell."""
-    _, result = answered(stories, unmetered, " there was a purple elephant")
-    assert result.agreement.verdict in ("fault", "cannot tell")
-    assert result.agreement.differing == 1
-    assert "It tells no token ids" in result.remarks[0]
-    body, result = answered(stories, unmetered, None)
-    assert (result.agreement.verdict, body["prompt"]) == ("same", PROMPT)
+PROMPT, TOKENS = "Once upon a time", 12
 
 
 @pytest.fixture(scope="module")
@@ -190,40 +152,51 @@ def study(*names: str, **shared):
     return comparison(*names, "engine:fast", prompt=PROMPT, **settings)
 
 
-def run(pair, meter, server, what=None, cancel=None, **fields):
-    """All events of a study that asks a server, and its run."""
-    engine = Engine("fast", server.url, **fields)
-    events = list(
-        session.run(
-            pair, what or study("greedy"), meter=meter, cancel=cancel,
-            engines=lambda: {"fast": engine},
-        )
-    )  # fmt: skip
-    assert isinstance(events[-1], Ended)
-    return events, events[-1].run
+def run(pair, meter, server, what=None, **fields) -> Run:
+    """The run of a study that asks a server."""
+    engines = {"fast": Engine("fast", server.url, **fields)}
+    *_, ended = session.run(pair, what or study("greedy"), meter=meter, engines=lambda: engines)
+    assert isinstance(ended, Ended)
+    return ended.run
 
 
 def of_engine(run):
     return next(result for result in run.results if result.decoder == "engine:fast")
 
 
-def writes(pair, ids, **fields):
+@pytest.mark.parametrize("greedys", [True, False])
+def test_a_server_that_tells_only_text_is_judged_by_its_text(stories, unmetered, greedy, greedys):
+    """Its text is asked for by text, and where it parts from ours, letters tell."""
+    text = stories.tokenizer.decode(greedy) if greedys else " there was a purple elephant"
+    choice = {"text": text, "finish_reason": "length"}
+    answer = {"choices": [choice], "model": MODEL, "usage": {"completion_tokens": TOKENS}}
+    with served(
+        lambda call: a_json({"data": [{"id": MODEL}]} if call.body is None else answer)
+    ) as server:
+        (result,) = run(stories, unmetered, server, study(), kind="other").results
+    assert server.calls[-1].body["prompt"] == PROMPT
+    assert result.agreement.verdict in (("same",) if greedys else ("fault", "cannot tell"))
+    assert result.agreement.differing == (0 if greedys else 1)
+    assert "It tells no token ids" in result.remarks[0]
+
+
+def short() -> Reply:
+    """The answer to the short request before the timed ones."""
+    return a_stream([chunk("x", [1], finish_reason="length")])
+
+
+def writes(pair, ids):
     """A server that writes these tokens, in two pieces."""
     texts = [pair.tokenizer.decode(ids[:4]), pair.tokenizer.decode(ids[4:])]
-
-    def answer(call):
-        if call.body["max_tokens"] < len(ids):  # the short request before the timed ones
-            return a_stream([chunk("x", [1], finish_reason="length")])
-        pieces = [chunk(texts[0], ids[:4]), chunk(texts[1], ids[4:], finish_reason="length")]
-        return a_stream([*pieces, usage(len(ids), **fields)])
-
-    return vllm(answer)
+    pieces = [chunk(texts[0], ids[:4]), chunk(texts[1], ids[4:], finish_reason="length")]
+    whole = [*pieces, usage(len(ids))]
+    return vllm(lambda call: a_stream(whole) if call.body["max_tokens"] >= len(ids) else short())
 
 
 def test_an_engine_is_asked_for_the_same_prompt_and_sampling(stories, unmetered, greedy):
     what = study("multinomial", temperature=0.7, top_k=20, top_p=0.9, seed=5, timings=2)
     with served(writes(stories, greedy)) as server:
-        _, found = run(stories, unmetered, server, what)
+        found = run(stories, unmetered, server, what)
     result = of_engine(found)
     warm, *asked = [call.body for call in server.calls if call.body]
     assert warm["max_tokens"] < TOKENS
@@ -242,8 +215,8 @@ def test_an_engine_is_asked_for_the_same_prompt_and_sampling(stories, unmetered,
 
 def test_the_same_greedy_text_is_said_to_be_the_same(stories, unmetered, greedy):
     with served(writes(stories, greedy)) as server:
-        _, found = run(stories, unmetered, server)
-        _, alone = run(stories, unmetered, server, study())  # greedy did not run
+        found = run(stories, unmetered, server)
+        alone = run(stories, unmetered, server, study())  # greedy did not run
     for each in (found, alone):
         agreement = of_engine(each).agreement
         assert (agreement.verdict, agreement.differing) == ("same", 0)
@@ -252,8 +225,8 @@ def test_the_same_greedy_text_is_said_to_be_the_same(stories, unmetered, greedy)
 def test_another_greedy_text_is_a_fault_unless_rounding_explains_it(stories, unmetered, greedy):
     wrong = [*greedy[:5], (greedy[5] + 1) % 2000, *greedy[6:]]
     with served(writes(stories, wrong)) as server:
-        _, found = run(stories, unmetered, server, dtype="float32")
-        _, unsaid = run(stories, unmetered, server)
+        found = run(stories, unmetered, server, dtype="float32")
+        unsaid = run(stories, unmetered, server)
     agreement = of_engine(found).agreement
     assert (agreement.verdict, agreement.differs_at, agreement.near_tie) == ("fault", 5, False)
     assert agreement.dtype == "float32"
@@ -274,8 +247,7 @@ def test_another_model_is_asked_by_text_and_gets_no_verdict(stories, unmetered, 
         return a_stream([{**piece, "model": "Qwen/Qwen3-8B"} for piece in pieces])
 
     with served(answers) as server:
-        _, found = run(stories, unmetered, server)
-    result = of_engine(found)
+        result = of_engine(run(stories, unmetered, server))
     assert {call.body["prompt"] for call in server.calls if call.body} == {PROMPT}
     assert result.alone.text == " a red ball" == "".join(t.text for t in result.alone.tokens)
     assert {token.fate for token in result.alone.tokens} == {UNTOLD}
@@ -286,27 +258,23 @@ def test_another_model_is_asked_by_text_and_gets_no_verdict(stories, unmetered, 
 def first_then(*pieces, end=b""):
     """Answers the short request, and the others with these pieces."""
     count = itertools.count()
-    short = [chunk("x", [1], finish_reason="length")]
-    return vllm(lambda call: a_stream(pieces, end) if next(count) else a_stream(short))
+    return vllm(lambda call: a_stream(pieces, end) if next(count) else short())
 
 
 BEFORE = chunk(" a little", [5, 6])
 
 
-@pytest.mark.parametrize(
-    ("answers", "says", "kept"),
-    [
-        (first_then(BEFORE), "broke off the answer", True),
-        (first_then(BEFORE, {"error": {"message": "out of memory"}}), "out of memory", True),
-        (vllm(lambda call: a_json({"error": "no"}, 500)), "failed (HTTP 500)", False),
-        (lambda call: a_json({"data": 5}), "lists no models", False),
-    ],
-)
+@pytest.mark.parametrize(("answers", "says", "kept"), [
+    (first_then(BEFORE), "broke off the answer", True),
+    (first_then(BEFORE, {"error": {"message": "out of memory"}}), "out of memory", True),
+    (vllm(lambda call: a_json({"error": "no"}, 500)), "failed (HTTP 500)", False),
+    (lambda call: a_json({"data": 5}), "lists no models", False),
+])  # fmt: skip
 def test_a_server_that_fails_keeps_what_came_and_the_others_go_on(
     answers, says, kept, stories, unmetered
 ):
     with served(answers) as server:
-        _, found = run(stories, unmetered, server, study("greedy", "speculative"))
+        found = run(stories, unmetered, server, study("greedy", "speculative"))
     result = of_engine(found)
     assert says in result.error
     assert "\n" not in result.error
@@ -326,9 +294,7 @@ def test_a_timing_with_another_number_of_tokens_does_not_count(stories, unmetere
         return a_stream([last if call.body["max_tokens"] == TOKENS else chunk("x", [1]) | last])
 
     with served(vllm(answers)) as server:
-        what = study(temperature=1.0, timings=2)
-        _, found = run(stories, unmetered, server, what)
-    result = of_engine(found)
+        result = of_engine(run(stories, unmetered, server, study(temperature=1.0, timings=2)))
     assert len(result.laps) == 1
     assert result.remarks == [f"Timing 2 wrote 3 tokens, not {TOKENS}; the 1 before it counts."]
 
@@ -338,28 +304,25 @@ def test_an_address_that_a_server_repeats_is_hidden(stories, unmetered):
 
     def answers(call):
         if call.body["max_tokens"] < TOKENS:
-            return a_stream([chunk("x", [1], finish_reason="length")])
+            return short()
         return a_stream([BEFORE, {"error": {"message": f"{place[0]} lost its worker"}}])
 
     with served(vllm(answers)) as server:
         place.append(server.url)
-        _, found = run(stories, unmetered, server)
+        found = run(stories, unmetered, server)
     assert "[address] lost its worker" in of_engine(found).error
     assert "127.0.0.1" not in found.dumps()
 
 
-@pytest.mark.parametrize(
-    ("url", "words", "told"),
-    [
-        ("http://10.0.0.5:8000", "no route to 10.0.0.5:8000.", "no route to [address]."),
-        ("http://10.0.0.5:8000", "10.0.0.51 is another", "10.0.0.51 is another"),
-        ("https://gpu7.corp/v", "not valid for 'gpu7.corp'", "not valid for '[address]'"),
-        ("http://llama:8080", "meta-llama/X by llama:8080", "meta-llama/X by [address]"),
-    ],
-)
+@pytest.mark.parametrize(("url", "words", "told"), [
+    ("http://10.0.0.5:8000", "no route to 10.0.0.5:8000.", "no route to [address]."),
+    ("http://10.0.0.5:8000", "10.0.0.51 is another", "10.0.0.51 is another"),
+    ("https://gpu7.corp/v", "not valid for 'gpu7.corp'", "not valid for '[address]'"),
+    ("http://llama:8080", "meta-llama/X by llama:8080", "meta-llama/X by [address]"),
+])  # fmt: skip
 def test_only_whole_addresses_are_hidden(url, words, told):
     """The model "meta-llama/X" of a host called "llama" became "meta-[address]/X"."""
-    assert measuring.hidden(words, Engine("fast", url)) == told
+    assert made.hidden(words, Engine("fast", url)) == told
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -373,7 +336,7 @@ def test_stop_is_heard_while_a_server_answers(silent, stories, unmetered):
 
     def answers(call):
         if call.body["max_tokens"] < TOKENS:
-            return a_stream([chunk("x", [1], finish_reason="length")])
+            return short()
         return Reply(endless(), type="text/event-stream")
 
     with served(vllm(answers)) as server:
@@ -392,8 +355,8 @@ def test_stop_is_heard_while_a_server_answers(silent, stories, unmetered):
     assert took < 3
     assert event.run.cancelled
     (result,) = event.run.results
-    assert (result.error, result.alone.finished) == (None, "cancelled")
-    assert result.alone.text == " a little"
+    told = (result.error, result.alone.finished, result.alone.text)
+    assert told == (None, "cancelled", " a little")
 
 
 def test_an_engine_that_nobody_named_is_refused_before_any_work(stories):

@@ -20,10 +20,8 @@ def test_shipped_models_are_named_from_the_root_of_the_project():
 
 def test_the_engine_of_each_model_and_its_reason_are_facts():
     facts = environment(ModelPair(zoo.build_pair("bloom")[0], build(dtype=torch.float32)))
-    assert (
-        facts["target"]["engine"]
-        == "with its own cache, one request at a time, because it has its own attention"
-    )
+    own = "with its own cache, one request at a time, because it has its own attention"
+    assert facts["target"]["engine"] == own
     assert facts["draft"]["engine"].startswith("packed passes, module by module (")
     assert "draft_knows" not in facts
 
@@ -31,22 +29,19 @@ def test_the_engine_of_each_model_and_its_reason_are_facts():
 def test_the_card_says_how_passes_run_and_why():
     """It gave the setting, "recorded", also where a recording had failed."""
     model = halved(build(dtype=torch.float32))
+    plain = "module by module"
     for pair, says in (
-        (ModelPair(model, None), "packed passes, as a program of kernels"),
-        (ModelPair(model, None, passes="plain"), "packed passes, module by module"),
-        (
-            ModelPair(build(), None),
-            "packed passes, module by module (the kernels are for float32 and bfloat16)",
-        ),
+        (ModelPair(model, None), "as a program of kernels"),
+        (ModelPair(model, None, passes="plain"), plain),
+        (ModelPair(build(), None), f"{plain} (the kernels are for float32 and bfloat16)"),
     ):
         generate(pair, [1, 2], "greedy", max_new_tokens=2)
-        assert environment(pair)["target"]["engine"] == says
+        assert environment(pair)["target"]["engine"] == f"packed passes, {says}"
 
 
 def test_how_much_of_the_targets_tokens_a_draft_knows_is_a_fact():
-    pair = ModelPair(
-        build(), build(seed=1), build_tokenizer(("th", "he")), build_tokenizer(("t", "qu"))
-    )
+    tokenizers = (build_tokenizer(words) for words in (("th", "he"), ("t", "qu")))
+    pair = ModelPair(build(), build(seed=1), *tokenizers)
     assert environment(pair)["draft_knows"] == f"{pair.known:.0%} of the target's tokens"
 
 

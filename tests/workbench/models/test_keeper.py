@@ -123,9 +123,8 @@ def test_own_models_are_read_from_safetensors_only(folder):
 
 def test_presets_may_have_pickled_weights_at_their_pinned_revision(loaded, free, monkeypatch):
     free(None)
-    tiny = LlamaConfig(
-        vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
-    )
+    names = ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads")
+    tiny = LlamaConfig(num_hidden_layers=1, **dict.fromkeys(names, 8))
     monkeypatch.setattr(loading.AutoConfig, "from_pretrained", lambda name, **options: tiny)
     choice = PAIRS["OPT-13B + OPT-125M"].choice("cpu", "bfloat16")
     load(choice)
@@ -148,9 +147,7 @@ def test_strangers_may_load_presets_only(loaded, folder):
 def test_what_does_not_fit_is_refused_before_anything_is_loaded(loaded, folder, free, own):
     free(1000)
     preset = PAIRS["Qwen3-8B + Qwen3-0.6B"].choice("cpu")
-    with pytest.raises(
-        InputError, match=r"does not fit: its weights take .* in float32 and cpu has"
-    ):
+    with pytest.raises(InputError, match=r"not fit: its weights take .* in float32 and cpu has"):
         load(PairChoice(str(folder), device="cpu") if own else preset)
     assert loaded == []
 
@@ -177,21 +174,16 @@ def test_a_gated_model_says_that_a_token_is_needed_and_where_it_goes(loaded, fre
     loaded.failure = InputError("meta-llama/Llama-2-13b-hf could not be loaded")
     loaded.failure.__cause__ = gated
     free(None)
-    with pytest.raises(
-        InputError,
-        match=r"is gated: accept its licence .* `hf auth login` or in the variable HF_TOKEN",
-    ):
+    says = r"is gated: accept its licence .* `hf auth login` or in the variable HF_TOKEN"
+    with pytest.raises(InputError, match=says):
         load(PAIRS["Llama-2-13B + Llama-68M"].choice("cpu"))
 
 
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        ({"target": "/no/such/folder"}, "There is no folder /no/such/folder; name one"),
-        ({"device": "quantum"}, "There is no device 'quantum' here"),
-        ({"dtype": "int"}, "dtype must be"),
-    ],
-)
+@pytest.mark.parametrize(("choice", "message"), [
+    ({"target": "/no/such/folder"}, "There is no folder /no/such/folder; name one"),
+    ({"device": "quantum"}, "There is no device 'quantum' here"),
+    ({"dtype": "int"}, "dtype must be"),
+])  # fmt: skip
 def test_what_is_not_there_is_named(folder, choice, message):
     with pytest.raises(InputError, match=message):
         load(PairChoice(**{"target": str(folder), **choice}))

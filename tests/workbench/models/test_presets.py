@@ -24,27 +24,13 @@ from decoders.inputs import encode
 from tests.models import build_chat_tokenizer
 from tests.pairwise import EVERYWHERE
 from workbench.models import presets
-from workbench.models.presets import (
-    CACHE_BYTES,
-    EMBEDDED,
-    HEAD,
-    PAIRS,
-    SMOLLM2,
-    PairChoice,
-    available_bytes,
-    first,
-    fits,
-    must_fit,
-    pair_settings,
-    tuned,
-)
+from workbench.models.presets import EMBEDDED, HEAD, PAIRS, SMOLLM2, PairChoice, first, fits, tuned
 from workbench.page import words
 from workbench.studies.settings import Settings
 
 SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}
 QWEN = {"vocab_size": 151936, "num_key_value_heads": 8, "head_dim": 128}
 LLAMA = {"vocab_size": 128256, "num_key_value_heads": 8, "num_attention_heads": 32}
-
 GEMMA_SIZES = {"vocab_size": 262144, "num_key_value_heads": 1, "head_dim": 256}
 
 
@@ -61,18 +47,16 @@ def opt(width, layers, heads):
 # The architectures by their published configs.
 CONFIGS = {
     "HuggingFaceTB/SmolLM2-1.7B": LlamaConfig(**SMOL, **sizes(2048, 8192, 24, 32)),
-    **{
-        name: LlamaConfig(**SMOL, **sizes(576, 1536, 30, 9, num_key_value_heads=3))
-        for name in ("smollm2", "HuggingFaceTB/SmolLM2-135M")
-    },
+    **dict.fromkeys(
+        ("smollm2", "HuggingFaceTB/SmolLM2-135M"),
+        LlamaConfig(**SMOL, **sizes(576, 1536, 30, 9, num_key_value_heads=3)),
+    ),
     "Qwen/Qwen3-8B": Qwen3Config(**QWEN, **sizes(4096, 12288, 36, 32), tie_word_embeddings=False),
     "Qwen/Qwen3-0.6B": Qwen3Config(**QWEN, **sizes(1024, 3072, 28, 16), tie_word_embeddings=True),
     "meta-llama/Llama-3.1-8B": LlamaConfig(**{**LLAMA, **sizes(4096, 14336, 32, 32)}),
-    "meta-llama/Llama-3.2-1B": LlamaConfig(
-        **{**LLAMA, **sizes(2048, 8192, 16, 32)}, tie_word_embeddings=True
-    ),
-    "meta-llama/Llama-3.2-1B-Instruct": LlamaConfig(
-        **{**LLAMA, **sizes(2048, 8192, 16, 32)}, tie_word_embeddings=True
+    **dict.fromkeys(
+        ("meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-1B-Instruct"),
+        LlamaConfig(**{**LLAMA, **sizes(2048, 8192, 16, 32)}, tie_word_embeddings=True),
     ),
     "meta-llama/Llama-3.3-70B-Instruct": LlamaConfig(**{**LLAMA, **sizes(8192, 28672, 80, 64)}),
     "HuggingFaceTB/SmolLM3-3B": SmolLM3Config(
@@ -97,12 +81,8 @@ CONFIGS = {
     "facebook/opt-13b": opt(5120, 40, 40),
     "facebook/opt-125m": opt(768, 12, 12),
 }
-MODELS = {
-    m.id: m
-    for pair in PAIRS.values()
-    for m in (pair.target, pair.draft)
-    if m and pair.draft is not HEAD.draft
-}
+OF_MODELS = [pair for pair in PAIRS.values() if pair.draft is not HEAD.draft]
+MODELS = {model.id: model for pair in OF_MODELS for model in (pair.target, pair.draft) if model}
 
 
 @pytest.fixture
@@ -314,31 +294,28 @@ CPU = torch.device("cpu")
 
 def test_free_memory_of_the_cpu_is_what_the_machine_and_the_container_leave(monkeypatch, tmp_path):
     monkeypatch.setattr(presets, "CGROUP", tmp_path)
-    machine = available_bytes(CPU)
-    assert machine > 10**8
+    assert presets.available_bytes(CPU) > 10**8
     (tmp_path / "memory.current").write_text("600\n")
     (tmp_path / "memory.max").write_text("1000\n")
-    assert available_bytes(CPU) == 400
+    assert presets.available_bytes(CPU) == 400
     (tmp_path / "memory.max").write_text("max\n")
-    assert available_bytes(CPU) > 10**8
+    assert presets.available_bytes(CPU) > 10**8
 
 
 def test_weights_must_leave_room_for_the_caches(free):
     free(10 * 10**9)
-    most = 10 * 10**9 - CACHE_BYTES
+    most = 10 * 10**9 - presets.CACHE_BYTES
     assert fits(most, torch.device("xpu"))
     assert not fits(most + 1, torch.device("xpu"))
     assert fits(most - 2 * COPIED_BYTES, CPU)  # small models are held twice
     assert not fits(most - 2 * COPIED_BYTES + 1, CPU)
-    with pytest.raises(
-        InputError,
-        match=r"big does not fit: its weights take 26\.0 GB in bfloat16 and cpu has 10\.0 GB free",
-    ):
-        must_fit("big", 26 * 10**9, CPU, torch.bfloat16)
+    says = r"big does not fit: its weights take 26\.0 GB in bfloat16 and cpu has 10\.0 GB free"
+    with pytest.raises(InputError, match=says):
+        presets.must_fit("big", 26 * 10**9, CPU, torch.bfloat16)
 
 
 def test_a_device_that_does_not_tell_is_tried():
-    assert available_bytes(torch.device("mps")) is None
+    assert presets.available_bytes(torch.device("mps")) is None
     assert fits(10**15, torch.device("mps"))
 
 
@@ -362,7 +339,7 @@ def test_a_folder_keeps_settings_for_one_use_or_for_several(pair):
     two = {"mtad": {"draft_length": 6}, "dsbd": [{"draft_beams": 6}, {"draft_beams": 3}]}
     choice = pair(json.dumps(two))
     assert tuned(choice) == {"mtad": {"draft_length": 6}, "dsbd": {"draft_beams": 6}}
-    assert pair_settings(choice)["dsbd"] == [{"draft_beams": 6}, {"draft_beams": 3}]
+    assert presets.pair_settings(choice)["dsbd"] == [{"draft_beams": 6}, {"draft_beams": 3}]
 
 
 @pytest.mark.parametrize("preset", OURS, ids=lambda preset: preset.name)
@@ -386,14 +363,11 @@ def test_pairs_that_lie_in_no_one_folder_have_none(pair, tmp_path):
     assert tuned(PairChoice("\0")) == {}
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"mtad": {"beems": 2}}, "mtad has no setting 'beems': did you mean 'beams'"),
-        ({"mtad": {"threshold": float("nan")}}, "mtad: threshold must be"),
-        ({"mtad": []}, "one JSON object or several in a list, not []"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "says"), [
+    ({"mtad": {"beems": 2}}, "mtad has no setting 'beems': did you mean 'beams'"),
+    ({"mtad": {"threshold": float("nan")}}, "mtad: threshold must be"),
+    ({"mtad": []}, "one JSON object or several in a list, not []"),
+])  # fmt: skip
 def test_what_is_unknown_or_out_of_range_is_one_sentence_that_names_the_file(pair, settings, says):
     with pytest.raises(InputError, match=r"settings\.json") as error:
         tuned(pair(json.dumps(settings)))

@@ -1,6 +1,8 @@
 """An agent's client asks the served page: its tools, their results and their errors."""
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import jsonschema
@@ -22,15 +24,21 @@ def address(pair, tmp_path_factory):
         yield address
 
 
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[ClientSession]:
+    async with (
+        streamablehttp_client(f"{address}gradio_api/mcp/") as (read, write, _),
+        ClientSession(read, write) as client,
+    ):
+        await client.initialize()
+        yield client
+
+
 def ask(address: str, *calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
     """The tools by name, and the answers to these calls in one session."""
 
     async def session() -> tuple[dict[str, Any], list[Any]]:
-        async with (
-            streamablehttp_client(f"{address}gradio_api/mcp/") as (read, write, _),
-            ClientSession(read, write) as client,
-        ):
-            await client.initialize()
+        async with connected(address) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             return tools, [await client.call_tool(name, given) for name, given in calls]
 
@@ -41,11 +49,8 @@ def ask(address: str, *calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, Any
 
 def test_an_agent_finds_the_tools_and_gets_typed_results(address):
     """A result was the text of a Python dictionary, which no JSON reader takes."""
-    asked = {
-        "prompt": "Once",
-        "decoders": ["greedy", "speculative"],
-        "settings": {"max_new_tokens": 4, "temperature": 0, "timings": 1},
-    }
+    settings = {"max_new_tokens": 4, "temperature": 0, "timings": 1}
+    asked = {"prompt": "Once", "decoders": ["greedy", "speculative"], "settings": settings}
     tools, (answer,) = ask(address, ("compare", asked))
     assert set(tools) == {"compare", "alternatives", "branch", "draw", "diverge", "judge"}
     for tool in tools.values():
@@ -82,14 +87,9 @@ def test_calls_beyond_the_queue_are_turned_away(pair, tmp_path):
         answers.append(await client.call_tool("compare", given))
 
     async def session(address: str) -> None:
-        async with (
-            streamablehttp_client(f"{address}gradio_api/mcp/") as (read, write, _),
-            ClientSession(read, write) as client,
-        ):
-            await client.initialize()
-            async with create_task_group() as group:
-                for _ in range(3):
-                    group.start_soon(call, client)
+        async with connected(address) as client, create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(call, client)
 
     with (
         serving(pair, tmp_path, queue_size=1) as (address, host),

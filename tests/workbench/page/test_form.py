@@ -20,13 +20,17 @@ from workbench.studies.settings import Settings, shared
 from workbench.studies.study import Limits
 
 
-@pytest.fixture(scope="module")
-def form() -> SettingsForm:
-    form = SettingsForm({}, {})
+def laid_out(start: dict, limits: dict) -> SettingsForm:
+    form = SettingsForm(start, limits)
     with gr.Blocks():
         form.lay_out_decoders()
         form.lay_out_settings("a form")
     return form
+
+
+@pytest.fixture(scope="module")
+def form() -> SettingsForm:
+    return laid_out({}, {})
 
 
 def filled(form: SettingsForm, data: dict) -> dict:
@@ -52,10 +56,9 @@ def settings(form: SettingsForm, values: dict) -> Settings:
 
 
 def test_every_setting_of_every_decoder_has_an_input(form):
-    wanted = {("settings", f.name) for f in shared()}
-    wanted |= {
-        (name, f.name) for name, method in catalog.items() for f in dataclasses.fields(method)
-    }
+    fields = {name: dataclasses.fields(method) for name, method in catalog.items()}
+    fields["settings"] = shared()
+    wanted = {(owner, field.name) for owner, own in fields.items() for field in own}
     assert {(c.owner, c.field.name) for c in form.controls} == wanted
 
 
@@ -97,19 +100,13 @@ def test_an_emptied_field_is_called_empty(form):
 def test_a_decoder_begins_with_the_settings_that_it_is_given(form):
     """Decoders that nobody has chosen keep them; a chosen one has the library's, see links."""
     start = {"decoders": ["greedy", "mtad"], "mtad": {"draft_length": 6}, "dsbd": {"beams": 2}}
-    own = SettingsForm(start, {})
-    with gr.Blocks():
-        own.lay_out_decoders()
-        own.lay_out_settings("a form")
+    own = laid_out(start, {})
     begins = {c: c.value for c in own.components}
     assert settings(own, begins) == Settings.from_json(start)
-    info = {
-        (owner, name): control(own, owner, name).help
-        for owner, name in (("mtad", "draft_length"), ("dsbd", "beams"), ("mtad", "beams"))
-    }
-    assert info["mtad", "draft_length"].endswith("; the library's default is 4")
-    assert info["dsbd", "beams"].endswith("; the library's default is empty")
-    assert "default" not in info["mtad", "beams"]
+    ends = "; the library's default is"
+    assert control(own, "mtad", "draft_length").help.endswith(f"{ends} 4")
+    assert control(own, "dsbd", "beams").help.endswith(f"{ends} empty")
+    assert "default" not in control(own, "mtad", "beams").help
     values = filled(own, {"decoders": ["mtad"]})
     assert values[own.own]["own"]["mtad"]["draft_length"] == 4
     values |= own.decoders.filled(["dsbd"])
@@ -126,10 +123,7 @@ def test_values_that_no_form_sends_are_none(form):
 
 def test_the_form_promises_no_more_than_this_place_allows():
     """On a public Space it promised 100,000 tokens and 1,000 repeats; 256 and 5 are allowed."""
-    form = SettingsForm({}, Limits.from_environment({"SYSTEM": "spaces"}).of_settings)
-    with gr.Blocks():
-        form.lay_out_decoders()
-        form.lay_out_settings("a form")
+    form = laid_out({}, Limits.from_environment({"SYSTEM": "spaces"}).of_settings)
     help = {c.field.name: c.component.info for c in form.controls if c.owner == "settings"}
     assert help["max_new_tokens"].endswith("(1 to 256)")
     assert help["repeats"].endswith("(1 to 5)")
@@ -138,11 +132,7 @@ def test_the_form_promises_no_more_than_this_place_allows():
 
 def box(visitor: Visitor) -> gr.Checkbox:
     """The box of the chat template in the Compare tab."""
-    return next(
-        each
-        for each in visitor.page.blocks.values()
-        if isinstance(each, gr.Checkbox) and each.label == "chat template"
-    )
+    return setting(visitor, "chat template")
 
 
 def loads(visitor: Visitor) -> None:
@@ -276,6 +266,5 @@ def test_a_run_opens_with_what_its_chat_template_was_told(house, run):
 
 
 def test_decoders_that_a_run_has_and_the_catalog_lacks_are_left_out(form):
-    assert form.decoders.chosen(filled(form, {"decoders": ["greedy", "of a later version"]})) == [
-        "greedy"
-    ]
+    values = filled(form, {"decoders": ["greedy", "of a later version"]})
+    assert form.decoders.chosen(values) == ["greedy"]

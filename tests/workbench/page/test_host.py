@@ -22,9 +22,8 @@ OTHER = PairChoice("another/target")
 
 
 def study(prompt: str = "Once", **settings) -> Comparison:
-    return Comparison(
-        prompt, Settings.from_json({"decoders": ["greedy"], "max_new_tokens": 4, **settings})
-    )
+    asked = {"decoders": ["greedy"], "max_new_tokens": 4, **settings}
+    return Comparison(prompt, Settings.from_json(asked))
 
 
 def test_a_decoder_that_needs_a_head_is_refused_where_there_is_none(host):
@@ -71,10 +70,8 @@ def test_a_study_stopped_on_a_borrowed_gpu_ends_with_what_was_finished(host, mon
 def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
     """The page answered in the library's words: "load one with load_pair(target, draft)"."""
     host = a_host(ModelPair(pair.target, None, pair.tokenizer), tmp_path)
-    with pytest.raises(
-        InputError,
-        match="choose another pair under Models in the Compare tab, or untick Speculative, MTAD",
-    ):
+    says = "choose another pair under Models in the Compare tab, or untick Speculative, MTAD"
+    with pytest.raises(InputError, match=says):
         host.check(study(decoders=["greedy", "speculative", "mtad"]), PairChoice())
     host.check(study(decoders=["greedy", "lookup"]), PairChoice())
 
@@ -104,9 +101,8 @@ def test_other_visitors_load_nothing_while_one_switches_pairs(pair, tmp_path):
     with ThreadPoolExecutor(9) as interface:
         switch = interface.submit(host.device.pair, OTHER)
         assert loading.wait(30)
-        assert (
-            list(interface.map(type_and_press_run, range(8))) == [(4, pair.positions)] * 8
-        )  # nobody waits for the other's pair
+        told = list(interface.map(type_and_press_run, range(8)))
+        assert told == [(4, pair.positions)] * 8  # nobody waits for the other's pair
         go_on.set()
         assert switch.result(30) is pair
         assert list(interface.map(type_and_press_run, range(8))) == [None] * 8

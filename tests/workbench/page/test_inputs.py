@@ -33,12 +33,8 @@ def fire(served) -> Fire:
     address = served[0]
     config = httpx.get(f"{address}config", timeout=60).json()
     names = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
-    handlers = {
-        (names.get(i), e): each["id"]
-        for each in config["dependencies"]
-        for i, e in each["targets"]
-        if each["backend_fn"]
-    }
+    functions = [each for each in config["dependencies"] if each["backend_fn"]]
+    handlers = {(names.get(i), e): each["id"] for each in functions for i, e in each["targets"]}
 
     def fire(name: str, event: str, *data: object) -> httpx.Response:
         body = {"fn_index": handlers[name, event], "data": data, "session_hash": "a"}
@@ -48,9 +44,8 @@ def fire(served) -> Fire:
 
 
 def given(address: str, content: bytes, name: str) -> dict:
-    (path,) = httpx.post(
-        f"{address}gradio_api/upload", files={"files": (name, content)}, timeout=60
-    ).json()
+    files = {"files": (name, content)}
+    (path,) = httpx.post(f"{address}gradio_api/upload", files=files, timeout=60).json()
     return {"path": path, "meta": {"_type": "gradio.FileData"}}
 
 
@@ -58,15 +53,12 @@ def left(uploads: Path) -> list[Path]:
     return [path for path in uploads.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "content", "more"),
-    [
-        ("batch-file", "a.txt", b"Once\nTwice\n", []),
-        ("batch-file", "a.txt", b"\xff\xfe", []),
-        ("import-run", "a.json", b"{}", []),
-        ("experiment-file", "a.toml", b"x = [", ["own"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "file", "content", "more"), [
+    ("batch-file", "a.txt", b"Once\nTwice\n", []),
+    ("batch-file", "a.txt", b"\xff\xfe", []),
+    ("import-run", "a.json", b"{}", []),
+    ("experiment-file", "a.toml", b"x = [", ["own"]),
+])  # fmt: skip
 def test_a_file_is_gone_once_it_is_read_or_refused(
     served, fire, uploads, name, file, content, more
 ):
@@ -78,10 +70,8 @@ def test_a_file_is_gone_once_it_is_read_or_refused(
 
 
 def test_an_imported_run_is_kept_and_its_file_is_not(served, fire, uploads, run: Run):
-    assert (
-        "?run="
-        in fire("import-run", "upload", given(served[0], run.dumps().encode(), "run.json")).text
-    )
+    file = given(served[0], run.dumps().encode(), "run.json")
+    assert "?run=" in fire("import-run", "upload", file).text
     assert served[1].store.get(run.id) == run
     assert left(uploads) == []
 

@@ -41,18 +41,14 @@ def selected(visitor: Visitor) -> str | None:
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [
-        ("temperatur=0.5", "temperature"),
-        ("max_new_tokens=" + "9" * 5000, "max_new_tokens"),
-    ],
+    [("temperatur=0.5", "temperature"), ("max_new_tokens=" + "9" * 5000, "max_new_tokens")],
 )
 def test_what_is_misspelt_is_named_and_the_rest_is_kept(visit, wrong, says):
     visitor = visit(f"prompt=Twice&{wrong}&seed=7")
     assert says in notice(visitor)
     assert notice(visitor).count('role="alert"') == 1
     assert visitor.value("prompt") == "Twice"
-    link = visitor.value("settings-link")
-    assert "seed=7" in link
+    assert "seed=7" in visitor.value("settings-link")
 
 
 def shared(visitor: Visitor, prefix: str) -> dict[str, str]:
@@ -63,14 +59,14 @@ def shared(visitor: Visitor, prefix: str) -> dict[str, str]:
 
 def setting(visitor: Visitor, prefix: str, label: str) -> Any:
     """The input of a shared setting in a tab."""
+
+    def ancestors(block: Any) -> Iterator[Any]:
+        while (block := block.parent) is not None:
+            yield block
+
     form = visitor.find(f"{prefix}settings")
     within = [block for block in visitor.page.blocks.values() if form in ancestors(block)]
     return next(block for block in within if getattr(block, "label", None) == label)
-
-
-def ancestors(block: Any) -> Iterator[Any]:
-    while (block := block.parent) is not None:
-        yield block
 
 
 def test_a_link_to_settings_holds_only_what_differs(visit):
@@ -105,9 +101,8 @@ def test_an_address_names_a_tab_whatever_else_it_asks_for(visit, asked):
 
 
 def test_a_run_that_is_gone_or_of_another_kind_is_one_sentence(visit, house, run):
-    assert "There is no run &#x27;&lt;b&gt;&#x27;; it may have been deleted." in notice(
-        visit("run=<b>")
-    )
+    gone = "There is no run &#x27;&lt;b&gt;&#x27;; it may have been deleted."
+    assert gone in notice(visit("run=<b>"))
     house[0].store.save(dataclasses.replace(run, id="abc", kind="experiment"))
     assert "no tab for runs of the kind &#x27;experiment&#x27;" in notice(visit("run=abc"))
     house[0].store.delete("abc")

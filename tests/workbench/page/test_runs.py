@@ -31,9 +31,12 @@ def listed(visitor: Visitor) -> list[dict]:
     return visitor.value("past-runs")["rows"]
 
 
-def tick(visitor: Visitor, *ids: str) -> None:
-    table = visitor.value("past-runs")
-    visitor.put("past-runs", {**table, "chosen": list(ids)})
+def tick(visitor: Visitor, *ids: str, press: str | None = None) -> None:
+    """Tick these runs alone, and press a button."""
+    visitor.open("Runs")
+    visitor.put("past-runs", {**visitor.value("past-runs"), "chosen": list(ids)})
+    if press is not None:
+        visitor.press(press)
 
 
 def said(visitor: Visitor) -> str:
@@ -50,12 +53,8 @@ def keep(host: Host, *runs: Run) -> list[str]:
 def test_all_runs_are_listed_searched_and_sorted(host, visitor, run, batch_run):
     """Only the newest 100 were once listed, and nothing said so."""
     small = replace(run, results=run.results[:1])
-    keep(
-        host,
-        *(replace(small, id=f"a{i:x}", title=f"Tale {i}") for i in range(118)),
-        batch_run,
-        run,
-    )
+    tales = [replace(small, id=f"a{i:x}", title=f"Tale {i}") for i in range(118)]
+    keep(host, *tales, batch_run, run)
     assert len(listed(visitor)) == 120
     assert {row["kind"] for row in listed(visitor)} == {"comparison", "batch"}
     visitor.put("kind-of-runs", "batch")
@@ -72,10 +71,8 @@ def test_an_empty_list_says_why(host, visitor, run):
     assert "Press Run under Compare" in visitor.value("past-runs")["empty"]
     keep(host, run)
     visitor.put("search-runs", "nothing like this")
-    assert visitor.value("past-runs") == {
-        "rows": [],
-        "empty": "No run matches these words and this kind.",
-    }
+    says = "No run matches these words and this kind."
+    assert visitor.value("past-runs") == {"rows": [], "empty": says}
 
 
 def test_the_list_has_the_verdict_of_a_comparison_and_a_fate_for_each_token(host, visitor):
@@ -91,9 +88,7 @@ def test_the_list_has_the_verdict_of_a_comparison_and_a_fate_for_each_token(host
 def test_a_run_opens_in_the_tab_of_its_kind(host, visitor, run, batch_run):
     keep(host, run, batch_run)
     for found, prefix in ((run, ""), (batch_run, "batch-")):
-        listed(visitor)
-        tick(visitor, found.id)
-        visitor.press("open-run")
+        tick(visitor, found.id, press="open-run")
         assert said(visitor) == ""
         assert f"?run={found.id}" in visitor.value(prefix + "run-link")
 
@@ -103,9 +98,7 @@ def test_a_run_opens_in_the_tab_of_its_kind(host, visitor, run, batch_run):
 )
 def test_the_wrong_number_of_ticks_is_one_sentence(visitor, button, says):
     for ids in ([], ["a", "b", "c"]):
-        listed(visitor)
-        tick(visitor, *ids)
-        visitor.press(button)
+        tick(visitor, *ids, press=button)
         assert says in said(visitor)
 
 
@@ -121,10 +114,7 @@ def test_two_runs_that_are_compared_have_names_of_their_own(host, visitor, run):
     """Both headings were a date and the prompt, and thus equal for two runs within a minute."""
     settings = {**run.settings, "seed": 5}
     other = replace(run, id="0b", study={**run.study, "settings": settings})
-    ids = keep(host, run, other)
-    listed(visitor)
-    tick(visitor, *ids)
-    visitor.press("compare-two")
+    tick(visitor, *keep(host, run, other), press="compare-two")
     heads = [head.partition("</h2>")[0] for head in visitor.value("compared").split("<h2>")[1:]]
     a, b = (head.partition(" · ")[2] for head in heads)
     assert a != b
@@ -133,22 +123,15 @@ def test_two_runs_that_are_compared_have_names_of_their_own(host, visitor, run):
 
 
 def test_runs_of_two_kinds_are_not_compared(host, visitor, run, batch_run):
-    ids = keep(host, run, batch_run)
-    listed(visitor)
-    tick(visitor, *ids)
-    visitor.press("compare-two")
-    assert (
-        "One is a comparison, the other a batch: their figures count different things. Tick "
-        "two of the same kind."
-    ) in said(visitor)
+    tick(visitor, *keep(host, run, batch_run), press="compare-two")
+    why = "One is a comparison, the other a batch: their figures count different things."
+    assert f"{why} Tick two of the same kind." in said(visitor)
     assert not visitor.value("compared")
 
 
 def test_runs_are_deleted_only_if_the_visitor_agreed(host, visitor, run, batch_run):
     keep(host, run, batch_run)
-    listed(visitor)
-    tick(visitor, run.id)
-    visitor.press("delete-run")  # without a word of the browser's: nobody agreed
+    tick(visitor, run.id, press="delete-run")  # without a word of the browser's: nobody agreed
     assert len(host.store.list()) == 2
 
 
@@ -209,11 +192,9 @@ def test_a_damaged_row_leaves_all_else_in_the_lists(host, visitor, run, batch_ru
     choices = [id for _, id in visitor.told(visitor.find("theory-run"), "choices")]
     assert (sound in choices, bad in choices) == (True, False)
     for ids, button in (([bad], "open-run"), ([bad, sound], "compare-two")):
-        tick(visitor, *ids)
-        visitor.press(button)
+        tick(visitor, *ids, press=button)
         assert f"The run {bad} cannot be read, only deleted." in said(visitor)
-    tick(visitor, sound)
-    visitor.press("open-run")
+    tick(visitor, sound, press="open-run")
     assert said(visitor) == ""
     host.store.delete(bad)
     assert [row["id"] for row in listed(visitor)] == [sound]

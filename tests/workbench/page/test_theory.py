@@ -25,14 +25,18 @@ def host(pair, tmp_path_factory, run):
     return host
 
 
-@pytest.fixture
-def visitor(host):
+def visitor_of(host) -> Visitor:
     """A visitor of a page that has this tab alone."""
     with gr.Blocks() as page:
         tab = TheoryTab(host)
     visitor = Visitor(page)
     visitor.fire(tab.tab, "select")
     return visitor
+
+
+@pytest.fixture
+def visitor(host) -> Visitor:
+    return visitor_of(host)
 
 
 @pytest.mark.parametrize("page", [FIRST, *PAGES], ids=lambda p: p.title)
@@ -55,18 +59,15 @@ def test_every_corner_of_the_sliders_draws(page, run):
 def test_a_number_that_cannot_be_used_is_one_sentence(value):
     """An emptied box once gave "'<' not supported between instances of 'NoneType' and 'float'"."""
     values = [value, *(s.value for s in PAGES[0].sliders[1:])]
-    assert (
-        fault(PAGES[0], values)
-        == "acceptance α must be a number from 0 to 1; type one, or move the slider."
-    )
+    says = "acceptance α must be a number from 0 to 1; type one, or move the slider."
+    assert fault(PAGES[0], values) == says
 
 
 def test_the_page_of_rules_says_which_are_lossless_and_what_they_keep():
     """The example of block verification's paper: 10/9 against 11/9 of two tokens."""
     values = [s.value for s in RULES.sliders]
-    said = {
-        rule: draw(RULES, Measurements(), [rule, *values])[0] for rule in RULES.choices[0].options()
-    }
+    rules = RULES.choices[0].options()
+    said = {rule: draw(RULES, Measurements(), [rule, *values])[0] for rule in rules}
     assert "exactly the target’s distribution here · keeps **1.222** of 2" in said["block"]
     assert "exactly the target’s distribution here · keeps **1.111** of 2" in said["speculative"]
     assert "total variation from the target’s distribution **0." in said["typical"]
@@ -107,8 +108,5 @@ def test_runs_are_listed_but_on_a_shared_machine(visitor, pair, run, tmp_path):
     found = visitor.told(field, "choices")
     assert [id for _, id in found] == ["", *(each.run.id for each in recordings()), run.id]
     assert "Beam search" in found[-1][0]  # once the ids of the catalog, "beam_search"
-    with gr.Blocks() as page:
-        tab = TheoryTab(a_host(pair, tmp_path, public=True))
-    stranger = Visitor(page)
-    stranger.fire(tab.tab, "select")
+    stranger = visitor_of(a_host(pair, tmp_path, public=True))
     assert stranger.told("theory-run", "choices") is None

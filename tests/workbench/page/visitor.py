@@ -30,10 +30,8 @@ class Visitor:
 
     def __init__(self, page: gr.Blocks, query: str = "", session: str = "a visitor"):
         self.page = page
-        client = SimpleNamespace(host=ELSEWHERE)
-        self.request = SimpleNamespace(
-            session_hash=session, client=client, query_params=dict(parse_qsl(query))
-        )
+        client, params = SimpleNamespace(host=ELSEWHERE), dict(parse_qsl(query))
+        self.request = SimpleNamespace(session_hash=session, client=client, query_params=params)
         self.event: gr.EventData | None = None
         self.breakdowns: list[Exception] = []
         self._messages: dict[str, str] = {}
@@ -78,9 +76,8 @@ class Visitor:
     def tick(self, name: str, decoders: list[str]) -> None:
         """Tick these decoders and no others."""
         for family in FAMILIES:
-            self.put(
-                f"{name}-{family.name}", [each for each in family.decoders if each in decoders]
-            )
+            chosen = [each for each in family.decoders if each in decoders]
+            self.put(f"{name}-{family.name}", chosen)
 
     def give(self, name: str, path: Any) -> None:
         """Upload a file."""
@@ -92,12 +89,8 @@ class Visitor:
 
     def open(self, tab: str) -> None:
         """Select a tab."""
-        found = next(
-            block
-            for block in self.page.blocks.values()
-            if isinstance(block, gr.Tab) and block.label == tab
-        )
-        self.fire(found, "select")
+        tabs = (block for block in self.page.blocks.values() if isinstance(block, gr.Tab))
+        self.fire(next(block for block in tabs if block.label == tab), "select")
 
     def press(self, name: str) -> None:
         self.fire(name, "click")

@@ -24,10 +24,8 @@ def die_in_mid_write(path, run, ready):
     store.save(run)
     db = sqlite3.connect(path)
     db.execute("DELETE FROM runs")
-    db.execute(
-        "INSERT INTO runs (id, created, prompt, decoders, models, json) VALUES ('dd', '', '', "
-        "'[]', '', 'half a ru')"
-    )
+    columns = "id, created, prompt, decoders, models, json"
+    db.execute(f"INSERT INTO runs ({columns}) VALUES ('dd', '', '', '[]', '', 'half a ru')")
     ready.set()
     time.sleep(60)
 
@@ -37,11 +35,8 @@ def refusal(act: Callable[[], object]) -> None:
     try:
         act()
     except InputError as refusal:
-        os._exit(
-            0
-            if "set WORKBENCH_DATA to another folder" in str(refusal) and "\n" not in str(refusal)
-            else 1
-        )
+        said = str(refusal)
+        os._exit(0 if "set WORKBENCH_DATA to another folder" in said and "\n" not in said else 1)
     except BaseException:
         os._exit(2)
     os._exit(3)

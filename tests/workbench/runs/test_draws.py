@@ -16,15 +16,7 @@ from decoders.testing.situations import ancestral
 from tests.pairwise import EVERYWHERE
 from tests.pieces import Made
 from tests.workbench.runs.simulated import directions, ever_unlike, found_share, laws
-from workbench.runs.draws import (
-    LEAST,
-    LEVEL,
-    Tokens,
-    cells,
-    evidence,
-    holm,
-    p_value,
-)
+from workbench.runs.draws import LEAST, LEVEL, Tokens, cells, evidence, holm, p_value
 
 CELLS = (2, 10, 20) if EVERYWHERE else (10,)
 
@@ -42,12 +34,10 @@ def test_the_evidence_is_a_martingale_of_a_true_law(counts, data):
     weights = data.draw(st.lists(st.floats(0.05, 1), min_size=len(counts), max_size=len(counts)))
     law = [weight / sum(weights) for weight in weights]
     assert evidence([0] * len(law), law) == 0
-    after = (
-        evidence([n + (i == cell) for i, n in enumerate(counts)], law) for cell in range(len(law))
-    )
-    mean = sum(
-        p * math.exp(each - evidence(counts, law)) for p, each in zip(law, after, strict=True)
-    )
+    mean, before = 0.0, evidence(counts, law)
+    for cell, p in enumerate(law):
+        after = evidence([n + (i == cell) for i, n in enumerate(counts)], law)
+        mean += p * math.exp(after - before)
     assert mean == pytest.approx(1)
 
 
@@ -98,10 +88,8 @@ def prefixes(situation: Situation, warping: Warping | None = None) -> dict[Token
 def test_a_decoder_with_a_mistake_is_found_and_the_right_one_is_not():
     """Speculative sampling that keeps every draft token is off by more than 0.1, and 1,000 draws
     show it; the decoder itself passes."""
-    situation = drawn(4, 5)
-    lenient = mutant(
-        Tokenwise, ("return Law.TARGET if self.lenience == 1 else None", "return Law.TARGET")
-    )
+    situation, honest = drawn(4, 5), "return Law.TARGET if self.lenience == 1 else None"
+    lenient = mutant(Tokenwise, (honest, "return Law.TARGET"))
     wrong = Made(Chain(draft_length=2), lenient(lenience=0.05))
     right = Speculative(draft_length=2)
     assert distance(wrong, situation) >= 0.1
@@ -133,9 +121,8 @@ def test_cells_part_all_texts_and_are_large_enough(law):
 def test_longer_prefixes_have_cells_and_what_is_beside_them_has_one():
     law = {(1,): 0.5, (1, 2): 0.3, (1, 2, 3): 0.2, (4,): 0.3, (5,): 0.01}
     found = cells(law)
-    assert sorted(found.chances) == pytest.approx(
-        sorted([0, 0.2, 0.1 + 0.01, 0.2, 0.3, 0.2 - 0.01])
-    )
+    chances = sorted([0, 0.2, 0.1 + 0.01, 0.2, 0.3, 0.2 - 0.01])
+    assert sorted(found.chances) == pytest.approx(chances)
     texts = [(1, 2, 3), (1, 2, 9), (1, 7), (4, 4), (5,), (8, 8), (1, 2, 3, 4, 5)]
     assert sorted(found.counts(texts)) == [0, 1, 1, 1, 2, 2]
 

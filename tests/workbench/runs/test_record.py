@@ -33,26 +33,23 @@ def test_a_file_larger_than_any_run_is_refused_unread():
 TOKEN = ("results", 0, "samples", 0, "tokens", 2)
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("version",), 4),
-        (("format",), "something else"),
-        (("id",), '"><script>'),
-        (("kind",), "../up"),
-        (("surprise",), 1),
-        (("title",), "remove"),
-        (("results",), None),
-        (("results", 0, "samples"), []),
-        (("results", 0, "scheme"), "sideways"),
-        (("results", 0, "decoder"), "gredy"),
-        (("results", 1, "samples", 0, "rounds", 0, "trials"), None),
-        ((*TOKEN, "p"), "high"),
-        ((*TOKEN, "p"), float("nan")),
-        ((*TOKEN, "fate"), "lost"),
-        ((*TOKEN, "onclick"), "x"),
-    ],
-)
+@pytest.mark.parametrize(("path", "value"), [
+    (("version",), 4),
+    (("format",), "something else"),
+    (("id",), '"><script>'),
+    (("kind",), "../up"),
+    (("surprise",), 1),
+    (("title",), "remove"),
+    (("results",), None),
+    (("results", 0, "samples"), []),
+    (("results", 0, "scheme"), "sideways"),
+    (("results", 0, "decoder"), "gredy"),
+    (("results", 1, "samples", 0, "rounds", 0, "trials"), None),
+    ((*TOKEN, "p"), "high"),
+    ((*TOKEN, "p"), float("nan")),
+    ((*TOKEN, "fate"), "lost"),
+    ((*TOKEN, "onclick"), "x"),
+])  # fmt: skip
 def test_a_file_that_is_wrong_somewhere_names_the_place(run, path, value):
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]
     with pytest.raises(InputError, match=re.escape(f"not a run of the workbench: {place}: ")):

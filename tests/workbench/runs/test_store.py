@@ -58,9 +58,8 @@ def test_runs_of_every_kind_are_kept_listed_and_deleted(store, run, batch_run):
 
 def test_the_list_is_of_one_kind_searched_and_ordered(store, small, batch_run):
     for i, title in enumerate(("A fox", "b FOX and an owl", "The <i>owl</i> 100%")):
-        store.save(
-            replace(small, id=f"a{i}", title=title, created=f"2026-01-0{i + 1}T00:00:00+00:00")
-        )
+        created = f"2026-01-0{i + 1}T00:00:00+00:00"
+        store.save(replace(small, id=f"a{i}", title=title, created=created))
     store.save(replace(batch_run, id="b0", title="an animal", created="2026-01-02T12:00:00+00:00"))
 
     def ids(**options) -> list[str]:
@@ -155,11 +154,10 @@ def test_the_list_names_the_decoder_with_most_tokens_per_second(store, run, batc
     store.add(replace(run, id="0c", results=[]))
     store.save(batch_run)
     found = {summary.id: summary.fastest for summary in store.list()}
-    speeds = {
-        d: [r.metrics["tokens_per_second"] for r in run.results if r.decoder == d]
-        for d in run.decoders
-    }
-    means = {d: sum(v) / len(v) for d, v in speeds.items()}
+    means = {}
+    for decoder in run.decoders:
+        repeats = [r for r in run.results if r.decoder == decoder]
+        means[decoder] = sum(r.metrics["tokens_per_second"] for r in repeats) / len(repeats)
     quickest = max(means, key=means.get)
     first = found[run.id]
     assert (first.decoder, first.batch_size) == (quickest, 1)
@@ -205,11 +203,10 @@ def test_the_list_says_how_tokens_were_drawn_also_of_earlier_files(store, old, s
 
 
 def rows(path: Path) -> list[tuple]:
+    columns = "id, created, prompt, decoders, models, json"
     with sqlite3.connect(path) as db:
         db.text_factory = bytes
-        return db.execute(
-            "SELECT id, created, prompt, decoders, models, json FROM runs ORDER BY rowid"
-        ).fetchall()
+        return db.execute(f"SELECT {columns} FROM runs ORDER BY rowid").fetchall()
 
 
 def test_a_file_of_version_1_is_taken_over_with_its_rows_untouched(old, small):
@@ -254,13 +251,12 @@ def test_a_crash_loses_at_most_the_run_that_was_being_written(store, small):
     assert len(store.list()) == 2
 
 
-def test_a_file_that_is_no_database_says_so(tmp_path, store, small):
+def test_a_file_that_is_no_database_says_so(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder"):
-        RunStore(tmp_path / "file" / "runs.sqlite")
     (tmp_path / "notes.sqlite").write_text("not a database at all, but some notes " * 10)
-    with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder"):
-        RunStore(tmp_path / "notes.sqlite")
+    for path in (tmp_path / "file" / "runs.sqlite", tmp_path / "notes.sqlite"):
+        with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder"):
+            RunStore(path)
 
 
 def test_a_file_that_broke_meanwhile_says_so_whatever_is_asked_of_it(store, small):

@@ -46,10 +46,8 @@ def test_a_range_narrows_with_more_timings():
     for few, many in ((3, 9), (5, 20)):
         widths = []
         for count in (few, many):
-            found = timing.estimate(
-                result(*(lap(s) for s in 1 + source.exponential(0.2, count))),
-                lambda seconds: seconds,
-            )
+            laps = [lap(seconds) for seconds in 1 + source.exponential(0.2, count)]
+            found = timing.estimate(result(*laps), lambda seconds: seconds)
             widths.append(found.high - found.low)
         assert widths[1] < widths[0]
 
@@ -82,10 +80,8 @@ def test_the_estimate_lies_in_its_range(rounds):
 def test_energy_is_that_of_the_laps_that_drew_nothing():
     """The first lap's energy contains the pauses in which the page is drawn, its seconds do not.
     That was a factor of 1.18."""
-    drawn, quiet = (
-        lap(1, joules=9.0, drawn=True),
-        [lap(1, joules=j, drawn=False) for j in (2.0, 4.0)],
-    )
+    drawn = lap(1, joules=9.0, drawn=True)
+    quiet = [lap(1, joules=j, drawn=False) for j in (2.0, 4.0)]
     assert timing.joules([drawn, *quiet]) == 3
     assert timing.energy([drawn, *quiet]).joules == 3
     assert "drawing" in timing.energy([drawn]).detail
@@ -94,19 +90,15 @@ def test_energy_is_that_of_the_laps_that_drew_nothing():
 
 def test_a_lap_whose_energy_was_not_measured_only_lacks_a_range_of_its_own():
     """A resample of that lap alone once ended the drawing of the page."""
-    found = timing.estimate(
-        result(lap(1, drawn=True), *(lap(1, joules=j, drawn=False) for j in (2.0, 4.0))),
-        lambda joules: joules,
-        timing.joules,
-    )
+    laps = [lap(1, drawn=True), *(lap(1, joules=j, drawn=False) for j in (2.0, 4.0))]
+    found = timing.estimate(result(*laps), lambda joules: joules, timing.joules)
     assert (found.value, found.low, found.high) == (3, 2, 4)
 
 
 def test_a_lap_without_seconds_gives_no_infinite_speed():
     """Runs that are imported may say so."""
-    found = timing.estimate(
-        result(lap(0), *(lap(1) for _ in range(19))), lambda seconds: 1 / seconds
-    )
+    one_of_many = result(lap(0), *(lap(1) for _ in range(19)))
+    found = timing.estimate(one_of_many, lambda seconds: 1 / seconds)
     assert (found.value, found.low, found.high) == (1, 1, 1)
     assert timing.estimate(result(lap(0)), lambda seconds: 1 / seconds) is None
 
@@ -145,17 +137,14 @@ def test_rounds_that_were_not_timed_share_the_seconds_as_their_passes_do():
 STEADY = Load(cpu_share=1.0, preempted=1.0, throttled=0.0, stolen=0.0, pressure=0.05, gpu="")
 
 
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"cpu_share": 0.5}, "core"),
-        ({"preempted": 400.0}, "interrupted"),
-        ({"throttled": 0.3}, "limit"),
-        ({"stolen": 0.2}, "host"),
-        ({"pressure": 0.9}, "waited"),
-        ({"gpu": "2 other processes used the GPU"}, "2 other processes"),
-    ],
-)
+@pytest.mark.parametrize(("change", "word"), [
+    ({"cpu_share": 0.5}, "core"),
+    ({"preempted": 400.0}, "interrupted"),
+    ({"throttled": 0.3}, "limit"),
+    ({"stolen": 0.2}, "host"),
+    ({"pressure": 0.9}, "waited"),
+    ({"gpu": "2 other processes used the GPU"}, "2 other processes"),
+])  # fmt: skip
 def test_each_counter_gives_its_reason(change, word):
     """One timing alone has no range, but its counters speak."""
     found = timing.unsteady(result(lap(1, load=replace(STEADY, **change))), None)

@@ -54,31 +54,21 @@ def test_perplexity_says_that_loops_score_well_and_shows_repetition(run):
 def test_acceptance_by_position_counts_what_was_tested(run):
     row = of(run, "speculative")
     tested, kept = comparison.acceptance(row)
-    drafted = [
-        t
-        for r in row.results
-        for entry in r.alone.rounds
-        for t in comparison.draft_positions(entry)
-    ]
+    rounds = [entry for r in row.results for entry in r.alone.rounds]
+    drafted = [t for entry in rounds for t in comparison.draft_positions(entry)]
     assert tested.total() == sum(fate != Fate.DISCARDED for _, fate in drafted)
     assert kept.total() == sum(r.metrics["accepted"] for r in row.results)
     line = comparison.acceptance_by_position([row]).data[0]
     assert list(line.y) == [kept[place] / tested[place] for place in line.x]
 
 
-def verifying(row: Row) -> float:
-    """Milliseconds that the figure shows."""
-    return comparison.round_times([row]).data[-1].x[0]
-
-
 def test_time_per_round_is_that_of_the_timings_without_the_first_round(run):
     greedy = of(run, "greedy")
-    laps = [
-        Lap(1.0, [9.0] * 3, greedy.first.energy, verifying=[9.0, *each])
-        for each in ((0.002, 0.004), (0.004, 0.006))
-    ]
+    passes = ([9.0, 0.002, 0.004], [9.0, 0.004, 0.006])
+    laps = [Lap(1.0, [9.0] * 3, greedy.first.energy, verifying=each) for each in passes]
     timed = replace(greedy, results=[replace(greedy.first, laps=laps)], greedy=[None])
-    assert verifying(timed) == pytest.approx((2 + 4) / 2)  # each round's quickest
+    shown = comparison.round_times([timed]).data[-1].x[0]  # milliseconds
+    assert shown == pytest.approx((2 + 4) / 2)  # each round's quickest
 
 
 def test_charts_mark_what_cannot_be_trusted(run):
@@ -98,15 +88,11 @@ def test_charts_mark_what_cannot_be_trusted(run):
 
 def test_chance_is_not_shown_as_a_ranking(run):
     """At T=1 decoders of one law got perplexity 4.9 to 23.0 under "lower is better"."""
-    more = replace(
-        run, results=[*run.results, *(replace(r, decoder="multinomial") for r in run.results[:1])]
-    )
-    found = rows(more.results)
+    found = rows([*run.results, replace(run.results[0], decoder="multinomial")])
+    names = {row.label for row in found if row.decoder in ("speculative", "multinomial")}
     chart = comparison.perplexity(found, run.settings)
     shapes = zip(chart.data[0].y, chart.data[0].marker.pattern.shape, strict=True)
-    assert {name for name, shape in shapes if shape} == {
-        of(more, d).label for d in ("speculative", "multinomial")
-    }
+    assert {name for name, shape in shapes if shape} == names
     assert "chance" in caption(chart)
     certain = comparison.perplexity(found, {**run.settings, "temperature": 0.0})
     assert not any(certain.data[0].marker.pattern.shape)
@@ -120,11 +106,11 @@ def test_chance_is_not_shown_as_a_ranking(run):
 )
 @given(seconds=st.floats(-1e100, 1e100), figure=st.floats(-1e100, 1e100))
 def test_forged_figures_are_drawn(run, seconds, figure):
-    forged = [
-        replace(r, metrics={n: figure for n in r.metrics if n != "energy_source"})
-        for r in run.results
-    ]
-    forged = [replace(r, laps=[replace(lap, seconds=seconds) for lap in r.laps]) for r in forged]
+    forged = []
+    for r in run.results:
+        metrics = {name: figure for name in r.metrics if name != "energy_source"}
+        laps = [replace(lap, seconds=seconds) for lap in r.laps]
+        forged.append(replace(r, metrics=metrics, laps=laps))
     every(rows(forged), run.settings)
 
 

@@ -15,78 +15,50 @@ TEXTS = {1: "<script>alert(1)</script>", 2: " cat\n", 3: "\u202eevil\x1b[31m", 4
 HOSTILE = '"><img src=x onerror=alert(1)>${x}{{{y}}}'
 
 
-def sample(i: int, tokens: tuple[int, ...], **changes) -> Sample:
-    return Sample(
-        i,
-        2,
-        pieces=[Piece(t, TEXTS.get(t, f"w{t}")) for t in tokens],
-        **{"finished": "budget", **changes},
-    )
+def sample(i: int, tokens: tuple[int, ...]) -> Sample:
+    pieces = [Piece(t, TEXTS.get(t, f"w{t}")) for t in tokens]
+    return Sample(i, 2, pieces=pieces, finished="budget")
 
 
 def made(
     texts: list[tuple[int, ...]], decoder: str = "multinomial", law=None, more=(), **settings
 ) -> Run:
     """A run of these texts; the law of first tokens is uniform over four unless given."""
-    results = [
-        Result(
-            name, 0, 0, {"tokens_per_second": 10.0, "seconds": 1.0, "new_tokens": 10}, UNMEASURED,
-            [sample(i, text) for i, text in enumerate(drawn)], scheme="dynamic",
-        )
-        for name, drawn in [(decoder, texts), *more]
-    ]  # fmt: skip
-    study = Draw.from_json(
-        {"prompt": HOSTILE, "settings": {"decoders": [r.decoder for r in results], **settings}}
-    )
+    metrics = {"tokens_per_second": 10.0, "seconds": 1.0, "new_tokens": 10}
+    results = []
+    for name, drawn in [(decoder, texts), *more]:
+        samples = [sample(i, text) for i, text in enumerate(drawn)]
+        results.append(Result(name, 0, 0, metrics, UNMEASURED, samples, scheme="dynamic"))
+    asked = {"decoders": [r.decoder for r in results], **settings}
+    study = Draw.from_json({"prompt": HOSTILE, "settings": asked})
     exact = [Prefix([i], TEXTS[i], 0.25) for i in TEXTS] if law is None else law
     return Run(
-        "ab",
-        "2026-11-20T00:00:00+00:00",
-        "draw",
-        HOSTILE,
-        study.to_json(),
-        {"dtype": "float32"},
-        results,
-        exact=exact,
-    )
+        "ab", "2026-11-20T00:00:00+00:00", "draw", HOSTILE, study.to_json(), {"dtype": "float32"},
+        results, exact=exact,
+    )  # fmt: skip
 
 
 EVEN = [(1 + i % 4, 2, 3) for i in range(100)]
 ODD = [(1, 2, 3)] * 60 + [(2, 2, 2)] * 40
-
-
 # Pearson: p = 0.004
 UNLUCKY = [(i,) for i, count in ((1, 67), (2, 57), (3, 43), (4, 33)) for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("run", "says"),
-    [
-        (
-            made(EVEN),
-            (
-                "No difference from the target shown by 100 draws: total variation 0.000 (0.069 "
-                "is usual), further off than 0% of honest"
-            ),
-        ),
-        (
-            made(ODD),
-            "Unlike the target: p < 0.0001, however often one looks. The 100 draws have total "
-            "variation 0.500 (0.069 is usual), further off than all of 2,000 honest samples.",
-        ),
-        (
-            made(ODD, "mtad"),
-            "Does not promise the target's distribution; 100 draws have total variation 0.500",
-        ),
-        (made(ODD, "greedy"), "Does not promise the target's distribution"),
-        (
-            made(EVEN, law=[]),
-            "100 draws: no first tokens of the target are likely enough to be compared",
-        ),
-        (made([]), "0 draws: too few to compare with the target."),
-        (made(EVEN, temperature=0.0, law=[]), "At temperature 0 nothing is left to chance"),
-    ],
-)
+@pytest.mark.parametrize(("run", "says"), [
+    (made(EVEN),
+        "No difference from the target shown by 100 draws: total variation 0.000 (0.069 "
+        "is usual), further off than 0% of honest"),
+    (made(ODD),
+        "Unlike the target: p < 0.0001, however often one looks. The 100 draws have total "
+        "variation 0.500 (0.069 is usual), further off than all of 2,000 honest samples."),
+    (made(ODD, "mtad"),
+        "Does not promise the target's distribution; 100 draws have total variation 0.500"),
+    (made(ODD, "greedy"), "Does not promise the target's distribution"),
+    (made(EVEN, law=[]),
+        "100 draws: no first tokens of the target are likely enough to be compared"),
+    (made([]), "0 draws: too few to compare with the target."),
+    (made(EVEN, temperature=0.0, law=[]), "At temperature 0 nothing is left to chance"),
+])  # fmt: skip
 def test_the_sentences(run, says):
     (words,) = draws.verdicts(run)
     assert says in words
@@ -114,9 +86,8 @@ IMPOSSIBLE = [*(Prefix([i], TEXTS[i], 0.25) for i in TEXTS), Prefix([1, 7], "w7"
 def test_one_text_that_the_target_never_writes_is_proof():
     """A text of probability 0 counted in the smallest cell, where one draw more says nothing."""
     texts = [*EVEN[:60], (1, 7, 3), *EVEN[60:]]
-    control, odd, own = draws.verdicts(
-        made(EVEN, more=[("speculative", texts), ("mtad", texts)], law=IMPOSSIBLE)
-    )
+    run = made(EVEN, more=[("speculative", texts), ("mtad", texts)], law=IMPOSSIBLE)
+    control, odd, own = draws.verdicts(run)
     assert "No difference" in control
     assert (
         "Speculative: Unlike the target: seed 60 wrote “<script>alert(1)</script>w7”, which the "
@@ -179,17 +150,9 @@ FORKED = [(1, 2, 3), (1, 2, 3), (1, 2), (1, 3), (2,), (4, 1, 1, 2, 3), (3,) * 30
 def test_a_tree_counts_merges_what_does_not_fork_and_is_closed():
     found = parsed(draws.trees(made(FORKED)))
     assert not found.seen & {"script", "img"}
-    counts = [text for text in found.texts if text.isdecimal()]
-    assert counts == [
-        "4",
-        "3",
-        "2",
-        "1",
-        "1",
-        "1",
-        "1",
-        "1",
-    ]  # "<script>…" 4: then cat 3 (2 go on, 1 ends), evil 1; the others once
+    counts = [int(text) for text in found.texts if text.isdecimal()]
+    # "<script>…" 4: then cat 3 (2 go on, 1 ends), evil 1; the others once
+    assert counts == [4, 3, 2, 1, 1, 1, 1, 1]
     assert any("alert(1)" in text for text in found.texts)
     assert not any(c in "".join(found.texts) for c in "\u202e\x1b")
     assert "(1.8)" not in "".join(found.texts)  # brackets are the style sheet's
@@ -242,6 +205,5 @@ def test_the_verdict_is_told_once_in_plain_words():
     )
     assert draws.verdict(made(ODD)).startswith("Plain sampling draws unlike the large model: ")
     assert draws.verdict(made(EVEN, temperature=0)) == ""
-    assert draws.headline(run).index("draw like the large model") < draws.headline(run).index(
-        "total variation"
-    )
+    said = draws.headline(run)
+    assert said.index("draw like the large model") < said.index("total variation")

@@ -38,6 +38,7 @@ def made(*results: Result, **settings) -> Run:
 GREEDY = result("greedy", [1.0, 1.01, 0.99], 64, 2.0)
 MTAD = result("mtad", [0.5, 0.51, 0.5], 16, 1.5)
 SPECULATIVE = result("speculative", [0.8, 0.81, 0.8], 30, 4.0)
+BUSY = result("speculative", [0.8, 0.81, 0.8], 30, 4.0, Load(cpu_share=0.5))
 
 
 def test_the_verdict_names_the_exact_decoder_and_what_it_saved():
@@ -67,10 +68,7 @@ def test_without_an_exact_decoder_the_verdict_says_that_the_text_is_another():
 
 def test_rough_speeds_are_one_sentence():
     """Twelve marks said that nothing can be trusted."""
-    busy = replace(
-        SPECULATIVE, laps=[replace(lap, load=Load(cpu_share=0.5)) for lap in SPECULATIVE.laps]
-    )
-    assert verdict(made(GREEDY, busy)).endswith("Speeds are rough: this machine is busy.")
+    assert verdict(made(GREEDY, BUSY)).endswith("Speeds are rough: this machine is busy.")
     uneven = result("speculative", [0.5, 0.8, 1.3], 30, 4.0)
     assert verdict(made(GREEDY, uneven)).endswith("Speeds are rough: the timings differ.")
 
@@ -85,7 +83,7 @@ def test_the_race_is_as_sure_of_its_places_as_the_headline():
     assert [place(run, d) for d in run.decoders] == ["3rd", "2nd", "1st"]
     close = made(GREEDY, result("speculative", [0.495, 0.51, 0.5], 30, 4.0), MTAD)
     assert [place(close, d) for d in run.decoders] == ["3rd", "shared 1st", "shared 1st"]
-    busy = replace(GREEDY, laps=[replace(lap, load=Load(cpu_share=0.5)) for lap in GREEDY.laps])
+    busy = result("greedy", [1.0, 1.01, 0.99], 64, 2.0, Load(cpu_share=0.5))
     once = result("mtad", [0.5], 16, 1.5)
     for unsure, why in (
         (made(busy, SPECULATIVE, MTAD), "speeds are rough"),
@@ -99,15 +97,9 @@ def test_a_likely_text_wins_no_mark_and_chance_is_named():
     """Decoders of one distribution got perplexities of 4.9 to 23.0 under "lower is better"."""
     spectr = result("spectr", [0.9, 0.9, 0.9], 40, 1.2)
     run = made(GREEDY, SPECULATIVE, spectr)
-    assert marks(rows(run.results)) == {
-        "greedy": [],
-        "speculative": ["fastest"],
-        "spectr": [],
-    }
-    detail = next(
-        n["detail"] for n in _panel(run, "spectr")["numbers"] if n["name"] == "perplexity"
-    )
-    assert "differs from Speculative by chance alone" in detail
+    assert marks(rows(run.results)) == {"greedy": [], "speculative": ["fastest"], "spectr": []}
+    details = {n["name"]: n["detail"] for n in _panel(run, "spectr")["numbers"]}
+    assert "differs from Speculative by chance alone" in details["perplexity"]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -119,9 +111,8 @@ def test_every_decoder_claims_something_in_plain_words(name, temperature):
 
 
 def _panel(run: Run, decoder: str) -> dict:
-    return next(
-        p for text in strip.run_panels(run) if (p := json.loads(text))["decoder"] == decoder
-    )
+    panels = map(json.loads, strip.run_panels(run))
+    return next(panel for panel in panels if panel["decoder"] == decoder)
 
 
 def test_a_short_text_has_no_verdict():
@@ -148,10 +139,7 @@ def test_greedy_does_not_claim_to_sample():
 
 
 def test_a_disturbed_or_single_timing_has_no_winner():
-    busy = replace(
-        SPECULATIVE, laps=[replace(lap, load=Load(cpu_share=0.5)) for lap in SPECULATIVE.laps]
-    )
-    assert fastest(rows(made(GREEDY, busy, MTAD).results)) is None
+    assert fastest(rows(made(GREEDY, BUSY, MTAD).results)) is None
     once = [result(r.decoder, [r.laps[0].seconds], 30, 2.0) for r in (GREEDY, SPECULATIVE)]
     assert fastest(rows(made(*once).results)) is None
     close = result("speculative", [0.48, 0.6, 0.52], 30, 4.0)

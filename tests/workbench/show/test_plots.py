@@ -42,12 +42,10 @@ def test_values_lie_on_their_axis_in_order(values):
 
 
 def test_curves_have_a_mark_for_each_figure_and_a_level_for_what_has_no_setting():
-    found = [
-        Curve(f"d{i}", look(i), {0.0: (1.0, 0.9, 1.1), 0.5: (2.0, 1.5, 2.5)}) for i in range(3)
-    ]
-    text = plots.curves(
-        "By threshold", "", found, "threshold", "x greedy", [("<greedy>", look(3), 1.0)]
-    )
+    places = {0.0: (1.0, 0.9, 1.1), 0.5: (2.0, 1.5, 2.5)}
+    found = [Curve(f"d{i}", look(i), places) for i in range(3)]
+    level = ("<greedy>", look(3), 1.0)
+    text = plots.curves("By threshold", "", found, "threshold", "x greedy", [level])
     assert text.count('class="point"') == 3 * 2 + 1
     assert text.count('class="range"') == 3 * 2
     assert re.findall("<bdi>(.*?)</bdi>", text) == ["d0", "d1", "d2", "&lt;greedy&gt;"]

@@ -33,12 +33,8 @@ def test_figures_equal_those_recomputed_from_the_json(run):
     for result, kept in zip(run.results, data["results"], strict=True):
         (sample,) = kept["samples"]
         tokens, rounds = sample["tokens"], sample["rounds"]
-        drafted = [
-            t
-            for r in rounds
-            for t in r["trials"]
-            if t["fate"] in ("accepted", "rejected", "discarded")
-        ]
+        fates = ("accepted", "rejected", "discarded")
+        drafted = [t for r in rounds for t in r["trials"] if t["fate"] in fates]
         accepted = [t for t in drafted if t["fate"] == "accepted"]
 
         def value(name, result=result):
@@ -64,10 +60,8 @@ def test_mean_and_deviation_over_repeats(run):
 def test_a_deviation_that_shows_as_nothing_is_not_shown(run):
     """Greedy's ratio to itself was "1.00x +- 0.00x"."""
     row = of(run, "mtad")
-    both = [
-        replace(r, metrics={**r.metrics, "perplexity": 2.03 + i / 1e4})
-        for i, r in enumerate(row.results)
-    ]
+    each = zip(row.results, (2.03, 2.0301), strict=True)
+    both = [replace(r, metrics={**r.metrics, "perplexity": value}) for r, value in each]
     assert shown(BY_NAME["perplexity"], replace(row, results=both)) == "2.03"
     assert "±" not in shown(BY_NAME["x_greedy"], of(run, "greedy"))
 
@@ -86,16 +80,11 @@ def test_a_failed_repeat_does_not_spoil_the_others(run):
 def test_a_figure_follows_from_the_counts_beside_it(run, seconds):
     """ "539 tokens/s, 64 tokens in 0.12 s": that would be 533."""
     result = of(run, "mtad").first
-    metrics = {
-        "new_tokens": 64,
-        "seconds": seconds,
-        "tokens_per_second": 64 / seconds,
-        "bytes_read": 1_145_678_901,
-    }
-    result = replace(result, metrics=result.metrics | metrics)
-    tokens, shown_seconds = re.fullmatch(
-        r"(\d+) tokens in ([\d.]+) s", BY_NAME["speed"].counts(result)
-    ).groups()
+    metrics = {"new_tokens": 64, "seconds": seconds, "tokens_per_second": 64 / seconds}
+    metrics = {**result.metrics, **metrics, "bytes_read": 1_145_678_901}
+    result = replace(result, metrics=metrics)
+    said = BY_NAME["speed"].counts(result)
+    tokens, shown_seconds = re.fullmatch(r"(\d+) tokens in ([\d.]+) s", said).groups()
     assert gives(significant(64 / seconds), int(tokens) / float(shown_seconds))
     read = re.fullmatch(r"([\d,.]+) MB read", BY_NAME["memory_per_token"].counts(result))[1]
     assert gives(megabytes(1_145_678_901 / 64), float(read.replace(",", "")) / 64)

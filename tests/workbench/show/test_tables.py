@@ -41,21 +41,10 @@ def test_the_papers_table(made):
         "batch", "greedy", "greedy, dynamic", "padded (usual)", "unpadded cache", "unpadded inputs",
         "no padding", "dynamic batch", "padding ratio", "slowest prompt",
     ]  # fmt: skip
-    assert table.rows == [
-        ["1", "50", "50", *["90 (1.80×)"] * 5, "–", "2.50"],
-        [
-            "4",
-            "80",
-            "120",
-            "100 (1.25×)",
-            "120 (1.50×)",
-            "150 (1.88×)",
-            "200 (2.50×)",
-            "240 (2.00×)",
-            "25%",
-            "1.00",
-        ],
-    ]
+    alone, four = table.rows
+    assert alone == ["1", "50", "50", *["90 (1.80×)"] * 5, "–", "2.50"]
+    assert four[:5] == ["4", "80", "120", "100 (1.25×)", "120 (1.50×)"]
+    assert four[5:] == ["150 (1.88×)", "200 (2.50×)", "240 (2.00×)", "25%", "1.00"]
     assert "dynamic batch" not in batch.paper_table(figures, "lookup", decoding=True).heads
 
 
@@ -63,9 +52,8 @@ def test_outputs_that_differ_and_requests_that_fail_are_in_the_verdict(made):
     assert batch.verdict(made) == "Identical tokens in every scheme and at every batch size."
     *rest, last = made.results
     failed = replace(last.samples[0], error="The model gave NaN.")
-    bad = made_result(
-        "lookup", 4, "dynamic", 240.0, differing=2, samples=[failed, *last.samples[1:]]
-    )
+    samples = [failed, *last.samples[1:]]
+    bad = made_result("lookup", 4, "dynamic", 240.0, differing=2, samples=samples)
     words = batch.verdict(with_results(made, [bad, *rest]))
     assert words.startswith("2 outputs differ from the decoder's first")
     assert words.endswith("1 request failed: The model gave NaN.")
@@ -74,12 +62,8 @@ def test_outputs_that_differ_and_requests_that_fail_are_in_the_verdict(made):
 def test_a_measurement_that_broke_down_is_in_the_verdict(made):
     """A batch that ran out of memory once ended the whole experiment."""
     *rest, last = made.results
-    broken = replace(
-        last,
-        error="The device ran out of memory.",
-        agreement=None,
-        metrics=dict.fromkeys(last.metrics),
-    )
+    none = dict.fromkeys(last.metrics)
+    broken = replace(last, error="The device ran out of memory.", agreement=None, metrics=none)
     run = with_results(made, [*rest, broken])
     assert batch.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
     cells = row_of(tables.figures(run), "dynamic batch")
@@ -97,30 +81,27 @@ def test_findings_say_how_much_samples_differ(made):
 
 def test_a_table_as_markdown_and_as_html():
     table = Table(["a", "b|c"], [["<b>", "2"]])
-    assert tables.markdown(table).splitlines() == [
-        "| a | b\\|c |",
-        "| :--- | ---: |",
-        "| <b> | 2 |",
-    ]
+    lines = tables.markdown(table).splitlines()
+    assert lines == ["| a | b\\|c |", "| :--- | ---: |", "| <b> | 2 |"]
     assert "<td>&lt;b&gt;</td><td>2</td>" in tables.markup(table)
     assert "<th>b|c</th>" in tables.markup(table)
 
 
 def disturbed(run: Run, decoders: set[str]) -> Run:
     """The run, with a machine that was busy while these decoders were timed, and only then."""
-    loads = {name: Load(pressure=0.9) if name in decoders else Load() for name in run.decoders}
-    return with_results(
-        run, [replace(r, laps=[replace(r.laps[0], load=loads[r.decoder])]) for r in run.results]
-    )
+    results = []
+    for result in run.results:
+        load = Load(pressure=0.9) if result.decoder in decoders else Load()
+        results.append(replace(result, laps=[replace(result.laps[0], load=load)]))
+    return with_results(run, results)
 
 
 def test_decoders_with_the_same_doubt_share_a_sentence(run):
     """A long sentence stood under the table once for each decoder."""
     first, second = tables.notes(disturbed(run, {"mtad", "beam_search"}))
     assert first.startswith("≈ marks speeds that cannot be trusted.")
-    assert (
-        second == "Unsteady (Beam search, MTAD): programs on this machine waited for a free core."
-    )
+    waited = "programs on this machine waited for a free core."
+    assert second == f"Unsteady (Beam search, MTAD): {waited}"
     assert tables.notes(disturbed(run, set(run.decoders)))[1].startswith("Unsteady (all): ")
 
 
@@ -132,9 +113,8 @@ def test_a_remark_keeps_its_letters(run):
 
 
 def test_repeats_show_the_most_at_once_and_all_that_differ(made):
-    again = made_result(
-        "lookup", 4, "vanilla", 140.0, repeat=1, at_once=9, peak_cache_bytes=5_000_000, differing=2
-    )
+    more = {"at_once": 9, "peak_cache_bytes": 5_000_000, "differing": 2}
+    again = made_result("lookup", 4, "vanilla", 140.0, repeat=1, **more)
     vanilla = row_of(tables.figures(with_results(made, [*made.results, again])), "padded (usual)")
     assert (vanilla["at once"], vanilla["cache"], vanilla["same"]) == ("9", "5 MB", "2 differ")
 

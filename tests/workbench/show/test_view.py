@@ -1,7 +1,6 @@
 """Runs as files, and two runs compared."""
 
 import csv
-import dataclasses
 import html
 import io
 import json
@@ -43,11 +42,8 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
-        self.addresses += [
-            value
-            for name, value in attributes
-            if name in ("src", "href", "action", "srcset", "data")
-        ]
+        places = ("src", "href", "action", "srcset", "data")
+        self.addresses += [value for name, value in attributes if name in places]
         self.in_script = tag == "script"
 
     def handle_endtag(self, tag):
@@ -67,18 +63,10 @@ def unknown(run: Run) -> Run:
     return replace(run, kind="sweep", study={"question": "which?", "settings": {}})
 
 
-# ---- JSON
-
-
-# ---- CSV
-
-
 def test_the_csv_of_a_comparison_has_a_line_for_each_decoder_and_repeat_and_loses_nothing(run):
     found = lines(run)
-    assert [(r["decoder"], int(r["seed"])) for r in found] == [
-        (r.decoder, r.seed) for r in run.results
-    ]
     for line, result in zip(found, run.results, strict=True):
+        assert (line["decoder"], int(line["seed"])) == (result.decoder, result.seed)
         assert float(line["perplexity"]) == result.metrics["perplexity"]
         assert int(line["target_calls"]) == result.metrics["target_calls"]
         rate = result.metrics["acceptance_rate"]
@@ -86,19 +74,13 @@ def test_the_csv_of_a_comparison_has_a_line_for_each_decoder_and_repeat_and_lose
         assert line["finished"] == "budget"
     by_seed = {(r.decoder, r.seed): r.metrics["tokens_per_second"] for r in run.results}
     for line in found:
-        own, greedy = (
-            by_seed[line["decoder"], int(line["seed"])],
-            by_seed["greedy", int(line["seed"])],
-        )
+        own, greedy = (by_seed[d, int(line["seed"])] for d in (line["decoder"], "greedy"))
         assert float(line["x_greedy"]) == pytest.approx(own / greedy)
 
 
 def test_a_prompt_that_looks_like_a_formula_is_text_in_a_spreadsheet(run):
     for title in ("=1+1", "+1", "-1", "@SUM(A1)"):
         assert lines(replace(run, title=title))[0]["title"] == f"'{title}"
-
-
-# ---- HTML
 
 
 def test_the_report_needs_nothing_and_asks_nobody(page, batch_page):
@@ -131,9 +113,8 @@ def test_text_in_a_batch_is_text_and_never_markup(batch_run):
 
 def test_the_report_holds_the_run_it_draws(page, run):
     """It held it twice, for the picture and for the texts: all decoders took 7 MB."""
-    found = re.search(r"data-shown='([^']*)'", page)
-    assert found
-    panels = json.loads(html.unescape(found[1]))["panels"]
+    (shown,) = re.findall(r"data-shown='([^']*)'", page)
+    panels = json.loads(html.unescape(shown))["panels"]
     assert [p["decoder"] for p in panels] == run.decoders
     assert panels[0]["tokens"][0]["text"] == run.results[0].alone.tokens[0].text
 
@@ -141,12 +122,9 @@ def test_the_report_holds_the_run_it_draws(page, run):
 def test_the_report_is_named_after_its_prompt_and_its_date(run, batch_run, draw_run):
     """Every report of a comparison was "Decoders side by side" and "Decoding run 2ac9f035727d". No
     prompt, no date."""
-    long = dataclasses.replace(run, title="A long\nprompt " * 100)
-    for each, head in (
-        (long, "Decoders side by side"),
-        (batch_run, "Batches"),
-        (draw_run, "Many draws"),
-    ):
+    long = replace(run, title="A long\nprompt " * 100)
+    heads = ("Decoders side by side", "Batches", "Many draws")
+    for each, head in zip((long, batch_run, draw_run), heads, strict=True):
         report, prompt = html.unescape(to_html(each)), " ".join(each.title.split())[:60]
         title = report.partition("<title>")[2].partition("</title>")[0]
         assert title.startswith(prompt)
@@ -183,26 +161,21 @@ def other(run: Run, **settings) -> Run:
 
 def test_only_settings_that_differ_are_listed_those_of_a_decoder_by_its_name(run):
     changed = other(run, seed=7, mtad={**run.settings["mtad"], "beams": 2})
-    assert view.differing(run, changed).rows == [
-        ["seed", "0", "7"],
-        ["mtad.beams", "8", "2"],
-    ]
+    assert view.differing(run, changed).rows == [["seed", "0", "7"], ["mtad.beams", "8", "2"]]
     assert view.differing(run, run).rows == []
     assert view.ALIKE in view.settings(run, run)
 
 
-def timed(row: Row, *seconds: float) -> Row:
+def timed(row: Row, speed: float, *seconds: float) -> Row:
     laps = [Lap(s, [], UNMEASURED) for s in seconds]
-    return replace(row, results=[replace(row.first, laps=laps)], greedy=[None])
+    metrics = {**row.first.metrics, "tokens_per_second": speed}
+    return replace(row, results=[replace(row.first, laps=laps, metrics=metrics)], greedy=[None])
 
 
 def test_a_ratio_says_which_is_better_only_if_ranges_lie_apart(run):
     row, speed = rows(run.results)[0], BY_NAME["speed"]
-    slow, fast, unclear = timed(row, 2.0, 2.02), timed(row, 1.0, 1.01), timed(row, 1.98, 2.04)
-    slow, fast, unclear = (
-        replace(r, results=[replace(r.first, metrics={**r.first.metrics, "tokens_per_second": v})])
-        for r, v in ((slow, 12.0), (fast, 24.0), (unclear, 11.9))
-    )
+    slow, fast = timed(row, 12.0, 2.0, 2.02), timed(row, 24.0, 1.0, 1.01)
+    unclear = timed(row, 11.9, 1.98, 2.04)
     assert view.ratio(speed, slow, fast) == "2.00× (B is better)"
     assert view.ratio(speed, fast, slow) == "0.50× (A is better)"
     assert view.ratio(speed, slow, unclear).endswith(f"({view.WITHIN})")

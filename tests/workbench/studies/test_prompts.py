@@ -37,28 +37,21 @@ def test_a_text_file_has_one_prompt_a_line_and_blank_lines_are_none(tmp_path):
 
 def test_jsonl_prompts_may_hold_newlines(tmp_path):
     file = tmp_path / "a.jsonl"
-    file.write_text(
-        json.dumps({"prompt": "two\nlines", "id": 7}) + "\n\n" + json.dumps({"prompt": "x"})
-    )
+    first = json.dumps({"prompt": "two\nlines", "id": 7})
+    file.write_text(f'{first}\n\n{{"prompt": "x"}}')
     assert texts(file) == ["two\nlines", "x"]
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "says"),
-    [
-        ("a.txt", b"\n \n", "a.txt has no prompts"),
-        ("a.txt", b"fine\n\xff\xfe bad", "a.txt, line 2: not text in UTF-8"),
-        ("a.txt", b"fine\nz\0ro", "a.txt, line 2: zero bytes"),
-        (
-            "a.txt",
-            b"fine\n" + b"x" * (prompts.LONGEST_PROMPT + 1),
-            "a.txt, line 2: 20,001 characters are too long",
-        ),
-        ("a.jsonl", b'{"prompt": "x"}\n{"prompt": 3}', "a.jsonl, line 2: must be a JSON object"),
-        ("a.jsonl", b'{"prompt": "\\ud800"}', "a.jsonl, line 1: must be a JSON object"),
-        ("a.jsonl", b'{"prompt": " "}', "a.jsonl, line 1: must be a JSON object"),
-    ],
-)
+@pytest.mark.parametrize(("name", "data", "says"), [
+    ("a.txt", b"\n \n", "a.txt has no prompts"),
+    ("a.txt", b"fine\n\xff\xfe bad", "a.txt, line 2: not text in UTF-8"),
+    ("a.txt", b"fine\nz\0ro", "a.txt, line 2: zero bytes"),
+    ("a.txt", b"fine\n" + b"x" * (prompts.LONGEST_PROMPT + 1),
+        "a.txt, line 2: 20,001 characters are too long"),
+    ("a.jsonl", b'{"prompt": "x"}\n{"prompt": 3}', "a.jsonl, line 2: must be a JSON object"),
+    ("a.jsonl", b'{"prompt": "\\ud800"}', "a.jsonl, line 1: must be a JSON object"),
+    ("a.jsonl", b'{"prompt": " "}', "a.jsonl, line 1: must be a JSON object"),
+])  # fmt: skip
 def test_bad_files_are_refused_by_the_line(tmp_path, name, data, says):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=says):
@@ -133,17 +126,14 @@ def test_other_json_is_a_text(text):
     assert typed(text) == text
 
 
-@pytest.mark.parametrize(
-    ("prompt", "says"),
-    [
-        ([], "The prompt is empty; give at least one message."),
-        ([{"role": "user", "content": " "}], "The prompt is empty"),
-        ([{"role": "user", "content": "x" * 1_000_001}], "shorten it to at most 1,000,000."),
-        (HELLO * 1001, "The prompt has 1,001 messages; give at most 1,000."),
-        ([{"role": "user"}], "Message 1 has no content"),
-        ([{"role": "user", "content": "\ud83d"}], "Message 1 holds half a character"),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "says"), [
+    ([], "The prompt is empty; give at least one message."),
+    ([{"role": "user", "content": " "}], "The prompt is empty"),
+    ([{"role": "user", "content": "x" * 1_000_001}], "shorten it to at most 1,000,000."),
+    (HELLO * 1001, "The prompt has 1,001 messages; give at most 1,000."),
+    ([{"role": "user"}], "Message 1 has no content"),
+    ([{"role": "user", "content": "\ud83d"}], "Message 1 holds half a character"),
+])  # fmt: skip
 def test_what_is_no_chat_is_refused(prompt, says):
     with pytest.raises(InputError, match=says):
         checked(prompt)

@@ -26,25 +26,22 @@ from workbench.studies.settings import (
 )
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({}, "No decoder is chosen"),
-        ({"decoders": [["greedy"]]}, "a list of names"),
-        ({"decoders": ["gredy"]}, "did you mean 'greedy'"),
-        ({"decoders": ["engine:fast", "engine:fast"]}, "engine:fast is chosen twice"),
-        ({"decoders": ["greedy"], "engine:fast": {"beams": 2}}, "no setting 'engine:fast'"),
-        ({"decoders": ["greedy"], "temprature": 1}, "did you mean 'temperature'"),
-        ({"decoders": ["greedy"], "temperature": -1}, "temperature must be"),
-        ({"decoders": ["greedy"], "temperature": "warm"}, "temperature must be"),
-        ({"decoders": ["greedy"], "max_new_tokens": 0}, "max_new_tokens must be a whole number"),
-        ({"decoders": ["greedy"], "timings": 1.5}, "timings must be"),
-        ({"decoders": ["greedy"], "repeats": True}, "repeats must be"),
-        ({"decoders": ["greedy"], "chat_template": 1}, "chat_template must be"),
-        ({"decoders": ["mtad"], "mtad": {"beam": 2}}, "did you mean 'beams'"),
-        ({"decoders": ["mtad"], "mtad": 3}, "one JSON object"),
-    ],
-)
+@pytest.mark.parametrize(("data", "message"), [
+    ({}, "No decoder is chosen"),
+    ({"decoders": [["greedy"]]}, "a list of names"),
+    ({"decoders": ["gredy"]}, "did you mean 'greedy'"),
+    ({"decoders": ["engine:fast", "engine:fast"]}, "engine:fast is chosen twice"),
+    ({"decoders": ["greedy"], "engine:fast": {"beams": 2}}, "no setting 'engine:fast'"),
+    ({"decoders": ["greedy"], "temprature": 1}, "did you mean 'temperature'"),
+    ({"decoders": ["greedy"], "temperature": -1}, "temperature must be"),
+    ({"decoders": ["greedy"], "temperature": "warm"}, "temperature must be"),
+    ({"decoders": ["greedy"], "max_new_tokens": 0}, "max_new_tokens must be a whole number"),
+    ({"decoders": ["greedy"], "timings": 1.5}, "timings must be"),
+    ({"decoders": ["greedy"], "repeats": True}, "repeats must be"),
+    ({"decoders": ["greedy"], "chat_template": 1}, "chat_template must be"),
+    ({"decoders": ["mtad"], "mtad": {"beam": 2}}, "did you mean 'beams'"),
+    ({"decoders": ["mtad"], "mtad": 3}, "one JSON object"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_refused_in_one_sentence(data, message):
     with pytest.raises(InputError, match=message) as refusal:
         Settings.from_json(data)

@@ -7,10 +7,7 @@ from workbench.kinds.batch import Batch
 from workbench.kinds.comparison import Comparison
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
-from workbench.studies.study import (
-    PUBLIC_TOKENS,
-    Limits,
-)
+from workbench.studies.study import PUBLIC_TOKENS, Limits
 
 SPACE = Limits.from_environment({"SYSTEM": "spaces"})
 
@@ -47,13 +44,8 @@ def test_a_space_bounds_the_prompts_of_a_batch():
 
 
 def test_its_owner_sets_them():
-    environ = {
-        "SYSTEM": "spaces",
-        "ALLOW_CUSTOM_MODELS": "1",
-        "WORKBENCH_MAX_TOKENS": "8",
-        "WORKBENCH_QUEUE": "3",
-    }
-    limits = Limits.from_environment(environ)
+    own = {"ALLOW_CUSTOM_MODELS": "1", "WORKBENCH_MAX_TOKENS": "8", "WORKBENCH_QUEUE": "3"}
+    limits = Limits.from_environment({"SYSTEM": "spaces", **own})
     assert limits.custom_models
     assert (limits.max_new_tokens, limits.queue_size) == (8, 3)
 

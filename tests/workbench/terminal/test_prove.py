@@ -55,13 +55,10 @@ def test_a_function_of_trees_takes_chosen_children(call, file):
     assert "Lossless" in out
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--function", "elsewhere"), "draws from elsewhere than `source`"),
-        (("--function", "x"), "has no function 'x'; name one with --function"),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), [
+    (("--function", "elsewhere"), "draws from elsewhere than `source`"),
+    (("--function", "x"), "has no function 'x'; name one with --function"),
+])  # fmt: skip
 def test_what_cannot_be_proven_is_one_sentence(call, file, words, says):
     status, out, errors = call("prove", file, *words)
     assert (status, out) == (2, "")
@@ -69,14 +66,11 @@ def test_what_cannot_be_proven_is_one_sentence(call, file, words, says):
     assert len(errors.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (None, "cannot be read: No such file"),
-        ("raise SystemExit(3)", "failed: SystemExit: 3"),
-        ("def verify(p, q, tokens, source):\n    raise SystemExit(0)", "failed with p = "),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    (None, "cannot be read: No such file"),
+    ("raise SystemExit(3)", "failed: SystemExit: 3"),
+    ("def verify(p, q, tokens, source):\n    raise SystemExit(0)", "failed with p = "),
+])  # fmt: skip
 def test_a_file_that_cannot_be_used_is_one_sentence(call, tmp_path, text, says):
     """A function that ends the program with 0 was once called lossless, without a word."""
     path = tmp_path / "rule.py"

@@ -49,10 +49,8 @@ def with_rounds(run, decoder, rounds, **changes):
 def test_speculative_counts_are_those_of_the_metrics(run):
     found = measured(run).speculative
     results = [r for r in run.results if r.decoder == "speculative"]
-    total = {
-        n: sum(r.metrics[n] for r in results)
-        for n in ("accepted", "tested", "drafted", "new_tokens")
-    }
+    counts = ("accepted", "tested", "drafted", "new_tokens")
+    total = {name: sum(r.metrics[name] for r in results) for name in counts}
     rounds = sum(len(r.alone.rounds) for r in results)
     assert (found.accepted, found.tested) == (total["accepted"], total["tested"])
     assert found.gamma == pytest.approx(total["drafted"] / rounds)
@@ -66,11 +64,9 @@ def test_the_cost_of_a_pass_leaves_out_the_first_round(run):
     """The first round also reads the prompt, so its seconds say nothing of a step."""
     fate = [trial(1, 0, "accepted")]
     slow = round_(fate, draft_seconds=9.0, verify_seconds=9.0)
-    plain = with_rounds(
-        run, "greedy", [slow, round_([], verify_seconds=2.0), round_([], verify_seconds=2.0)]
-    )
-    drafted = [slow, round_(fate, draft_seconds=0.8, verify_seconds=3.0, draft_calls=4)] * 2
-    own = with_rounds(run, "speculative", drafted[:2])
+    plain = with_rounds(run, "greedy", [slow, *[round_([], verify_seconds=2.0)] * 2])
+    drafted = [slow, round_(fate, draft_seconds=0.8, verify_seconds=3.0, draft_calls=4)]
+    own = with_rounds(run, "speculative", drafted)
     found = estimates.speculative(Row("speculative", "speculative", 1, "unpadded", [own], [plain]))
     assert found.c == pytest.approx(0.1)
     assert found.verify_cost == pytest.approx(1.5)
@@ -86,9 +82,8 @@ def test_without_greedy_there_is_no_cost_and_no_speedup(run):
 
 def test_timings_that_were_disturbed_are_not_sure(run):
     for load, sure in ((Load(), True), (Load(pressure=0.9), False)):
-        results = [
-            replace(r, laps=[replace(r.laps[0], load=load)] if r.laps else []) for r in run.results
-        ]
+        laps = [[replace(lap, load=load) for lap in r.laps[:1]] for r in run.results]
+        results = [replace(r, laps=own) for r, own in zip(run.results, laps, strict=True)]
         assert measured(replace(run, results=results)).speculative.sure is sure
 
 
@@ -151,10 +146,8 @@ def test_accuracy_counts_right_and_wrong_tokens(found):
     """The longest, 4, is the cap: it has three right tokens and none wrong. Each shorter one ends
     with a wrong token."""
     assert found.cap == 4
-    right, wrong = (
-        sum(g - 1 for gains in GAINED for g in gains),
-        sum(g < 4 for gains in GAINED for g in gains),
-    )
+    gained = [g for gains in GAINED for g in gains]
+    right, wrong = sum(g - 1 for g in gained), sum(g < 4 for g in gained)
     assert found.p == right / (right + wrong)
 
 

@@ -12,12 +12,7 @@ from decoders import theory
 from decoders.theory import expected_tokens, walltime_factor
 from workbench.show.quantities import gives
 from workbench.theory import PAGES, papers, rules, speculative
-from workbench.theory.estimates import (
-    MeasuredDSBD,
-    MeasuredMTAD,
-    MeasuredSpeculative,
-    Measurements,
-)
+from workbench.theory.estimates import MeasuredDSBD, MeasuredMTAD, MeasuredSpeculative, Measurements
 from workbench.theory.rules import RULES, TREES, enumerated
 
 EMS_SD = next(page for page in PAGES if page.title == "EMS-SD")
@@ -28,12 +23,9 @@ def values(page, **changes):
 
 
 @given(
-    st.integers(1, 99),
-    st.floats(0.5, 12),
-    st.floats(0.01, 0.5),
-    st.floats(0.5, 2),
+    st.integers(1, 99), st.floats(0.5, 12), st.floats(0.01, 0.5), st.floats(0.5, 2),
     st.sampled_from([True, False]),
-)
+)  # fmt: skip
 def test_what_the_formulas_give_follows_from_what_was_measured_as_it_is_shown(
     accepted, gamma, c, verify, timed
 ):
