@@ -229,11 +229,11 @@ class _Visits:
         notes += "" if left is None else words.left(left if host.store.has(left) else None)
         return {**updates, **self._told(notes)}
 
-    def travelled(self, told: Mapping[str, Any] | None, request: gr.Request) -> Updates:
+    def travelled(self, told: Mapping[str, Any], request: gr.Request) -> Updates:
         """Updates for a step back or forward to what an address asked for, or for an example."""
         self.host.leave(request.session_hash)
         faults: list[str] = []
-        query = dict(parse_qsl(str((told or {}).get("query", ""))))
+        query = dict(parse_qsl(str(told.get("query", ""))))
         updates = self._asked(query, faults, False)
         for part in self.rooms.outputs:  # the browser asks for the tab by itself
             updates.pop(part, None)

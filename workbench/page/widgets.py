@@ -254,6 +254,10 @@ watch('value', go);
 go();
 """
 
+    def preprocess(self, payload: Any) -> dict[str, Any]:
+        """What the browser asks for; a client may send anything."""
+        return payload if isinstance(payload, dict) else {}
+
 
 ADDRESS = "/gradio_api/mcp"
 END = object()
@@ -352,9 +356,9 @@ class Rooms:
             }
         return {self.tabs: gr.update(selected=id)} if id in _ids(self.tabs) else {}
 
-    def enter(self, told: Mapping[str, Any] | None) -> Updates:
+    def enter(self, told: Mapping[str, Any]) -> Updates:
         """Updates that open the tab that the browser asks for by its name."""
-        return self.select(str((told or {}).get("tab"))) or {self.tabs: gr.skip()}
+        return self.select(str(told.get("tab"))) or {self.tabs: gr.skip()}
 
 
 def room(title: str, id: str, elem_id: str | None = None, in_lab: bool = False) -> gr.Tab:

@@ -211,3 +211,11 @@ def test_no_script_of_the_page_looks_for_what_gradio_names():
         assert not [*filter(theirs, {*re.findall(r"\.([a-zA-Z][\w-]*)", asked)})]
         assert "data-tab-id" not in asked
         assert "data-testid" not in asked
+
+
+@pytest.mark.parametrize("sent", [None, [[]], "query", 3])
+def test_an_address_that_a_client_made_up_asks_for_nothing(house, sent):
+    """A list in place of what the browser asks for was a traceback in the server's log."""
+    address = next(each for each in house[1].blocks.values() if isinstance(each, Address))
+    assert address.preprocess(sent) == {}
+    assert address.preprocess({"tab": "runs"}) == {"tab": "runs"}
