@@ -107,7 +107,7 @@ ENTRIES = (
         "fox",
         "A story, five decoders",
         "Greedy asks the large model for each token; the others aim at speed or at likelier text.",
-        compared(question("Write a short story about a lighthouse"), USUAL, OPENING, seed=0),
+        compared(question("Write a short story about a lighthouse"), USUAL, OPENING, seed=3),
     ),
     Entry(
         "summary",
@@ -141,7 +141,7 @@ ENTRIES = (
             question("Write a short letter"),
             ["greedy", "speculative", "mtad"],
             "MTAD paper",
-            seed=1,
+            seed=3,
         ),
     ),
     Entry(
@@ -171,7 +171,7 @@ ENTRIES = (
             question("Rename the variable x"),
             ["greedy", "speculative", "lookup", "best_first"],
             OPENING,
-            seed=1,
+            seed=3,
             speculative={"draft": "model", "draft_length": 3},
             best_first={"by": "head"},
         ),
