@@ -193,7 +193,8 @@ ENTRIES = (
         "story",
         "Two tiny models that write stories",
         "The pair that ships, which knows no questions: a draft model guesses, and not a head.",
-        compared(STORY, USUAL, OPENING, OURS, seed=6),
+        # not "auto", as tuned: the clock would choose, and the seed write other tokens
+        compared(STORY, USUAL, OPENING, OURS, seed=6, speculative={"draft_length": 3}),
         OURS,
     ),
 )
