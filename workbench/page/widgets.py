@@ -254,8 +254,8 @@ watch('value', go);
 go();
 """
 
-    def preprocess(self, payload: Any) -> dict[str, Any]:
-        """What the browser asks for; a client may send anything."""
+    def preprocess(self, payload: Any) -> Any:
+        """What the browser asks for, as a dict; a client may send anything."""
         return payload if isinstance(payload, dict) else {}
 
 
