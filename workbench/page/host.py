@@ -238,11 +238,10 @@ class Host:
         if job in self._stops:
             self._stops[job].set()
 
-    def leave(self, session: str | None) -> None:
-        """A visitor looks at another run: what theirs has still to show stays out of view."""
-        self._left.update(
-            stopped for (whose, _), stopped in self._stops.items() if whose == session
-        )
+    def leave(self, job: tuple[str | None, str]) -> None:
+        """Another run is shown in the place of a job's: what it has still to show is not."""
+        if job in self._stops:
+            self._left.add(self._stops[job])
 
     def in_view(self, stopped: threading.Event) -> bool:
         return stopped not in self._left

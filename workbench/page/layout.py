@@ -231,10 +231,9 @@ class _Visits:
 
     def travelled(self, told: Mapping[str, Any], request: gr.Request) -> Updates:
         """Updates for a step back or forward to what an address asked for, or for an example."""
-        self.host.leave(request.session_hash)
         faults: list[str] = []
         query = dict(parse_qsl(str(told.get("query", ""))))
-        updates = self._asked(query, faults, False)
+        updates = self.runs.replace(self._asked(query, faults, False), request)
         for part in self.rooms.outputs:  # the browser asks for the tab by itself
             updates.pop(part, None)
         return {

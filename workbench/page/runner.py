@@ -191,49 +191,42 @@ class Runner:
         stopped: threading.Event,
         *looked_at: Any,
     ) -> Iterator[Updates]:
-        kept, told = "", False  # the id of the run once a part is finished; whether it is in view
+        kept, told = "", False  # the id of the run once a part is finished; whether it was shown
+
+        def seen(updates: Updates) -> Updates:
+            return updates if self.host.in_view(stopped) else {self.progress: gr.skip()}
+
         for event in events:
             if isinstance(event, Ended):
-                shown = self._ended(event, told, *looked_at) if self.host.in_view(stopped) else {}
-                # What was added to a run would be added a second time.
-                again = not ticket.renew and any(map(unsteady, rows(event.run.results)))
-                yield {
-                    **shown,
-                    self.progress: words.ended(event),
-                    self.again: gr.update(visible=bool(shown) and again),
-                    **self.idle(),
-                }
+                yield {**seen(self._ended(event, ticket, told, *looked_at)), **self.idle()}
                 return
             if isinstance(event, Finished):
                 kept = event.run.id
             if told:  # what is read stays as it is while it is timed
-                yield {self.progress: words.timing_on(event)}
+                yield seen({self.progress: words.timing_on(event)})
                 continue
             if self.tab.times_quietly and isinstance(event, Finished) and event.at.last_text:
                 told = True
                 self.host.time_quietly(stopped)
-                results, unkept = self.tab.results, bool(event.unkept)
-                in_view, settled = self.host.in_view(stopped), event.at.laps == 1
-                yield {
-                    **(results.show(event.run, unkept, settled=settled) if in_view else {}),
-                    self.progress: words.timing_on(event),
-                    **self.idle(),
-                }
+                whole = self.tab.results.show(
+                    event.run, bool(event.unkept), settled=event.at.laps == 1
+                )
+                yield {**seen({**whole, self.progress: words.timing_on(event)}), **self.idle()}
                 if shared:  # what is timed next would wait for that drawing, and it for the timing
                     stopped.wait(FIGURES_SECONDS)
                 continue
-            updates = follower.update(event) if self.host.in_view(stopped) else {}
+            updates = follower.update(event)
             if isinstance(event, Finished) and not updates:
                 continue  # drawn with the next event, which follows at once
-            yield {**updates, self.progress: words.progress(event, kept)}
+            yield seen({**updates, self.progress: words.progress(event, kept)})
             if shared:
                 whole = isinstance(event, Finished) or (
                     isinstance(event, Started) and event.at.lap == 0
                 )
                 time.sleep(PANEL_SECONDS if updates and whole else DRAWING_SECONDS)
-        yield {self.progress: words.note("Stopped.")}
+        yield seen({self.progress: words.note("Stopped.")})
 
-    def _ended(self, event: Ended, told: bool, *looked_at: Any) -> Updates:
+    def _ended(self, event: Ended, ticket: Ticket, told: bool, *looked_at: Any) -> Updates:
         """Updates for the end; if the run is in view, only its figures settle."""
         run, results = event.run, self.tab.results
         updates: Updates = {}
@@ -243,7 +236,14 @@ class Runner:
                 updates |= results.kept.show(run, True)
         elif run.results:
             updates = results.show(run, bool(event.unkept), *looked_at)
-        return updates
+        return {
+            **updates,
+            self.progress: words.ended(event),
+            # What was added to a run would be added a second time.
+            self.again: gr.update(
+                visible=not ticket.renew and any(map(unsteady, rows(run.results)))
+            ),
+        }
 
     def _stop(self, request: gr.Request) -> None:
         self.host.stop((request.session_hash, self.name))

@@ -158,23 +158,23 @@ class RunsTab:
         fates = [token.fate for r in guessing[:1] for token in r.alone.tokens]
         return {"verdict": verdict(run, settled=False), "fates": " ".join(map(str, fates))}
 
-    def _open(self, table: dict[str, Any] | None) -> Updates:
+    def _open(self, table: dict[str, Any] | None, request: gr.Request) -> Updates:
         ids = chosen(table)
         if len(ids) != 1:
             return {self.note: words.note("Tick one run to open it.", "alert")}
-        return self._shown(lambda: self.host.store.get(ids[0]))
+        return self._shown(lambda: self.host.store.get(ids[0]), request)
 
-    def _import(self, data: dict[str, Any] | None) -> Updates:
+    def _import(self, data: dict[str, Any] | None, request: gr.Request) -> Updates:
         def found() -> Run:
             if (file := given(data)) is None:
                 raise InputError("No file was chosen.")
             return self.host.store.add(registry.read(file.content))
 
-        return self._shown(found)
+        return self._shown(found, request)
 
-    def _shown(self, find: Callable[[], Run]) -> Updates:
+    def _shown(self, find: Callable[[], Run], request: gr.Request) -> Updates:
         try:
-            return {**self.show(find()), self.note: ""}
+            return {**self.replace(self.show(find()), request), self.note: ""}
         except InputError as error:
             return {self.note: words.note(str(error), "alert")}
 
@@ -188,6 +188,13 @@ class RunsTab:
             raise InputError(f"There is no tab for runs of the kind {quoted(run.kind)} here.")
         tab = self.shown_in[run.kind]
         return {**tab.show(run), **self.rooms.select(tab.id)}
+
+    def replace(self, updates: Updates, request: gr.Request) -> Updates:
+        """The updates; no more is shown of the visitor's own studies whose results they replace."""
+        for tab in self.shown_in.values():
+            if any(part in updates for part in tab.results.outputs):
+                self.host.leave((request.session_hash, tab.runner.name))
+        return updates
 
     def _both(self, table: dict[str, Any] | None) -> tuple[str, str]:
         """The text below the list, and two runs compared; the first one ticked is A."""

@@ -211,26 +211,45 @@ def test_leaving_the_tab_ends_the_job(house):
     works(Visitor(page, COMPARE, "the next one"), "")
 
 
-def test_who_goes_back_while_their_run_ends_sees_nothing_more_of_it(house, replays):
+@pytest.mark.parametrize("way", ["address", "list"])
+def test_who_opens_another_run_while_their_own_ends_sees_nothing_more_of_it(house, replays, way):
     """Whoever went back in the moment when a run ended saw that run's "Speeds are rough" over the
     example, and its texts and charts over it if they went earlier."""
-    _, page = house
+    host, page = house
     replays("")
-    parts = ("headline", "band-picture", "panels", "run-link")
+    works(Visitor(page, COMPARE), "")
+    earlier = host.store.list()[0].id
+    parts = ("headline", "band-picture", "panels", "run-link", "progress")
     address = next(block for block in page.blocks.values() if isinstance(block, Address))
     pauses = sum(1 for _ in Visitor(page, COMPARE).firing("run", "click"))
     assert pauses > 4
     for gone in range(2, pauses):
         visitor = Visitor(page, COMPARE)
         for i, _ in enumerate(visitor.firing("run", "click")):
-            if i == gone:
+            if i == gone and way == "address":
                 visitor.put(address, {"query": f"run={recordings()[1].run.id}"})
                 visitor.fire(address, "submit")
+            elif i == gone:
+                visitor.put("past-runs", {"chosen": [earlier]})
+                visitor.press("open-run")
+            if i == gone:
                 shown = [visitor.value(part) for part in parts]
         assert [visitor.value(part) for part in parts] == shown
-        assert "Done" in said(visitor, "")
         assert idle(visitor, "")
         assert visitor.breakdowns == []
+
+
+def test_a_run_opened_in_another_tab_leaves_the_one_that_goes_on_in_view(house, replays):
+    host, page = house
+    replays("batch-")
+    works(Visitor(page, BATCH), "batch-")
+    replays("")
+    visitor = Visitor(page, COMPARE)
+    for i, _ in enumerate(visitor.firing("run", "click")):
+        if i == 2:
+            visitor.put("past-runs", {"chosen": [host.store.list(kind="batch")[0].id]})
+            visitor.press("open-run")
+    assert "Done" in said(visitor, "")
 
 
 def test_measuring_again_runs_the_same_study_and_can_leave_the_queue(house, replays):
