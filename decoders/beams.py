@@ -5,7 +5,6 @@ same thing; the caller decides which model scores them.
 """
 
 import math
-import operator
 import sys
 from bisect import bisect_right
 from collections import defaultdict
@@ -125,7 +124,6 @@ class Joint:
         """
         lists = [r.likeliest(count if fetch else None) for r in self.readings]
         most = min(self.size if count is None else count, *(len(ids) for ids, _ in lists))
-        add = self._add if self.rounded else operator.add  # of some hundred values a round
         scores = [b.score - self.origin for b in self.beams]
         parts = [(r.log_sum, score) for r, score in zip(self.readings, scores, strict=True)]
         # Nothing less likely than the last of `count` tokens is among the likeliest of all; tokens
@@ -133,13 +131,13 @@ class Joint:
         last, equals = -math.inf, True
         if 0 < most < self.size:
             ends = zip(lists, parts, strict=True)
-            last = max(add(x[most - 1] - log_sum, score) for (_, x), (log_sum, score) in ends)
+            last = max(self._add(x[most - 1] - log_sum, score) for (_, x), (log_sum, score) in ends)
             equals = most == count or last == -math.inf
         likeliest = list[tuple[float, int]]()
         for number, ((ids, logits), (log_sum, score)) in enumerate(zip(lists, parts, strict=True)):
             first = number * self.size
             for token, logit in zip(ids[:most], logits, strict=False):
-                value = add(logit - log_sum, score)
+                value = self._add(logit - log_sum, score)
                 if value < last or (value == last and not equals):
                     break
                 likeliest.append((-value, first + token))
