@@ -294,7 +294,7 @@ def texts(args: argparse.Namespace) -> None:
                 took = [run(case, args.tokens, prompts()["openings"][0]) for run in runs]
                 rates.append([tokens / seconds for seconds, *_, tokens in took])
             speeds = (f"{statistics.median(each):.0f}" for each in zip(*rates[1:], strict=True))
-            yield title, *speeds, spread([now / then for now, *_, then in rates[1:]])
+            yield title, *speeds, spread([each[0] / each[-1] for each in rates[1:]])
 
     with ExitStack() as stack:
         runs = checkouts(stack, args, False, args.pair)
