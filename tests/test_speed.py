@@ -23,7 +23,7 @@ def test_every_command_of_a_page_is_there():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["engine", "claims", "drafts", "smollm2", "gpu"])
+@pytest.mark.parametrize("name", ["engine", "nucleus", "claims", "drafts", "smollm2", "gpu"])
 def test_each_runs_in_its_least_form(name):
     """That of a GPU on a CPU, so it is never first tried on a card; the page's needs Chromium."""
     run = subprocess.run(

@@ -10,6 +10,6 @@ import torch
 
 GPU = ["gpu"] if torch.cuda.is_available() else []
 
-for name in ("engine", "claims", "drafts", "smollm2", "page", *GPU):
+for name in ("engine", "nucleus", "claims", "drafts", "smollm2", "page", *GPU):
     print(f"\n## python -m tests.speed.{name}\n", flush=True)
     subprocess.run([sys.executable, "-m", f"tests.speed.{name}", *sys.argv[1:]], check=True)
