@@ -133,7 +133,7 @@ class Joint:
             ends = zip(lists, parts, strict=True)
             last = max(self._add(x[most - 1] - log_sum, score) for (_, x), (log_sum, score) in ends)
             equals = most == count or last == -math.inf
-        likeliest = list[tuple[float, int]]()
+        likeliest: list[tuple[float, int]] = []
         for number, ((ids, logits), (log_sum, score)) in enumerate(zip(lists, parts, strict=True)):
             first = number * self.size
             for token, logit in zip(ids[:most], logits, strict=False):

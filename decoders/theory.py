@@ -120,7 +120,7 @@ def beam_acceptances(refusals: Refusals, draws: int) -> list[float]:
     A chance that misses 1 only by the rounding of sums counts as 1, because a threshold of 1 asks
     for exactly that.
     """
-    alphas = list[float]()
+    alphas: list[float] = []
     sure = 1 - 32 * max(refusals.p.rounding, refusals.q.rounding)
     for j in range(draws):
         alpha = 1 - refusals.after(j + 1)[1] / refusals.after(j)[1]

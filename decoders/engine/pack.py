@@ -206,7 +206,8 @@ def segments_of(
     feeds: Sequence[Feed], masks: Sequence[Mask | None]
 ) -> tuple[list[tuple[int, ...]], torch.Tensor]:
     """The segments of a Packing, and its masks, which are on the host."""
-    segments, flat = list[tuple[int, ...]](), list[np.ndarray]()
+    segments: list[tuple[int, ...]] = []
+    flat: list[np.ndarray] = []
     start = place = 0
     for feed, mask in zip(feeds, masks, strict=True):
         n, past = len(feed.nodes), len(feed.cache) - len(feed.nodes)

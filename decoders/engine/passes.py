@@ -188,7 +188,6 @@ class PackedPasses(Passes):
             return self.run(wants, chunk)
         return self._answers(wants, chunk, (), sought, chains, held, temperatures, whole)
 
-    @torch.inference_mode()
     def _answers(
         self,
         wants: Wants,
@@ -228,7 +227,8 @@ class PackedPasses(Passes):
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
             part = slice(start, start := start + len(feed.wanted))
-            states, picks = None, list[TokenId]()
+            states: Features | None = None
+            picks: list[TokenId] = []
             if launch and len(launch.tokens):
                 part = slice(place, None, launch.tokens.shape[1])
                 picks = launch.tokens[:, place].tolist()

@@ -134,11 +134,9 @@ def outcome(run: Run) -> str:
     return note(" · ".join(["Stopped" if run.cancelled else "Done", *words]))
 
 
-def tokens(
-    count: tuple[int, int | None] | None, settings: Mapping[str, Any], notes: Sequence[str] = ()
-) -> str:
-    """The prompt's length, the room that the models have, the chosen decoders, and notes."""
-    return " · ".join([_length(count, settings), chosen(settings), *notes])
+def tokens(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -> str:
+    """The prompt's length, the room that the models have, and the chosen decoders."""
+    return f"{_length(count, settings)} · {chosen(settings)}"
 
 
 def chosen(settings: Mapping[str, Any]) -> str:

@@ -228,13 +228,13 @@ def test_messages_in_the_box_are_a_prompt(house, template):
 
 
 def test_special_tokens_that_are_typed_are_named(house):
-    """They were read as special tokens without a word."""
+    """They were read as special tokens without a word; later the words were in the sheet alone."""
     visitor = Visitor(house[1])
     visitor.put("prompt", "Once<end>")
-    says = visitor.value("token-count")
+    says = visitor.value("prompt-notes")
     assert "Your text has &lt;end&gt;, which the tokenizer reads as a special token." in says
     visitor.put("prompt", "Once")
-    assert "special" not in visitor.value("token-count")
+    assert not visitor.visible("prompt-notes")
 
 
 def test_opening_a_tab_changes_no_setting_of_a_link(house):

@@ -48,6 +48,7 @@ class CompareTab(StudyTab):
             with gr.Row(elem_id="ask", equal_height=True):
                 self.lay_out_prompt(min_width=200)
                 self.lay_out_buttons()
+            self.heeds = gr.HTML(visible=False, elem_id="prompt-notes", elem_classes="wb-note")
             with gr.Row(elem_id="gallery", elem_classes="chips", visible=bool(self.examples)):
                 self.gallery = [
                     gr.Button(each.title, size="sm", elem_classes="chip", min_width=0)
@@ -106,7 +107,7 @@ class CompareTab(StudyTab):
                 None, None, None, js=f"WorkbenchPage.sheet({str(shown).lower()})",
                 api_visibility="private",
             )  # fmt: skip
-        self.told: list[Any] = [self.share, self.asked, self.preset]
+        self.told: list[Any] = [self.share, self.asked, self.heeds, self.preset]
 
     @property
     def examples(self) -> list[Recording]:
@@ -202,10 +203,16 @@ class CompareTab(StudyTab):
             count = self.host.tokens(prompt, settings, choice)
         except InputError as error:
             return f"{error} {words.chosen(settings)}"
-        return words.tokens(count, settings, self.host.notes(prompt, settings, choice))
+        return words.tokens(count, settings)
 
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
-        return {**super().telling(values, data, choice), self.preset: _preset_of(data["settings"])}
+        """Also what its writer may not expect of the prompt, under its box."""
+        notes = self.host.notes(data["prompt"], data["settings"], choice)
+        return {
+            **super().telling(values, data, choice),
+            self.heeds: gr.update(value="".join(map(words.note, notes)), visible=bool(notes)),
+            self.preset: _preset_of(data["settings"]),
+        }
 
     def follow(self, study: Comparison, *looked_at: Any) -> LiveComparison:
         return LiveComparison(study, self.results)
