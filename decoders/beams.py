@@ -188,8 +188,11 @@ class UncutJoint(Whole):
             rows = torch.stack([r.row for r in joint.readings])
             heat = max(temperature, torch.finfo(rows.dtype).tiny)
             shares = [math.exp((x - highest) / temperature) / below[-1] for x in peaks]
-            tops, shares_of = rows.new_tensor([[r.peak for r in joint.readings], shares])[..., None]
-            return rows.sub_(tops).div_(heat).exp_().mul_(shares_of).flatten()
+            each = rows.new_tensor([[r.peak for r in joint.readings], shares])
+            rows.sub_(each[0, :, None])
+            if heat != 1:
+                rows.div_(heat)
+            return rows.exp_().mul_(each[1, :, None]).flatten()
 
         super().__init__(masses)
         self._joint, self._warping = joint, warping

