@@ -1,9 +1,10 @@
 """A text read without decoding: its distributions (read), and where two greedy texts part."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from math import inf
 from typing import Any, Literal, Unpack, overload
@@ -231,8 +232,9 @@ class Divergence:
 
 
 def compare_greedy(
-    pair: ModelPair, prompt: Prompt, first: Prompt, second: Prompt, *, dtype: str = "auto"
-) -> Divergence:
+    pair: ModelPair, prompt: Prompt, first: Prompt, second: Prompt, *, dtype: str = "auto",
+    most: int | None = None,
+) -> Divergence:  # fmt: skip
     """Say where two greedy texts of the target part, and whether rounding explains it.
 
     Both are compared with the target in float64. Rounding is measured, not guessed: in passes of
@@ -247,6 +249,8 @@ def compare_greedy(
         second: the other one
         dtype: the number type in which they were made, the coarser one if there are two; "auto" is
             the target's
+        most: refuse texts that part after more new tokens than this, since all of their logits are
+            kept, some 40 V bytes for each
 
     Raises:
         InputError: for input that cannot be used, before any pass
@@ -268,12 +272,20 @@ def compare_greedy(
     if a == b:
         return Divergence("same", f"The texts are the same, with {len(a)} tokens.")
     place = len(list(takewhile(lambda xy: xy[0] == xy[1], zip(a, b, strict=False))))
+    if most is not None and place > most:
+        raise InputError(
+            f"The texts part after {place} new tokens, and here at most {most} are compared; move "
+            "what they have in common to the prompt."
+        )
     ours = read(pair, ids, a[:place], draft=False).logits  # it also checks the length
-    exact, _ = _passes(model, "float64", [*ids, *a[:place]], place)
-    passes = _passes(model, kind, [*ids, *a[:place]], place)
+    # Of a long prompt only the last row counts.
+    keep = {"logits_to_keep": place + 1} if pair.packed["target"].keeps else {}
+    passes_in = partial(_passes, model, [*ids, *a[:place]], place, keep)
+    exact, _ = passes_in("float64")
+    passes = passes_in(kind)
     if kind == str(model.dtype)[6:]:
         passes.append(ours.double().cpu())
-    single = passes if kind == "float32" else _passes(model, "float32", [*ids, *a[:place]], place)
+    single = passes if kind == "float32" else passes_in("float32")
     bound = 2 * max((logits - exact).abs().nan_to_num(0).max().item() for logits in passes)
     pasted = [isinstance(each, str) for each in (first, second)]
     return _judged(pair, kind, (a, b), pasted, exact, single[0], bound)
@@ -307,14 +319,17 @@ class _Float64(TorchFunctionMode):
         return func(*map(wide, args), **{k: wide(v) for k, v in (kwargs or {}).items()})
 
 
-def _passes(model: PreTrainedModel, kind: str, ids: Sequence[TokenId], new: int) -> list[Logits]:
+def _passes(
+    model: PreTrainedModel, ids: Sequence[TokenId], new: int, keep: Mapping[str, int], kind: str
+) -> list[Logits]:
     """The logits after the prompt, (new + 1, V), of a pass of one row and of one of two rows.
 
     Args:
         model: the model; in another number type a copy of it runs
-        kind: the number type
         ids: the tokens of the prompt, and the new ones
         new: number of new tokens
+        keep: has the model make no other logits
+        kind: the number type
     """
     dtype = getattr(torch, kind)
     if model.dtype != dtype:
@@ -324,7 +339,7 @@ def _passes(model: PreTrainedModel, kind: str, ids: Sequence[TokenId], new: int)
             tensor.data = tensor.data.to(dtype)
     with undisturbed(model.device), _Float64() if kind == "float64" else nullcontext():
         row = torch.tensor([ids], device=model.device)
-        both = [model(row.repeat(rows, 1), use_cache=False).logits for rows in (1, 2)]
+        both = [model(row.repeat(rows, 1), use_cache=False, **keep).logits for rows in (1, 2)]
     return [logits[-1, -new - 1 :].cpu().double() for logits in both]
 
 

@@ -148,6 +148,18 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(pair, first, dtype, words)
         compare_greedy(pair, PROMPT, first, [5] * 599 if len(str(first)) > 99 else [6], dtype=dtype)
 
 
+def test_only_logits_that_count_are_made():
+    """A prompt of 8,000 tokens took some 20 GB, so that whoever asked could end a server."""
+    model, rows = build(dtype=torch.float32), []
+    model.get_output_embeddings().register_forward_hook(lambda *x: rows.append(x[2].shape[-2]))
+    pair, prompt, texts = paired(model), PROMPT * 20, ([3, 4, 5], [3, 4, 6])
+    rows.clear()  # those of the check at load
+    compare_greedy(pair, prompt, *texts, dtype="bfloat16")
+    assert set(rows) == {3}
+    with pytest.raises(InputError, match="part after 2 new tokens, and here at most 1"):
+        compare_greedy(pair, prompt, *texts, most=1)
+
+
 def test_between_the_two_it_cannot_be_told(pair):
     bound = compare_greedy(*rival(pair, 0.5)).bound
     found = compare_greedy(*rival(pair, 4 * bound))

@@ -33,6 +33,12 @@ def test_pasted_texts_get_a_verdict_and_stay_text(page, pair):
     assert "<b>" not in verdict(page, "abab", "<b>", "a<b>")
 
 
+def test_strangers_compare_as_many_tokens_as_they_may_ask_for(pair, tmp_path):
+    house = build(a_host(pair, tmp_path, public=True, max_new_tokens=2))
+    assert "at most 2 are compared" in verdict(house, "abab", "[9, 9, 9, 1]", "[9, 9, 9, 2]")
+    assert "Fault" in verdict(house, "abab", "[9, 9, 1]", "[9, 9, 2]")
+
+
 @pytest.mark.parametrize(("texts", "words"), [
     (("", "a", "b"), "The prompt is empty; paste"),
     (("ab", "[999]", "b"), "Token id 999 is out of range"),

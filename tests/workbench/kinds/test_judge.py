@@ -93,6 +93,8 @@ def test_a_draft_of_ids_and_chosen_rules(pair):
     (("Once", " upon", 5), "Rules are given as a list of names"),
     (("Once", " upon", (), {"temprature": 1}), "did you mean 'temperature'?"),
     (("Once", "[9999]"), "Token id 9999 is out of range"),
+    # It was read first, with all of its logits: 8,000 tokens took 9 GB.
+    (("Once", f"{[5] * 600}"), "A draft has 1 to 64 tokens, not 600."),
 ])  # fmt: skip
 def test_bad_input_gets_one_sentence(pair, arguments, words):
     with pytest.raises(InputError, match=re.escape(words)):

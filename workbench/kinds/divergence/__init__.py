@@ -12,13 +12,16 @@ from workbench.terminal import flags, show
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
 
-def compared(pair: ModelPair, prompt: str, first: str, second: str, dtype: str) -> dict[str, Any]:
+def compared(
+    pair: ModelPair, prompt: str, first: str, second: str, dtype: str, most: int | None = None
+) -> dict[str, Any]:
     """The verdict as plain data, see `decoders.Divergence`, and `facts`, its figures in words.
 
     Args:
         prompt: the prompt, as text or as a list of token ids or messages in JSON
         first: the text after it, as text or as token ids
         dtype: see `decoders.compare_greedy`
+        most: see `decoders.compare_greedy`
 
     Raises:
         InputError: for input that cannot be used
@@ -27,7 +30,8 @@ def compared(pair: ModelPair, prompt: str, first: str, second: str, dtype: str) 
         raise InputError("The prompt and the texts must be texts; list token ids as in “[5, 9]”.")
     if not prompt:
         raise InputError("The prompt is empty; paste what both texts continue.")
-    divergence = compare_greedy(pair, *map(pasted, (prompt, first, second)), dtype=dtype)
+    texts = map(pasted, (prompt, first, second))
+    divergence = compare_greedy(pair, *texts, dtype=dtype, most=most)
     facts = ""
     if divergence.place is not None and divergence.tokens[0] != divergence.tokens[1]:
         facts = (

@@ -54,7 +54,8 @@ class DivergenceFold:
     def _verdict(self, choice: PairChoice, *texts: str | None) -> str:
         choice = self.host.first if self.host.limits.public else choice
         try:
-            answer = self.host.device.ask(choice, compared, *(text or "" for text in texts))
+            given, most = (text or "" for text in texts), self.host.limits.max_new_tokens
+            answer = self.host.device.ask(choice, compared, *given, most)
         except Exception as error:
             return words.note(sentence(error), "alert")
         return words.note(answer["says"]) + (words.note(answer["facts"]) if answer["facts"] else "")
@@ -76,7 +77,8 @@ def endpoints(host: Host) -> Jobs:
             verdict, says, place, tokens, gap_float32, gap_float64, behind, bound, at_fault
         """
         with told():
-            answer: Any = host.device.ask(host.first, compared, prompt, first, second, dtype)
+            texts, most = (prompt, first, second), host.limits.max_new_tokens
+            answer: Any = host.device.ask(host.first, compared, *texts, dtype, most)
             return answer
 
     return (diverge,)

@@ -12,6 +12,7 @@ import decoders
 from decoders import InputError, Judgement, ModelPair, Warping
 from decoders.errors import quoted
 from decoders.inputs import text
+from decoders.judge import check_length
 from decoders.settings import nearest
 from decoders.trace import DRAFTED
 from workbench.kinds import branch
@@ -80,6 +81,7 @@ def of_text(
         if pair.tokenizer is None:
             raise InputError("This pair has no tokenizer; give token ids, as in [5, 9].")
         ids = pair.tokenizer(text("The draft", ids), add_special_tokens=False).input_ids
+    check_length(len(ids))  # before a pass that would keep all of its logits
     places = decoders.read(pair, pasted(prompt), ids, drafted=True, **values)
     judgements = decoders.judge(
         places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed
