@@ -270,7 +270,8 @@ def compare_greedy(
     given = zip(NAMES, (first, second), strict=True)
     a, b = (_new_tokens(pair, prompt, ids, *each) for each in given)
     if a == b:
-        return Divergence("same", f"The texts are the same, with {len(a)} tokens.")
+        count = "1 token" if len(a) == 1 else f"{len(a)} tokens"
+        return Divergence("same", f"The texts are the same, with {count}.")
     place = len(list(takewhile(lambda xy: xy[0] == xy[1], zip(a, b, strict=False))))
     if most is not None and place > most:
         raise InputError(
@@ -392,7 +393,8 @@ def _judged(
     unlikely = (exact[:-1].amax(-1) - common > SURE * bound).nonzero().flatten().tolist()
     place = min([place, *unlikely])  # the tokens before the parting must be greedy, too
     here = exact[place]
-    end = max(pair.end_tokens, key=lambda token: here[token].item(), default=None)
+    ends = (token for token in pair.end_tokens if 0 <= token < len(here))
+    end = max(ends, key=lambda token: here[token].item(), default=None)
     first, second = (text[place] if len(text) > place else end for text in texts)
     behind, states = [], []
     for text, token, retold in zip(texts, (first, second), pasted, strict=True):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from functools import partial
+from itertools import chain
 from typing import Any, TypedDict, Unpack, cast, overload
 
 import torch
@@ -133,6 +134,7 @@ class Task:
         batching: the caller's options for sharing passes
         warping: the warping that the decoder really uses, given the caller's
         prompts: the token ids of each prompt
+        references: those of each reference document
         penalties: for each prompt, the changes to its logits, or None
         seeds: the seed of each prompt
         stops: the strings that end a text
@@ -147,6 +149,7 @@ class Task:
     batching: Batching
     warping: Warping
     prompts: list[list[TokenId]]
+    references: list[list[TokenId]]
     penalties: list[Penalties | None]
     seeds: list[int]
     stops: list[str]
@@ -175,8 +178,7 @@ class Task:
         for ids in prompts:
             _fits(pair, method, len(ids), budget)
         method.refuse(pair.vocabulary, budget)
-        if method.references and pair.tokenizer is None:
-            raise InputError("Reference documents need a tokenizer; this pair has none.")
+        references = _references(pair, method)
         rows = [method.most_rows(len(ids), budget) for ids in prompts]
         if batching.max_cache_bytes is not None:
             _fits_cache(rows, row_bytes(pair, method), batching.max_cache_bytes)
@@ -192,8 +194,8 @@ class Task:
         if not callable(clock):
             raise InputError(f"clock must be a function that returns seconds, not {quoted(clock)}.")
         return cls(
-            pair, method, sampling, batching, warping, prompts, penalties, seeds, stops, ends, rows,
-            cancel_check(cancel),
+            pair, method, sampling, batching, warping, prompts, references, penalties, seeds, stops,
+            ends, rows, cancel_check(cancel),
         )  # fmt: skip
 
     @property
@@ -214,6 +216,21 @@ class Task:
         if callable(self.sampling.stop):
             return partial(self.sampling.stop, request)
         return stop_finder(self.pair.tokenizer, self.stops) if self.stops else None
+
+
+def _references(pair: ModelPair, method: Method) -> list[list[TokenId]]:
+    """The token ids of a decoder's reference documents, which drafts may copy."""
+    if method.references and pair.tokenizer is None:
+        raise InputError("Reference documents need a tokenizer; this pair has none.")
+    lists = [
+        list(pair.tokenizer(text, add_special_tokens=False).input_ids) for text in method.references
+    ]
+    if (highest := max(chain(*lists), default=0)) >= pair.vocabulary:
+        raise InputError(
+            f"A reference document has the token id {highest}, and the vocabulary of the model ids "
+            f"0 to {pair.vocabulary - 1}; resize its embeddings, or leave the document out."
+        )
+    return lists
 
 
 def penalties_of(sampling: Sampling, pair: ModelPair, prompt: list[TokenId]) -> Penalties | None:
@@ -470,9 +487,6 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
             need together
     """
     pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
-    references = [
-        list(pair.tokenizer(text, add_special_tokens=False).input_ids) for text in method.references
-    ]
     if task.batching.max_cache_bytes is None:
         # Enough for one path and its drafts; long texts and many beams move to a larger stretch
         # from time to time.
@@ -487,7 +501,7 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
         request = Request(
             ids, source=SeededSource(seed), warping=task.warping, budget=budget,
             end_tokens=task.end_tokens, stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary,
-            references=references, ledger=Ledger(clock), penalties=task.penalties[len(turns)],
+            references=task.references, ledger=Ledger(clock), penalties=task.penalties[len(turns)],
             shared=shared,
         )  # fmt: skip
         turns.append(Turn(len(turns), request, method.decode(request), rows, roles(method)))

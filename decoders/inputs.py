@@ -321,6 +321,8 @@ def encode(prompt: Any, tokenizer: Any, vocabulary: int, bos: TokenId | None = N
             raise InputError(NO_TOKENIZER)
         encoded = _text(text("The prompt", prompt), tokenizer) if prompt else Encoded([])
     elif isinstance(prompt, Mapping):
+        if "input_ids" in prompt:
+            raise InputError("A tokenizer's output is no prompt; give its input_ids.")
         raise InputError("A prompt of one message is a list that has it: [{'role': ...}].")
     else:
         listed = as_list(prompt)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from decoders.distribution import Distribution, Warping, Whole
-from decoders.errors import InputError, is_whole, quoted, refuse
-from decoders.inputs import as_tokens
+from decoders.errors import InputError, is_whole, plain, quoted, refuse
+from decoders.inputs import as_list, as_tokens
 from decoders.methods.named import RULES, part
 from decoders.methods.rules import Rule, accepted
 from decoders.methods.sources import Draft, Kind
@@ -122,15 +122,20 @@ def judge(
         ```
     """
     case = _Case(p, q, tokens, raw)
+    listed = as_list(uniforms)
+    known = [plain(u) for u in listed] if isinstance(listed, list) else [listed]
+    usable = (u is None or (type(u) in (int, float) and 0 <= u <= 1) for u in known)
     refuse(
         (not is_whole(seed), f"seed must be a whole number, not {quoted(seed)}."),
         (
-            any(u is not None and not (type(u) in (int, float) and 0 <= u <= 1) for u in uniforms),
-            f"uniforms must be numbers from 0 to 1, or None, not {quoted(uniforms)}.",
+            not (isinstance(listed, list) and all(usable) and len(known) <= len(case.tokens)),
+            "uniforms must be a list with a number from 0 to 1, or None, for each token, not "
+            f"{quoted(uniforms)}.",
         ),
     )
-    fresh, known = SeededSource(int(seed)).uniform, dict(enumerate(uniforms))
-    numbers = [fresh() if u is None else u for u in map(known.get, range(len(case.tokens)))]
+    fresh = SeededSource(int(seed)).uniform
+    known += [None] * (len(case.tokens) - len(known))
+    numbers = [fresh() if u is None else u for u in known]
     draws = int(fresh() * 2**32)
     return [case.judgement(rule, numbers, draws) for rule in case.fitting(rules)]
 

@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from decoders.distribution import Warping
+from decoders.errors import InputError, allowed
+from decoders.methods.catalog import as_method
 from decoders.settings import Law, Method
 from decoders.testing.oracle import TooManyWays, decode, distance, output_law, ways
 from decoders.testing.proof import CHILDREN, Counterexample, Proof, prove
@@ -64,14 +66,15 @@ def assert_law(
     Raises:
         AssertionError: if the laws differ, with a call that shows the difference again
         TooManyWays: if a situation has more ways than `limit`
-        ValueError: for a decoder that claims no law
+        InputError: for what is no decoder, for an unknown law, and for a decoder that claims none
     """
+    method = as_method(method)
     claimed = law or method.law
     if claimed is None:
-        raise ValueError(
+        raise InputError(
             f"{method.name} claims no law with these settings; say which one it should have."
         )
-    name = Law(claimed).value
+    name = allowed("law", str(claimed), choices=[each.value for each in Law])
     for situation in situations:
         d = distance(method, situation, law=name, limit=limit)
         assert d < 1e-9, (

@@ -10,7 +10,7 @@ import math
 import operator
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -431,6 +431,26 @@ class Proof:
         )
 
 
+def _listed(sizes: Any, shapes: Any, sample: Any, limit: Any) -> tuple[list[int], list[Shape]]:
+    """The sizes and the shapes that `prove` is given; raises InputError for what it cannot use."""
+    sizes, shapes = ([*each] if isinstance(each, Iterable) else [each] for each in (sizes, shapes))
+    for V in sizes:
+        allowed("a size of the vocabulary", V, 1)
+    for shape in shapes:
+        layers = shape if isinstance(shape, tuple | list) and shape else [None]
+        for children in layers:
+            allowed("each layer of a shape, as in shapes=[(1, 1)],", children, 1)
+    allowed("limit", limit, 1)
+    refuse(
+        (
+            not callable(sample),
+            'sample must be a function, such as decoders.testing.CHILDREN["likeliest"], not '
+            f"{quoted(sample)}.",
+        )
+    )
+    return sizes, shapes
+
+
 def prove(
     verify: Callable[..., tuple[int, int]],
     *,
@@ -483,14 +503,13 @@ def prove(
         print(prove(verify))
         ```
     """
+    sizes, shapes = _listed(sizes, shapes, sample, limit)
     chain = is_chain(verify)
     bounded = chain and sample is with_replacement
     count, accepted, most = 0, list[float](), list[float]()
-    for V in sizes:
-        allowed("a size of the vocabulary", V, 1)
     work = list[tuple[Shape, int, int]]()
     for shape in shapes or (CHAINS if chain else TREES):
-        refuse((chain and set(shape) != {1}, f"A function of chains verifies no tree {shape}."))
+        refuse((chain and {*shape} != {1}, f"A function of chains verifies no tree {shape}."))
         nodes = sum(itertools.accumulate(shape, int.__mul__))
         work += [(shape, nodes, V) for V in sizes if shapes or V**nodes <= USUAL]
     refuse((not work, "There is no table to try; give small sizes, such as (2, 3)."))

@@ -92,6 +92,13 @@ def test_a_text_that_goes_on_where_it_should_end(pair):
     assert (found.tokens, found.at_fault) == ((END, text[2]), ("second",))
 
 
+def test_an_end_token_that_the_vocabulary_lacks_ends_no_text():
+    """It was an IndexError, as with the end token that GPT-2's config has for every size."""
+    model = build(dtype=torch.float32)
+    model.generation_config.eos_token_id = [END, 50_256, -1]
+    assert compare_greedy(ModelPair(model, None), PROMPT, [11], [12]).verdict == "fault"
+
+
 def test_pasted_texts_may_have_been_written_in_other_tokens():
     """“the” as three letters is greedy as one token."""
     tokenizer, model = build_tokenizer(("the",)), build(dtype=torch.float32)

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -123,7 +124,9 @@ def test_bad_input_gets_one_sentence(arguments, words):
     with pytest.raises(InputError, match=re.escape(words)) as told:
         judge(*arguments)
     assert "\n" not in str(told.value)
-    with pytest.raises(InputError, match="uniforms must be numbers from 0 to 1"):
-        judge(P, Q, [0, 1], uniforms=["x"])
+    for uniforms in (["x"], None, 0.5, [0.5] * 3):
+        with pytest.raises(InputError, match="uniforms must be a list with a number from 0 to 1"):
+            judge(P, Q, [0, 1], uniforms=uniforms)
+    assert judge(P, Q, [0, 1], uniforms=np.array([0.5]))
     with pytest.raises(InputError, match="seed must be a whole number"):
         judge(P, Q, [0, 1], seed="x")

@@ -76,6 +76,7 @@ def message(**changes):
     (message(content="\ud83d"), "Message 1 holds half a character"),
     (message(name="Ann"), "Message 1 has 'name'; give role and content."),
     (HELLO[0], "A prompt of one message is a list that has it: [{'role': ...}]."),
+    ({"input_ids": [1, 2]}, "A tokenizer's output is no prompt; give its input_ids."),
     ([*HELLO, "Hi"], "A prompt of one message is a list that has it: [{'role': ...}]."),
 ], ids=repr)  # fmt: skip
 def test_what_is_no_message_is_refused(pair, prompt, complaint):

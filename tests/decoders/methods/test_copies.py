@@ -41,6 +41,16 @@ def test_references_are_texts():
         decoders.generate(build_pair(), [1, 2], catalog["lookup"](references="a"))
 
 
+@pytest.mark.parametrize("name", ["lookup", "suffix", "recycling", "ngram"])
+def test_references_have_tokens_of_the_model_alone(name):
+    """An added token was an IndexError for the whole batch, or was fed to the kernels unchecked."""
+    tokenizer = build_tokenizer(("the", "cat"))
+    tokenizer.add_tokens([f"<{i}>" for i in range(99)])
+    pair, last = build_pair(tokenizer=tokenizer), len(tokenizer) - 1
+    with pytest.raises(InputError, match=f"A reference document has the token id {last}, and"):
+        decoders.generate(pair, [[5], [6]], catalog[name](references="the cat<98>"))
+
+
 def copied(prompt, *outputs, match=2, copy=7, first=False, **options) -> list[int]:
     """The proposals after a prompt and the outputs of some rounds."""
     r = request(tuple(prompt), **options)

@@ -296,11 +296,15 @@ def test_a_function_that_cannot_be_used_is_one_sentence(verify, says):
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(("sizes", "says"), [
-    ((), "There is no table to try; give small sizes"),
-    ((2, "3"), "a size of the vocabulary must be a whole number of 1 or more, not '3'"),
+@pytest.mark.parametrize(("options", "says"), [
+    ({"sizes": ()}, "There is no table to try; give small sizes"),
+    ({"sizes": (2, "3")}, "a size of the vocabulary must be a whole number of 1 or more, not '3'"),
+    ({"shapes": [()]}, "each layer of a shape, .* must be a whole number of 1 or more, not None"),
+    ({"shapes": (1, 1)}, "each layer of a shape, as in shapes=.* not None"),
+    ({"sample": "likeliest"}, "sample must be a function, such as .*CHILDREN"),
+    ({"limit": None}, "limit must be a whole number of 1 or more"),
 ])  # fmt: skip
-def test_sizes_that_leave_nothing_to_enumerate_are_one_sentence(sizes, says):
-    """They were an error of `statistics`, or a division by zero, from within the enumeration."""
+def test_options_that_leave_nothing_to_enumerate_are_one_sentence(options, says):
+    """They were a TypeError, or a division by zero, from within the enumeration."""
     with pytest.raises(InputError, match=says):
-        prove(lambda p, q, tokens, source: pytest.fail("it was called"), sizes=sizes)
+        prove(lambda p, q, tokens, source: pytest.fail("it was called"), **options)
