@@ -191,6 +191,8 @@ class _Case:
         if not rules:
             return [rule for each in RULES.values() if not self.unfit(rule := each())]
         chosen = [part(RULES, "judge", each) if isinstance(each, str) else each for each in rules]
+        if len({repr(rule) for rule in chosen}) < len(chosen):
+            raise InputError("A rule is asked for twice with the same settings; ask once.")
         for rule in chosen:
             if why := self.unfit(rule):
                 raise InputError(why)

@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 
 from decoders import InputError, catalog
 from decoders.errors import quoted
-from decoders.settings import check
+from decoders.settings import check, nearest
 from workbench.runs.record import Run
 from workbench.studies.prompts import LONGEST_TYPED
 from workbench.studies.settings import method_of, parse, settings_of, shared, written
@@ -158,6 +158,8 @@ def from_query(query: Mapping[str, str]) -> Link | None:
     settings: dict[str, Any] = {}
     for name, text in query.items():
         try:
+            if name == "kind" and not named:
+                raise InputError(f"there is no kind {quoted(text)}: {nearest(text, studies())}")
             if name in fields:
                 owner, _, key = name.rpartition(".")
                 value = parse(fields[name], text)

@@ -152,10 +152,13 @@ def fault(page: Page, values: Sequence[Any]) -> str | None:
         if isinstance(field, Choice):
             if x not in field.options():
                 return f"{field.label} must be picked from its list."
-        elif not isinstance(x, (int, float)) or not field.low <= x <= field.high:
+            continue
+        whole = isinstance(field.value, int)
+        usable = isinstance(x, (int, float)) and field.low <= x <= field.high
+        if not usable or (whole and x != int(x)):
             return (
-                f"{field.label} must be a number from {field.low:g} to {field.high:g}; type one, "
-                "or move the slider."
+                f"{field.label} must be a {'whole ' if whole else ''}number from {field.low:g} to "
+                f"{field.high:g}; type one, or move the slider."
             )
     return None
 

@@ -128,8 +128,10 @@ def operand(args: argparse.Namespace) -> str:
     if args.prompt != "-":
         return args.prompt
     try:
-        return sys.stdin.read()
-    except UnicodeDecodeError:
+        text = sys.stdin.read()
+        text.encode()  # some locales pass on other bytes as halves of characters
+        return text
+    except UnicodeError:
         raise InputError(
             "Standard input is not text in UTF-8; save the prompt as plain text in UTF-8."
         ) from None
@@ -180,15 +182,17 @@ def add_files(command: argparse.ArgumentParser) -> None:
     command.add_argument("--no-save", action="store_true", help="do not add the run to past runs")
 
 
-def add_models(command: argparse.ArgumentParser) -> None:
-    """Add the flags that `pair` reads."""
+OPENING = "SmolLM2 where its weights are, else the embedded pair"
+
+
+def add_models(command: argparse.ArgumentParser, usual: str = OPENING) -> None:
+    """Add the flags that `pair` reads; `usual` says what runs without them."""
     command.add_argument(
         "--models",
         nargs="+",
         metavar="MODEL",
         help="target and draft: hub ids, folders or GGUF files, a folder with both, or one of "
-        f"{', '.join(map(repr, PAIRS))} (default: SmolLM2 where its weights are, else the embedded "
-        "pair)",
+        f"{', '.join(map(repr, PAIRS))} (default: {usual})",
     )
     command.add_argument(
         "--device", default="auto", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)"

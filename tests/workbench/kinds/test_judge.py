@@ -92,6 +92,10 @@ def test_a_draft_of_ids_and_chosen_rules(pair):
     (("Once", " upon", ["blok"]), "did you mean 'block'?"),
     (("Once", " upon", 5), "Rules are given as a list of names"),
     (("Once", " upon", (), {"temprature": 1}), "did you mean 'temperature'?"),
+    (("Once", " upon", ["match", "match"]), "asked for twice with the same settings"),
+    (("Once", " upon", (), {"seed": -1}), "seed must be a whole number from 0"),
+    # It asked for another q, which nobody can give here.
+    (("Once", "[5, 9]", (), {"temperature": 0}), "the draft model never writes “"),
     (("Once", "[9999]"), "Token id 9999 is out of range"),
     # It was read first, with all of its logits: 8,000 tokens took 9 GB.
     (("Once", f"{[5] * 600}"), "A draft has 1 to 64 tokens, not 600."),

@@ -93,6 +93,7 @@ def test_what_the_form_shows_anyway_is_left_out_and_the_rest_comes_back(
     ({"temperature": "hot"}, "temperature must be"),
     ({"decoders": "gredy"}, "'greedy'"),
     ({"mtad.beans": "1"}, "'mtad.beams'"),
+    ({"kind": "batsch"}, "did you mean 'batch'?"),  # a comparison ran without a word
     ({"kind": "batch", "prompts": "novels"}, "stories"),
     ({"kind": "batch", "count": "0"}, "from 1 to"),
     ({"kind": "batch", "sizes": "9" * 5000}, "whole numbers"),

@@ -63,6 +63,15 @@ def test_a_number_that_cannot_be_used_is_one_sentence(value):
     assert fault(PAGES[0], values) == says
 
 
+def test_a_part_of_a_token_is_no_draft_length():
+    """The box kept 2.5, and the figures were those of 2."""
+    values = [s.value for s in PAGES[0].sliders]
+    places = [i for i, s in enumerate(PAGES[0].sliders) if s.name == "gamma"]
+    says = "draft length γ must be a whole number from 1 to 32; type one, or move the slider."
+    assert fault(PAGES[0], [2.5 if i in places else x for i, x in enumerate(values)]) == says
+    assert fault(PAGES[0], [2.0 if i in places else x for i, x in enumerate(values)]) is None
+
+
 def test_the_page_of_rules_says_which_are_lossless_and_what_they_keep():
     """The example of block verification's paper: 10/9 against 11/9 of two tokens."""
     values = [s.value for s in RULES.sliders]

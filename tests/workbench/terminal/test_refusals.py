@@ -1,5 +1,7 @@
 """Bad input is one sentence and status 2, of every command and before any work."""
 
+import io
+
 import pytest
 
 
@@ -45,3 +47,11 @@ def test_bad_input_is_one_sentence(call, loads, words, says):
     assert (status, out, loads) == (2, "", [])
     assert says in err
     assert err.strip().count("\n") == 0
+
+
+def test_standard_input_in_another_encoding_is_one_sentence(call, loads, monkeypatch):
+    """Where the locale passes bytes on, half a character was to be typed again."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("caf\udce9"))
+    status, out, err = call("compare", "-")
+    assert (status, out, loads) == (2, "", [])
+    assert "Standard input is not text in UTF-8" in err

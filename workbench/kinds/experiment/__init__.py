@@ -116,7 +116,7 @@ def register(commands: Any) -> None:
     command.add_argument(
         "--data", type=Path, metavar="FOLDER", help="folder of downloaded sets of prompts"
     )
-    flags.add_models(command)
+    flags.add_models(command, "the plan's pairs, and the embedded pair for a plan that names none")
     command.add_argument(
         "--ray",
         metavar="ADDRESS",

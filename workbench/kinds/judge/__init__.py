@@ -13,7 +13,7 @@ from decoders import InputError, Judgement, ModelPair, Warping
 from decoders.errors import quoted
 from decoders.inputs import text
 from decoders.judge import check_length
-from decoders.settings import nearest
+from decoders.settings import check, nearest
 from decoders.trace import DRAFTED
 from workbench.kinds import branch
 from workbench.kinds.divergence import pasted
@@ -83,10 +83,17 @@ def of_text(
         ids = pair.tokenizer(text("The draft", ids), add_special_tokens=False).input_ids
     check_length(len(ids))  # before a pass that would keep all of its logits
     places = decoders.read(pair, pasted(prompt), ids, drafted=True, **values)
+    names, headed = Pieces(pair.tokenizer).labels(places.tokens), bool(pair.packed["draft"].reads)
+    assert places.q is not None  # the pair has a draft
+    for name, token, q in zip(names, places.tokens, places.q, strict=False):
+        if not q[token]:
+            raise InputError(
+                f"With these settings the draft model never writes “{in_words(name)}” there; "
+                "loosen the cut-offs, raise the temperature, or give another draft."
+            )
     judgements = decoders.judge(
         places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed
     )
-    names, headed = Pieces(pair.tokenizer).labels(places.tokens), bool(pair.packed["draft"].reads)
     return plain(judgements, names, "", headed=headed)
 
 
@@ -98,7 +105,11 @@ def checked(settings: Any) -> dict[str, Any]:
     for name in settings or {}:
         if name not in known:
             raise InputError(f"There is no setting {quoted(name)}: {nearest(str(name), known)}")
-    return dict(settings or {})
+    values = dict(settings or {})
+    if "seed" in values:
+        (seed,) = (field for field in fields(Settings) if field.name == "seed")
+        check("settings", seed, values["seed"])
+    return values
 
 
 def of_round(pair: ModelPair, run: Run, where: RoundPlace) -> dict[str, Any]:
@@ -178,8 +189,12 @@ def plain(
     headed: bool = False,
 ) -> dict[str, Any]:
     """Judgements as plain data; the first `own` of them are of the decoder itself."""
-    words = [visible(name.strip(" ") or "␣") for name in names]
+    words = list(map(in_words, names))
     return {"tokens": list(names), "rows": grouped(judgements, words, own, headed), "note": note}
+
+
+def in_words(name: str) -> str:
+    return visible(name.strip(" ") or "␣")
 
 
 DESCRIPTION = """Judge one draft by every verification rule, with the same random numbers for all.
@@ -224,9 +239,9 @@ def run(args: argparse.Namespace) -> int:
     console = Console(highlight=False)
     console.print("Draft:", " | ".join(map(visible, answer["tokens"])), markup=False)
     lines = [
-        [row["title"], row["law"], str(row["kept"]), f"{row['mean']:.2f}", row["why"]]
+        [str(row["kept"]), f"{row['mean']:.2f}", row["law"], f"{row['title']}: {row['why']}"]
         for row in answer["rows"]
     ]
-    heads = ["rule", "its text", "keeps", "on average", "why"]
+    heads = ["keeps", "on average", "its text", "rules, and why"]
     console.print(show.grid(Table(heads, lines)))
     return 0
