@@ -273,6 +273,7 @@ def compare_greedy(
         count = "1 token" if len(a) == 1 else f"{len(a)} tokens"
         return Divergence("same", f"The texts are the same, with {count}.")
     place = len(list(takewhile(lambda xy: xy[0] == xy[1], zip(a, b, strict=False))))
+    most = allowed("most", most, 1, choices=(None,))
     if most is not None and place > most:
         raise InputError(
             f"The texts part after {place} new tokens, and here at most {most} are compared; move "
@@ -280,7 +281,8 @@ def compare_greedy(
         )
     ours = read(pair, ids, a[:place], draft=False).logits  # it also checks the length
     # Of a long prompt only the last row counts.
-    keep = {"logits_to_keep": place + 1} if pair.packed["target"].keeps else {}
+    target: Any = pair.packed["target"]
+    keep = {"logits_to_keep": place + 1} if target.keeps else {}
     passes_in = partial(_passes, model, [*ids, *a[:place]], place, keep)
     exact, _ = passes_in("float64")
     passes = passes_in(kind)
