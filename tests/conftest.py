@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from huggingface_hub.utils import _http
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.loading import load
@@ -25,6 +25,10 @@ from tests.reports import pytest_report_to_serializable  # noqa: F401 - a hook
 from workbench.measuring import session
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
+# For `tests.mutants`, to which any failing example is as good as the smallest.
+settings.register_profile(
+    "first", settings.get_profile("repeatable"), phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
 # Modules and tests are a million objects: looking through all of them took a ninth of the time.

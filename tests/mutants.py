@@ -64,13 +64,22 @@ def bounded() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
 
 
+def compile_kernels(copy: Path) -> None:
+    """Compile the copy's kernels, which takes a minute on some machines and is no test's time."""
+    code = "from decoders.engine.kernels.loading import kernels; kernels()"
+    subprocess.run([sys.executable, "-c", code], cwd=copy, capture_output=True)
+
+
 def verdict(mutant: Mutant, copy: Path) -> str:
     """What the tests say of a mutant: "found", or why it is not."""
     file = place(mutant, copy)
     right = file.read_text("utf-8")
     paths = [copy / "tests" / name for name in mutant.tests.split()]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    command += ["--hypothesis-profile", "first"]
     file.write_text(right.replace(mutant.right, mutant.wrong), "utf-8")
+    if "kernels" in file.parts:
+        compile_kernels(copy)
     try:
         run = subprocess.run(
             [*command, *map(str, paths)], cwd=copy, timeout=15 * SECONDS, preexec_fn=bounded,
@@ -104,6 +113,7 @@ def main(names: list[str]) -> int:
             if name and (ROOT / name).is_file():
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, copy / name)
+        compile_kernels(copy)
         for mutant in chosen:
             began = time.monotonic()
             says = verdict(mutant, copy)
