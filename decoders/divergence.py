@@ -13,12 +13,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 from transformers import LogitsProcessor, PreTrainedModel
 
-from decoders.distribution import Warping, warp
+from decoders.distribution import Warping, WarpingOptions, warp
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.protocols import Features, Layers, Model
 from decoders.errors import InputError, ModelError, allowed
-from decoders.generate import Prompt, Sampling, WarpingOptions, checked_pair, penalties_of
+from decoders.generate import Prompt, Sampling, checked_pair, penalties_of
 from decoders.inputs import as_prompts, as_tokens, decoded, encode
 from decoders.inputs import text as encodable
 from decoders.penalties import applied

@@ -10,13 +10,13 @@ from contextlib import closing
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import chain
-from typing import Any, TypedDict, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from decoders.devices import device_of
-from decoders.distribution import Warping
+from decoders.distribution import Warping, WarpingOptions
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PADDINGS, PaddedPasses
@@ -81,17 +81,6 @@ class Sampling:
                 f"need the text alone ({', '.join(p.__name__ for p in TEXT_ALONE)}), not "
                 f"{quoted(self.penalties)}."
             )
-
-
-class WarpingOptions(TypedDict, total=False):
-    """The fields of a Warping as keywords of a call."""
-
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    top_n_sigma: float
-    temperature_last: bool
 
 
 @dataclass(frozen=True)
