@@ -6,6 +6,7 @@ for four cards."""
 import itertools
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 import torch
 
@@ -90,9 +91,17 @@ if EVERYWHERE:
     PASSES += [(1, 4, 0), (5, 20, 0), (16, 64, 0), (5, 0, 2), (16, 3, 1), (1, 0, 7)]
 
 
+def adds_up_alike() -> bool:
+    """Whether a row of numpy's product has the same bits alone, which its BLAS decides."""
+    few, weights = np.random.default_rng(0).standard_normal((2, 64, 64)).astype(np.float32)
+    return all((few[:n] @ weights == (few @ weights)[:n]).all() for n in (1, 5, 16))
+
+
 @pytest.mark.parametrize("dtype", ERROR if EVERYWHERE else [torch.float16], ids=str)
 def test_a_row_has_the_same_bits_in_any_pass(interpreter, dtype):  # noqa: F811
     """Among few and many tokens, in a tree, and beside other requests."""
+    if dtype == torch.float32 and not adds_up_alike():
+        pytest.skip("numpy, which stands for a card's products, rounds by their shape here")
     rows = interpreter.submit(rows_of_one_token, dtype).result()
     assert len(rows) == len(PASSES)
     assert all(torch.equal(row, rows[PASSES[0]]) for row in rows.values())
