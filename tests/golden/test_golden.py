@@ -12,6 +12,9 @@ from tests.pairwise import EVERYWHERE
 # `make test` tries every so manieth call, another sampling, seed and batch for each decoder, and
 # `make test-all` (EVERYWHERE=1) all of them.
 STRIDES = {"float64": 73, "float32": 37}
+# Whether a draft token that nobody tests is drawn or its neighbour, rounding decides: in these
+# calls the width of a processor's vectors does. Their texts must not differ.
+TIES = {f"float32 | mcss | T=1 | {call}" for call in ("seed 0 | batch", "seed 1 | alone")}
 
 
 def sample(dtype: str) -> tuple[dict, list[decoding.Case]]:
@@ -27,7 +30,11 @@ def test_decoders_give_the_same_tokens_fates_probabilities_and_counts(dtype):
         case.name: decoding.difference(case, before[case.name], decoding.record(case))
         for case in cases
     }
-    moved = [f"{name}: {says}" for name, says in found.items() if says]
+    moved = [
+        f"{name}: {says}"
+        for name, says in found.items()
+        if says and not (name in TIES and says.endswith("the text is the same"))
+    ]
     assert not moved, f"{len(moved)} of {len(cases)} calls differ\n" + "\n".join(moved[:40])
 
 
