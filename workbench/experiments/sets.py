@@ -8,13 +8,13 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from decoders import InputError
-from decoders.errors import quoted
+from decoders.errors import quoted, refuse
 from decoders.settings import nearest
 from workbench.studies import prompts
 from workbench.studies.prompts import (
@@ -107,23 +107,17 @@ class Format:
         template: name of a file of `templates`
         scorer: a name of `scores.SCORERS`, "" if there is nothing to score
         stop: the output counts up to the first of these texts
-        says: the set in a few words
     """
 
-    read: Callable[[Path], tuple[Item, ...]]
+    read: Callable[[Path], Iterator[Item]]
     files: tuple[str, ...]
     template: str
     scorer: str = ""
     stop: tuple[str, ...] = ()
-    says: str = ""
 
 
 def text(path: Path) -> str:
-    """A file's text.
-
-    Raises:
-        InputError: if it is too large, cannot be read or is not UTF-8
-    """
+    """A file's text; InputError if it is too large, cannot be read or is not UTF-8."""
     try:
         if path.stat().st_size > LARGEST:
             raise InputError(
@@ -139,48 +133,49 @@ def text(path: Path) -> str:
         ) from None
 
 
-def lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """The lines of a JSONL file.
-
-    Yields:
-        (place, value) of each line
-
-    Raises:
-        InputError: if a line is not JSON
-    """
-    for number, line in enumerate(text(path).split("\n"), 1):
-        if line.strip():
-            place = f"{path.name}, line {number}"
-            try:
-                yield place, json.loads(line)
-            except (ValueError, RecursionError):
-                raise InputError(f"{place}: not JSON.") from None
-
-
-def whole(path: Path) -> Any:
-    """The value of a JSON file.
-
-    Raises:
-        InputError: if it is not JSON
-    """
+def parsed(file: str, text: str, above: int = 0) -> Any:
+    """The value of JSON; InputError names the line, of which `above` others stand in the file."""
     try:
-        return json.loads(text(path))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path.name}, line {error.lineno}: not JSON ({error.msg}).") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path.name}: not JSON.") from None
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = above + getattr(error, "lineno", 1)
+        raise InputError(f"{file}, line {line}: not JSON.") from None
 
 
-def entries(path: Path, of: str) -> list[tuple[str, Any]]:
-    """(place, value) of each entry of a JSON file that is a list.
+def records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, record) of each row of a .csv file, each entry of a JSON list, or each line of JSON.
 
     Raises:
-        InputError: if it is not JSON, or no list
+        InputError: if one is malformed
     """
-    listed = whole(path)
-    if not isinstance(listed, list):
-        raise InputError(f"{path.name}: must be a list of {of}.")
-    return [(f"{path.name}, entry {number}", value) for number, value in enumerate(listed, 1)]
+    content = text(path)
+    rows: Iterable[tuple[str, Any]]
+    if path.suffix.lower() == ".csv":
+        rows = _rows(path.name, content)
+    elif content.lstrip().startswith("["):
+        entries = enumerate(parsed(path.name, content), 1)
+        rows = ((f"{path.name}, entry {number}", value) for number, value in entries)
+    else:
+        lines = enumerate(content.split("\n"))
+        rows = (
+            (f"{path.name}, line {above + 1}", parsed(path.name, line, above))
+            for above, line in lines
+            if line.strip()
+        )
+    for place, value in rows:
+        if not isinstance(value, dict):
+            raise InputError(f"{place}: must be an object.")
+        yield place, value
+
+
+def _rows(file: str, content: str) -> Iterator[tuple[str, dict[str, str]]]:
+    csv.field_size_limit(LONGEST * 4)
+    reader = csv.DictReader(io.StringIO(content, newline=""))
+    try:
+        for row in reader:  # an empty cell is a missing one
+            yield f"{file}, line {reader.line_num}", {k: cell for k, cell in row.items() if cell}
+    except csv.Error as error:
+        raise InputError(f"{file}, line {reader.line_num}: {error}.") from None
 
 
 def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
@@ -188,15 +183,15 @@ def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
 
     Args:
         place: where the value was read, for messages
-        kind: the type that `value[key]` must have: str, list or dict
+        kind: the type that `value[key]` must have: str or list
 
     Raises:
         InputError: if the key is missing, or its value has another type or is too long
     """
-    names: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
     member: Any = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(member, kind) or (kind is str and ("\0" in member or not is_text(member))):
-        raise InputError(f'{place}: must have {names[kind]} as "{key}".')
+    if not isinstance(member, kind) or (kind is str and "\0" in member):
+        wanted = "a text" if kind is str else "a list"
+        raise InputError(f'{place}: must have {wanted} as "{key}".')
     if kind is str and len(member) > LONGEST:
         raise InputError(
             f'{place}: "{key}" has {len(member):,} characters; at most {LONGEST:,} are read.'
@@ -204,128 +199,82 @@ def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
     return member
 
 
-def gathered(read: Callable[[Path], Iterator[Item]]) -> Callable[[Path], tuple[Item, ...]]:
-    """Make a loader return all items; InputError if there are too many, or one is no text."""
-
-    def all_of(path: Path) -> tuple[Item, ...]:
-        items = tuple(read(path))
-        for item in items:
-            texts = item.question, item.answers, item.category, item.id
-            if not is_text(json.dumps(texts, ensure_ascii=False, default=str)):
-                raise InputError(
-                    f"{item.place}: holds half a character (a lone surrogate); remove it."
-                )
-        if len(items) > 20 * MOST_PROMPTS:
-            raise InputError(
-                f"{path.name} has {len(items):,} prompts; give at most {20 * MOST_PROMPTS:,}."
-            )
-        return items
-
-    return all_of
+def members(place: str, value: Any, key: str, name: str) -> Iterator[tuple[str, Any]]:
+    """(place, member) of each member of the list `value[key]`."""
+    for number, member in enumerate(take(place, value, key, list), 1):
+        yield f"{place}, {name} {number}", member
 
 
-def table(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a CSV file.
-
-    Yields:
-        (place, row) of each row
-
-    Raises:
-        InputError: if a column is missing or a row is malformed
-    """
-    csv.field_size_limit(LONGEST * 4)
-    reader = csv.DictReader(io.StringIO(text(path), newline=""))
-    try:
-        missing = [c for c in columns if c not in (reader.fieldnames or ())]
-        if missing:
-            raise InputError(f"{path.name}, line 1: the head has no column {quoted(missing[0])}.")
-        for row in reader:
-            yield f"{path.name}, line {reader.line_num}", row
-    except csv.Error as error:
-        raise InputError(f"{path.name}, line {reader.line_num}: {error}.") from None
+def of_records(item: Callable[[str, dict[str, Any]], Item]) -> Callable[[Path], Iterator[Item]]:
+    """Reads a file that has an item in each record."""
+    return lambda path: (item(place, value) for place, value in records(path))
 
 
-@gathered
-def question_jsonl(path: Path) -> Iterator[Item]:
+@of_records
+def questions(place: str, value: dict[str, Any]) -> Item:
     """`question.jsonl` of Spec-Bench and MT-Bench: question_id, category and turns.
 
     Only the first turn is used.
     """
-    for place, value in lines(path):
-        turns = take(place, value, "turns", list)
-        if not turns or not isinstance(turns[0], str) or not turns[0].strip():
-            raise InputError(f'{place}: "turns" must begin with a text.')
-        category, id = take(place, value, "category"), str(value.get("question_id", ""))
-        yield Item({"prompt": turns[0]}, place, {}, category, id)
+    turns, category = take(place, value, "turns", list), take(place, value, "category")
+    if not turns or not isinstance(turns[0], str) or not turns[0].strip():
+        raise InputError(f'{place}: "turns" must begin with a text.')
+    return Item({"prompt": turns[0]}, place, {}, category, str(value.get("question_id", "")))
 
 
-@gathered
-def articles(path: Path) -> Iterator[Item]:
+@of_records
+def articles(place: str, value: dict[str, Any]) -> Item:
     """CNN/DailyMail: JSONL, or the CSV of the usual mirrors, with article and highlights."""
-    is_csv = path.suffix.lower() == ".csv"
-    for place, value in table(path, ("article", "highlights")) if is_csv else lines(path):
-        article, highlights = take(place, value, "article"), take(place, value, "highlights")
-        yield Item(
-            {"article": article}, place, {"reference": highlights}, id=str(value.get("id", ""))
-        )
+    question = {"article": take(place, value, "article")}
+    answers = {"reference": take(place, value, "highlights")}
+    return Item(question, place, answers, id=str(value.get("id", "")))
 
 
-@gathered
-def chatgpt_prompts(path: Path) -> Iterator[Item]:
+@of_records
+def chatgpt_prompts(place: str, value: dict[str, Any]) -> Item:
     """ChatGPT-Prompts: CSV with human_prompt, or act and prompt as in its other version."""
-    column = "human_prompt" if "human_prompt" in text(path).split("\n", 1)[0] else "prompt"
-    for place, row in table(path, (column,)):
-        if not (row.get(column) or "").strip():
-            raise InputError(f'{place}: must have a text as "{column}".')
-        yield Item({"prompt": take(place, row, column)}, place)
+    column = "human_prompt" if "human_prompt" in value else "prompt"
+    return Item({"prompt": take(place, value, column)}, place)
 
 
-@gathered
-def alpaca(path: Path) -> Iterator[Item]:
-    """Alpaca-like: a JSON list, or JSONL, of instruction, input and output.
+@of_records
+def alpaca(place: str, value: dict[str, Any]) -> Item:
+    """Alpaca-like: instruction and input; of ChatAlpaca's conversations the first message."""
+    if "conversations" in value:
+        turns = take(place, value, "conversations", list)
+        prompt = take(f"{place}, turn 1", next(iter(turns), None), "value")
+        return Item({"prompt": prompt}, place, id=str(value.get("id", "")))
+    more = [take(place, value, "input")] if value.get("input") else []
+    return Item({"prompt": "\n".join([take(place, value, "instruction"), *more])}, place)
 
-    Of ChatAlpaca's conversations, the first message is used.
+
+@of_records
+def human_eval(place: str, value: dict[str, Any]) -> Item:
+    """HumanEval: JSONL with task_id and prompt.
+
+    Its tests are not read, because pass@1 would run code that a model wrote.
     """
-    is_list = path.suffix.lower() != ".jsonl"
-    for place, value in entries(path, "objects") if is_list else lines(path):
-        turns = value.get("conversations") if isinstance(value, dict) else None
-        if isinstance(turns, list) and turns:
-            prompt = take(f"{place}, turn 1", turns[0], "value")
-            yield Item({"prompt": prompt}, place, id=str(value.get("id", "")))
-            continue
-        more = value.get("input") if isinstance(value, dict) else None
-        prompt = take(place, value, "instruction")
-        if isinstance(more, str) and more:
-            prompt = f"{prompt}\n{more}"
-        yield Item({"prompt": prompt}, place)
+    return Item({"prompt": take(place, value, "prompt")}, place, id=take(place, value, "task_id"))
 
 
-@gathered
 def squad(path: Path) -> Iterator[Item]:
     """SQuAD v1 and v2: data, paragraphs, qas; `answers` is empty if a question has no answer."""
-    for a, article in enumerate(take(path.name, whole(path), "data", list), 1):
-        for p, paragraph in enumerate(
-            take(f"{path.name}, article {a}", article, "paragraphs", list), 1
-        ):
-            place = f"{path.name}, article {a}, paragraph {p}"
-            context = take(place, paragraph, "context")
-            for q, each in enumerate(take(place, paragraph, "qas", list), 1):
-                here = f"{place}, question {q}"
-                given = [take(here, answer, "text") for answer in take(here, each, "answers", list)]
+    whole = parsed(path.name, text(path))
+    for within, article in members(path.name, whole, "data", "article"):
+        for here, paragraph in members(within, article, "paragraphs", "paragraph"):
+            context = take(here, paragraph, "context")
+            for place, each in members(here, paragraph, "qas", "question"):
+                question = {"context": context, "question": take(place, each, "question").strip()}
+                given = [take(place, a, "text") for a in take(place, each, "answers", list)]
                 answers = [] if each.get("is_impossible") else list(dict.fromkeys(given))
-                question = {"context": context, "question": take(here, each, "question").strip()}
-                title = article.get("title", "") if isinstance(article, dict) else ""
-                yield Item(
-                    question, here, {"answers": answers}, str(title), str(each.get("id", ""))
-                )
+                title, id = str(article.get("title", "")), str(each.get("id", ""))
+                yield Item(question, place, {"answers": answers}, title, id)
 
 
-@gathered
 def spider(path: Path) -> Iterator[Item]:
     """Spider: dev.json with `tables.json` and the folder `database` beside it."""
-    questions = entries(path, "questions")
-    schemas = _schemas(path.with_name("tables.json"))
-    for place, entry in questions:
+    schemas = dict(_schema(*record) for record in records(path.with_name("tables.json")))
+    for place, entry in records(path):
         db, gold = take(place, entry, "db_id"), take(place, entry, "query")
         if not re.fullmatch(r"[A-Za-z0-9_]+", db):
             raise InputError(f'{place}: "db_id" {quoted(db)} is not the name of a database.')
@@ -336,100 +285,64 @@ def spider(path: Path) -> Iterator[Item]:
         yield Item(question, place, {"gold": gold, "database": file}, db)
 
 
-def _schemas(path: Path) -> dict[str, str]:
-    """For each database its tables with their columns, one line per table."""
-    schemas = {}
-    for place, entry in entries(path, "databases"):
-        tables = take(place, entry, "table_names_original", list)
-        columns = take(place, entry, "column_names_original", list)
-        try:
-            names = [[c for t, c in columns if t == i] for i in range(len(tables))]
-        except (TypeError, ValueError):
-            raise InputError(
-                f'{place}: "column_names_original" must be a list of [table, column].'
-            ) from None
-        schemas[take(place, entry, "db_id")] = "\n".join(
-            f"{t}({', '.join(map(str, cs))})" for t, cs in zip(tables, names, strict=True)
-        )
-    return schemas
+def _schema(place: str, entry: dict[str, Any]) -> tuple[str, str]:
+    """The name of a database, and its tables with their columns, one line per table."""
+    tables = take(place, entry, "table_names_original", list)
+    columns = take(place, entry, "column_names_original", list)
+    try:
+        names = [", ".join(str(c) for t, c in columns if t == i) for i in range(len(tables))]
+    except (TypeError, ValueError):
+        raise InputError(
+            f'{place}: "column_names_original" must be a list of [table, column].'
+        ) from None
+    lines = (f"{table}({of})" for table, of in zip(tables, names, strict=True))
+    return take(place, entry, "db_id"), "\n".join(lines)
 
 
-@gathered
-def human_eval(path: Path) -> Iterator[Item]:
-    """HumanEval: JSONL with task_id and prompt.
-
-    Its tests are not read, because pass@1 would run code that a model wrote.
-    """
-    for place, value in lines(path):
-        yield Item(
-            {"prompt": take(place, value, "prompt")}, place, id=take(place, value, "task_id")
-        )
-
-
-@gathered
 def own(path: Path) -> Iterator[Item]:
     """One prompt per line, or JSONL with `prompt` and, optionally, `answer` and `category`.
 
     A prompt is a text or a list of messages, an answer a text or a list of texts.
     """
-    if path.suffix.lower() != ".jsonl":
-        for number, line in enumerate(text(path).split("\n"), 1):
-            if line.strip():
-                yield Item({"prompt": line.rstrip("\r")}, f"{path.name}, line {number}")
+    if path.suffix.lower() == ".jsonl":
+        yield from (_own(*record) for record in records(path))
         return
-    for place, value in lines(path):
-        prompt, answer = _prompt(place, value), value.get("answer")
-        answers = [answer] if isinstance(answer, str) else [] if answer is None else answer
-        texts = isinstance(answers, list) and all(isinstance(a, str) for a in answers)
-        if not title(prompt).strip() or not texts:
-            raise InputError(
-                f'{place}: must have a text or messages as "prompt", and "answer" must be a text '
-                "or a list of texts."
-            )
-        scored = {"answers": answers} if answers else {}
-        yield Item({"prompt": prompt}, place, scored, str(value.get("category", "")))
+    for number, line in enumerate(text(path).split("\n"), 1):
+        if line.strip():
+            yield Item({"prompt": line.rstrip("\r")}, f"{path.name}, line {number}")
 
 
-def _prompt(place: str, value: Any) -> Words:
-    prompt = value.get("prompt") if isinstance(value, dict) else None
-    return placed(prompt, place) if is_messages(prompt) else take(place, value, "prompt")
+def _own(place: str, value: dict[str, Any]) -> Item:
+    prompt, answer = value.get("prompt"), value.get("answer") or []
+    words = placed(prompt, place) if is_messages(prompt) else take(place, value, "prompt")
+    answers = [answer] if isinstance(answer, str) else answer
+    texts = isinstance(answers, list) and all(isinstance(a, str) for a in answers)
+    if not title(words).strip() or not texts:
+        raise InputError(
+            f'{place}: must have a text or messages as "prompt", and "answer" must be a text '
+            "or a list of texts."
+        )
+    scored = {"answers": answers} if answers else {}
+    return Item({"prompt": words}, place, scored, str(value.get("category", "")))
 
 
 FORMATS = {
-    "spec-bench": Format(
-        question_jsonl, ("question.jsonl",), "plain",
-        says="Spec-Bench: six kinds of task, 480 prompts",
-    ),
-    "mt-bench": Format(
-        question_jsonl, ("question.jsonl",), "chat", says="MT-Bench: 80 questions of eight kinds",
-    ),
+    "spec-bench": Format(questions, ("question.jsonl",), "plain"),
+    "mt-bench": Format(questions, ("question.jsonl",), "chat"),
     "cnn-dailymail": Format(
-        articles, ("test.jsonl", "test.csv", "cnn_dailymail.jsonl"), "summary", "rouge", ("\n\n",),
-        "articles and highlights",
+        articles, ("test.jsonl", "test.csv", "cnn_dailymail.jsonl"), "summary", "rouge", ("\n\n",)
     ),
-    "spider": Format(
-        spider, ("dev.json",), "sql", "spider", (";", "\n\n"),
-        "questions to answer in SQL, with their databases",
-    ),
+    "spider": Format(spider, ("dev.json",), "sql", "spider", (";", "\n\n")),
     "squad": Format(
-        squad, ("dev-v2.0.json", "dev-v1.1.json", "dev.json"), "squad", "squad", ("\n",),
-        "questions on a paragraph",
+        squad, ("dev-v2.0.json", "dev-v1.1.json", "dev.json"), "squad", "squad", ("\n",)
     ),
     "humaneval": Format(
-        human_eval, ("HumanEval.jsonl",), "plain", stop=("\ndef ", "\nclass ", "\nif __name__"),
-        says="code",
+        human_eval, ("HumanEval.jsonl",), "plain", stop=("\ndef ", "\nclass ", "\nif __name__")
     ),
-    "chatgpt-prompts": Format(
-        chatgpt_prompts, ("prompts.csv", "train.csv"), "plain", says="short instructions",
-    ),
-    "alpaca": Format(
-        alpaca, ("alpaca.json", "chatalpaca.jsonl", "alpaca.jsonl"), "chat", says="instructions",
-    ),
-    "own": Format(
-        own, ("prompts.jsonl", "prompts.txt"), "plain", "squad", ("\n",),
-        "your own .txt or .jsonl file",
-    ),
-}  # fmt: skip
+    "chatgpt-prompts": Format(chatgpt_prompts, ("prompts.csv", "train.csv"), "plain"),
+    "alpaca": Format(alpaca, ("alpaca.json", "chatalpaca.jsonl", "alpaca.jsonl"), "chat"),
+    "own": Format(own, ("prompts.jsonl", "prompts.txt"), "plain", "squad", ("\n",)),
+}
 TEMPLATES = Path(__file__).with_name("templates")
 # Our own prompts of six kinds; Spec-Bench's take their place where its file is.
 KINDS, THEIRS = "kinds", "spec-bench"
@@ -448,52 +361,49 @@ def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
     Raises:
         InputError: if there is no such set, or if it is malformed; the message says what to do
     """
-    if name == CHATS:
-        return ScoredSet(name, tuple(FORMATS["own"].read(prompts.file_of(name))))
+    theirs = FORMATS[THEIRS].files[0]
+    if name == KINDS and data and any((data / f / theirs).is_file() for f in (THEIRS, "")):
+        return replace(_local(THEIRS, data), name=KINDS)
+    if name in (CHATS, KINDS):
+        return ScoredSet(name, tuple(own(prompts.file_of(name))))
     if name in prompts.BUILT_IN:
         openings = prompts.built_in(name).prompts
         return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in openings))
-    if name == KINDS:
-        return _kinds(data)
     if name in FORMATS:
-        return _local(name, FORMATS[name], data)
+        return _local(name, data)
     if allow_paths and Path(name).suffix.lower() in OWN:
         path = Path(name) if data is None or data.is_file() else data / name
-        return replace(_local("own", FORMATS["own"], path), name=path.name)
+        return replace(_local("own", path), name=path.name)
     names = [*prompts.BUILT_IN, KINDS, *FORMATS]
-    own = " Or name a .txt or .jsonl file." if allow_paths else ""
-    raise InputError(f"There is no set of prompts {quoted(name)}: {nearest(name, names)}{own}")
+    or_own = " Or name a .txt or .jsonl file." if allow_paths else ""
+    raise InputError(f"There is no set of prompts {quoted(name)}: {nearest(name, names)}{or_own}")
 
 
-def _kinds(data: Path | None) -> ScoredSet:
-    """Prompts of six kinds: Spec-Bench's if its file is in `data`, else our own."""
-    theirs = FORMATS[THEIRS]
-    if data is not None and any((data / each / theirs.files[0]).is_file() for each in (THEIRS, "")):
-        return replace(_local(THEIRS, theirs, data), name=KINDS)
-    return ScoredSet(KINDS, FORMATS["own"].read(prompts.file_of(KINDS)))
-
-
-def _local(name: str, format: Format, data: Path | None) -> ScoredSet:
+def _local(name: str, data: Path | None) -> ScoredSet:
+    """A set from its file; InputError if there is none, if it is malformed or too long."""
+    format = FORMATS[name]
     if data is None:
         raise InputError(
             f"The set {quoted(name)} does not come with the project: download {format.files[0]} "
             "from its authors and name its folder with --data FOLDER."
         )
-    items = format.read(_file(name, format, data))
-    if not items:
-        raise InputError(f"{data.name} has no prompts; give at least one.")
+    files = [folder / file for folder in (data / name, data) for file in format.files]
+    if data.is_file() or data.suffix.lower() in OWN:
+        files = [data]
+    elif not (files := [file for file in files if file.is_file()]):
+        raise InputError(
+            f"There is no {' or '.join(format.files)} for the set {quoted(name)} in {data} or in "
+            f"its folder {name}."
+        )
+    items, file = tuple(format.read(files[0])), files[0].name
+    most = 20 * MOST_PROMPTS
+    refuse(
+        (not items, f"{file} has no prompts; give at least one."),
+        (len(items) > most, f"{file} has {len(items):,} prompts; give at most {most:,}."),
+    )
+    for item in items:
+        texts = item.question, item.answers, item.category, item.id
+        if not is_text(json.dumps(texts, ensure_ascii=False, default=str)):
+            raise InputError(f"{item.place}: holds half a character (a lone surrogate); remove it.")
     template = (TEMPLATES / f"{format.template}.txt").read_text(encoding="utf-8")
     return ScoredSet(name, items, format.scorer, template.removesuffix("\n"), format.stop)
-
-
-def _file(name: str, format: Format, data: Path) -> Path:
-    if data.is_file() or data.suffix.lower() in OWN:
-        return data
-    for folder in (data / name, data):
-        for file in format.files:
-            if (folder / file).is_file():
-                return folder / file
-    raise InputError(
-        f"There is no {' or '.join(format.files)} for the set {quoted(name)} in {data} or in its "
-        f"folder {name}."
-    )

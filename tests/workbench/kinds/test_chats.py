@@ -186,13 +186,13 @@ def test_draws_and_batches_take_messages(pair, unmetered):
 def test_plans_take_messages(tmp_path, pair):
     file = tmp_path / "prompts.jsonl"
     file.write_text(json.dumps({"prompt": TALK, "answer": "b"}) + '\n{"prompt": "Once"}\n')
-    own = ScoredSet("own", FORMATS["own"].read(file))
+    own = ScoredSet("own", tuple(FORMATS["own"].read(file)))
     assert [own.text(0), own.text(1)] == [Chat.of(TALK), "Once"]
     other = ScoredSet("own", (own.items[1], own.items[0]))
     assert len({own.revision, other.revision}) == 2
     file.write_text('{"prompt": [{"role": "user"}]}')
     with pytest.raises(InputError, match=r"prompts.jsonl, line 1: Message 1 has no content"):
-        FORMATS["own"].read(file)
+        tuple(FORMATS["own"].read(file))
 
 
 def test_the_start_token_is_noted(pair, unmetered, caplog):
