@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import Any
 
 from decoders import catalog
@@ -32,17 +32,7 @@ class MeasuredBatch:
     gained: Mapping[int, Sequence[Sequence[int]]]
 
     @property
-    def mean(self) -> float:
-        return fmean(self.means)
-
-    @property
-    def deviation(self) -> float:
-        """Sample standard deviation of the samples' means."""
-        return stdev(self.means)
-
-    @property
     def cap(self) -> int:
-        """The longest acceptance seen."""
         return max(self.lengths)
 
     @property
@@ -200,9 +190,6 @@ class Measurements:
     dsbd: MeasuredDSBD | None = None
     mtad: MeasuredMTAD | None = None
     batches: tuple[MeasuredBatch, ...] = ()
-
-
-NOTHING = Measurements()
 
 
 def measured(run: Run) -> Measurements:

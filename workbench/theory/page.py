@@ -92,25 +92,18 @@ class Page:
     Attributes:
         title: the decoder
         source: the paper, or ""
-        sliders: the sliders
+        fields: all that a reader can set
         cards: the figures
         now: the results of the formulas for slider values
         of_run: the measurements of a run
-        choices: lists to pick from, before the sliders
     """
 
     title: str
     source: str
-    sliders: tuple[Slider, ...]
+    fields: tuple[Choice | Slider, ...]
     cards: tuple[FigureCard, ...]
     now: Callable[[Values], str]
     of_run: Callable[[Measurements], str]
-    choices: tuple[Choice, ...] = ()
-
-    @property
-    def fields(self) -> tuple[Choice | Slider, ...]:
-        """All that a reader can set, in the order of their values."""
-        return (*self.choices, *self.sliders)
 
 
 def family(
@@ -120,7 +113,8 @@ def family(
     values: Sequence[float],
     now: float,
     curve: Callable[[float, float], float],
-    point: tuple[float, str] | None = None,
+    point: tuple[float, str],
+    measured: tuple[float, float | None, str] | None = None,
     shape: str = "linear",
 ) -> go.Figure:
     """Add the curves of a family: quiet ones for five values, a bold one for the current value.
@@ -129,6 +123,7 @@ def family(
         symbol: the parameter's symbol
         curve: called with the parameter's value and x
         point: the sliders' place across, for a disc on the bold curve, and the disc's text
+        measured: where a run lies, for a diamond, and the diamond's text
         shape: Plotly's shape of the lines
     """
     lines = [
@@ -141,8 +136,9 @@ def family(
             line={"color": colour, "dash": dash, "width": width, "shape": shape},
             hovertemplate=f"%{{x:.2f}}: %{{y:.3g}}<extra>{symbol} = {value:g}</extra>",
         )  # fmt: skip
-    if point is not None:
-        disc(figure, point[0], curve(now, point[0]), point[1])
+    disc(figure, point[0], curve(now, point[0]), point[1])
+    if measured is not None:
+        diamond(figure, *measured)
     return figure
 
 
@@ -151,9 +147,11 @@ def disc(figure: go.Figure, x: float, y: float, text: str) -> None:
     _mark(figure, x, y, text.format(y), "top", {"symbol": "circle", "size": 11, "color": NOW})
 
 
-def diamond(figure: go.Figure, x: float, y: float, text: str) -> None:
-    """A measured point; `text` is a format for y."""
-    _mark(figure, x, y, text.format(y), "bottom", {"symbol": "diamond", "size": 13, "color": HERE})
+def diamond(figure: go.Figure, x: float, y: float | None, text: str) -> None:
+    """A measured point, none if y was not measured; `text` is a format for y."""
+    if y is not None:
+        look = {"symbol": "diamond", "size": 13, "color": HERE}
+        _mark(figure, x, y, text.format(y), "bottom", look)
 
 
 def _mark(

@@ -5,21 +5,15 @@ Source:
     arXiv 2405.07542, appendix B): the theorems, lemmas and equations named below.
 """
 
-from collections.abc import Sequence
 from itertools import cycle
+from statistics import fmean, stdev
 
 import plotly.graph_objects as go
 
 from decoders import theory
 from workbench.show.plots import canvas, level
 from workbench.show.quantities import significant
-from workbench.theory.estimates import (
-    NOTHING,
-    MeasuredBatch,
-    MeasuredDSBD,
-    MeasuredMTAD,
-    Measurements,
-)
+from workbench.theory.estimates import MeasuredBatch, Measurements
 from workbench.theory.page import (
     FAMILY,
     HERE,
@@ -44,42 +38,26 @@ LENGTHS = [1 + i / 10 for i in range(161)]  # tokens per round
 THRESHOLDS = (0.9, 0.5, 0.2, 0.1, 0.01)
 
 
-def kept_figure(
-    threshold: float, U: float, gamma: int, run: MeasuredMTAD | None = None
-) -> go.Figure:
-    """Theorem 3.6 in whole tokens: the least tokens per round, against U.
-
-    The round's own token is included.
-    """
+def kept_figure(v: Values, m: Measurements) -> go.Figure:
+    """Theorem 3.6 in whole tokens, the round's own included, against U."""
     figure = family(
         canvas("U = largest |ln p − ln q|, nats", "tokens per round, at least"),
-        [0.02 * i for i in range(1, 251)], "τ", THRESHOLDS, threshold,
-        lambda t, u: 1 + theory.mtad_kept_length(t, u, gamma), (U, "{}"), shape="hv",
+        [0.02 * i for i in range(1, 251)], "τ", THRESHOLDS, v.tau,
+        lambda t, u: 1 + theory.mtad_kept_length(t, u, v.gamma), (v.U, "{}"), shape="hv",
     )  # fmt: skip
-    if run and run.U is not None:
-        diamond(figure, run.U, run.gamma_bar, f"{run.gamma_bar:.2f} measured, U ≥ {run.U:.2f}")
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+    if (run := m.mtad) and run.U is not None:
+        diamond(figure, run.U, run.gamma_bar, f"{{:.2f}} measured, U ≥ {run.U:.2f}")
+    return figure.update_yaxes(rangemode="tozero")
 
 
-def ratio_figure(
-    threshold: float,
-    gamma_bar: float,
-    H: float,
-    U: float,
-    epsilon: float,
-    run: MeasuredMTAD | None = None,
-) -> go.Figure:
-    """Theorem 3.5: the bound on MTAD's perplexity over that of exact joint decoding.
-
-    It is drawn against the tokens per round.
-    """
+def ratio_figure(v: Values, m: Measurements) -> go.Figure:
+    """Theorem 3.5 against the tokens per round."""
     figure = family(
         canvas("tokens per round γ̄", "perplexity ratio, at most"),
-        LENGTHS, "τ", THRESHOLDS, threshold,
-        lambda t, g: theory.mtad_ratio_bound(t, g, H, U, epsilon), (gamma_bar, "{:.3g}"),
+        LENGTHS, "τ", THRESHOLDS, v.tau,
+        lambda t, g: theory.mtad_ratio_bound(t, g, v.H, v.U, v.epsilon), (v.gamma_bar, "{:.3g}"),
     )  # fmt: skip
-    if run and run.U is not None:
+    if (run := m.mtad) and run.U is not None:
         bound = theory.mtad_ratio_bound(run.threshold, run.gamma_bar, run.H, run.U)
         says = (
             "bound {:,.0f}× (too loose to say anything)"
@@ -88,22 +66,16 @@ def ratio_figure(
         )
         if bound < HIGHEST:
             diamond(figure, run.gamma_bar, bound, says)
-    figure.update_yaxes(type="log")
-    return figure
+    return figure.update_yaxes(type="log")
 
 
-def perplexity_figure(gamma_bar: float, H_pq: float, log_q: float, epsilon: float) -> go.Figure:
-    """Lemma 3.4: the bound on the output's perplexity under the draft model.
-
-    L_q(n) is taken to be n log_q.
-    """
-
-    def bound(e: float, g: float) -> float:
-        return theory.mtad_perplexity_bound(g, H_pq, (g - 1) * log_q, e)
-
+def perplexity_figure(v: Values, _: Measurements) -> go.Figure:
+    """Lemma 3.4; L_q(n) is taken to be n log_q."""
     return family(
         canvas("tokens per round γ̄", "perplexity under q, at most"),
-        LENGTHS, "ε", (0.0, -0.1, -0.25, -0.5, -1.0), epsilon, bound, (gamma_bar, "{:.2f}"),
+        LENGTHS, "ε", (0.0, -0.1, -0.25, -0.5, -1.0), v.epsilon,
+        lambda e, g: theory.mtad_perplexity_bound(g, v.H_pq, (g - 1) * v.log_q, e),
+        (v.gamma_bar, "{:.2f}"),
     )  # fmt: skip
 
 
@@ -164,7 +136,7 @@ MTAD = Page(
             "Models that never differ by more than U cannot fail the threshold at once. The steps "
             "are the whole tokens that the rule promises: min(γ, ⌈|ln τ|/U⌉ − 1) and one more. "
             "Theorem 3.6.",
-            lambda v, m: kept_figure(v.tau, v.U, v.gamma, m.mtad),
+            kept_figure,
         ),
         FigureCard(
             "Against exact joint decoding",
@@ -172,7 +144,7 @@ MTAD = Page(
             r" \exp\frac{(1-\epsilon\bar\gamma)H(p)+(1-\epsilon+\bar\gamma)U}{\bar\gamma}",
             "The most by which the text of exact joint decoding could be likelier, in the limit of "
             "long outputs. Theorem 3.5.",
-            lambda v, m: ratio_figure(v.tau, v.gamma_bar, v.H, v.U, v.epsilon, m.mtad),
+            ratio_figure,
         ),
         FigureCard(
             "Perplexity under the draft",
@@ -180,7 +152,7 @@ MTAD = Page(
             r"-\frac{1-\epsilon}{\bar\gamma}\,L_q(\gamma-1)\Bigr)",
             "Drafts are chosen to be likely under q; only the last token of a round is not. L_q is "
             "drawn as (γ̄ − 1) times the best log q of a token. Lemma 3.4.",
-            lambda v, m: perplexity_figure(v.gamma_bar, v.H_pq, v.log_q, v.epsilon),
+            perplexity_figure,
         ),
     ),
     mtad_now,
@@ -191,28 +163,23 @@ MTAD = Page(
 # ---- Dynamic-width speculative beam decoding
 
 
-def steps_figure(
-    beta: float, threshold: float, gamma: int, run: MeasuredDSBD | None = None
-) -> go.Figure:
+def steps_figure(v: Values, m: Measurements) -> go.Figure:
     """Theorem 3.2: layers per round against beta, flat beyond t."""
+    run = m.dsbd
     figure = family(
         canvas("chance β that W<sub>min</sub> beams are accepted", "layers per round, at least"),
-        UNIT, "γ", (1, 2, 3, 4, 8), gamma, lambda g, b: theory.dsbd_steps(b, g, threshold),
-        (beta, "{:.2f}"),
+        UNIT, "γ", (1, 2, 3, 4, 8), v.gamma, lambda g, b: theory.dsbd_steps(b, g, v.t),
+        (v.beta, "{:.2f}"), run and (run.layer_acceptance, run.steps, "{:.2f} measured"),
     )  # fmt: skip
-    upright(figure, threshold, "t")
-    if run:
-        diamond(figure, run.layer_acceptance, run.steps, "{:.2f} measured")
+    upright(figure, v.t, "t")
     return figure
 
 
-def width_figure(
-    alphas: Sequence[float], threshold: float, minimum: int, run: MeasuredDSBD | None = None
-) -> go.Figure:
+def width_figure(v: Values, m: Measurements) -> go.Figure:
     """P(m, k), the chance that at least k are accepted, and the width by t (equations 2-7)."""
-    law = theory.accepted_distribution(list(alphas))
+    law = theory.accepted_distribution(_alphas(v))
     at_least = [sum(law[k:]) for k in range(len(law))]
-    width = theory.dynamic_width(list(alphas), threshold, minimum)
+    width = theory.dynamic_width(_alphas(v), v.t, v.minimum)
     figure = canvas("draws of a layer that are accepted, k", "probability")
     ks = list(range(len(law)))
     figure.add_bar(
@@ -223,13 +190,13 @@ def width_figure(
         x=ks, y=at_least, name="at least k", line={"color": FAMILY[-1][0]},
         hovertemplate="P(≥ %{x}) = %{y:.3f}<extra></extra>",
     )  # fmt: skip
-    level(figure, threshold, "t")
+    level(figure, v.t, "t")
     disc(figure, width, at_least[width] if width in ks else 0.0, f"width {width}")
-    if run:
+    if run := m.dsbd:
         upright(figure, run.width, f"{run.width:.2f} measured, mean", HERE)
-    figure.update_xaxes(dtick=1)
-    figure.update_yaxes(range=[0, 1.2], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
-    return figure
+    return figure.update_xaxes(dtick=1).update_yaxes(
+        range=[0, 1.2], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1]
+    )
 
 
 def _alphas(v: Values) -> list[float]:
@@ -277,7 +244,7 @@ DSBD = Page(
             r"E(\text{layers}) \ge \frac{1-\min(t,\beta)^{\gamma+1}}{1-\min(t,\beta)}",
             "The width is chosen so that a layer passes with a chance of about t, if β allows it. "
             "A lower bound. Theorem 3.2.",
-            lambda v, m: steps_figure(v.beta, v.t, v.gamma, m.dsbd),
+            steps_figure,
         ),
         FigureCard(
             "Width",
@@ -285,7 +252,7 @@ DSBD = Page(
             r" \\ W_L=\max\bigl(W_{min},\,\max\{K: P(\ge K)\ge t\}\bigr) \end{gathered}",
             "The most beams that are accepted with a chance of at least t; after an acceptance the "
             "α start again with the first. Equations 2-7.",
-            lambda v, m: width_figure(_alphas(v), v.t, v.minimum, m.dsbd),
+            width_figure,
         ),
     ),
     dsbd_now,
@@ -296,52 +263,42 @@ DSBD = Page(
 # ---- The padding of batches
 
 
-PADDING = {
-    "longest": "longest acceptance τ<sub>max</sub>",
-    "pads": "pads per request δ̄",
-    "ratio": "padding ratio r̄",
-}
-
-
-def padding_figure(
-    part: str, p: float, batch: int, cap: int, m: Measurements = NOTHING
-) -> go.Figure:
+def padding_figure(v: Values, m: Measurements, part: str, title: str) -> go.Figure:
     """Figure 6: one part of `theory.Padding` against p."""
 
     def exact(batch: float, p: float) -> float:
-        return getattr(theory.expected_padding(p, int(batch), cap), part)
+        return getattr(theory.expected_padding(p, int(batch), v.cap), part)
 
-    figure = canvas("next-token accuracy p", PADDING[part])
-    family(figure, UNIT, "b", (2, 4, 8, 16, 32), batch, exact)
-    disc(figure, p, exact(batch, p), "{:.2f}")
+    run = m.speculative
+    figure = family(
+        canvas("next-token accuracy p", title), UNIT, "b", (2, 4, 8, 16, 32), v.batch, exact,
+        (v.p, "{:.2f}"), run and (run.alpha, exact(v.batch, run.alpha), "{:.2f} for the run’s α"),
+    )  # fmt: skip
     for each in m.batches:
-        if (measured := each.padding(batch)) is not None:
+        if (measured := each.padding(v.batch)) is not None:
             diamond(figure, each.p, getattr(measured, part), f"{{:.2f}} measured, {each.decoder}")
-    if run := m.speculative:
-        diamond(figure, run.alpha, exact(batch, run.alpha), "{:.2f} for the run’s α")
     return figure
 
 
-def longest_figure(p: float, batch: int, cap: int, m: Measurements = NOTHING) -> go.Figure:
+def longest_figure(v: Values, m: Measurements) -> go.Figure:
     """P(tau_max = k), with the rest of the mass on the cap.
 
     Measured bars are the shares of rounds of the run's batches of this size.
     """
     figure = canvas("longest acceptance of the batch, k", "probability")
-    names = [*(str(k) for k in range(1, cap)), f"≥ {cap}"]
+    names = [*(str(k) for k in range(1, v.cap)), f"≥ {v.cap}"]
     figure.add_bar(
-        x=names, y=theory.longest_acceptance(p, batch, cap), name="formula", marker_color=NOW,
+        x=names, y=theory.longest_acceptance(v.p, v.batch, v.cap), name="formula", marker_color=NOW,
         hovertemplate="k = %{x}: %{y:.3f}<extra></extra>",
     )  # fmt: skip
     for run, pattern in zip(m.batches, cycle(("", "/", "x", "."))):
-        if (shares := run.longest(batch, cap)) is not None:
+        if (shares := run.longest(v.batch, v.cap)) is not None:
             figure.add_bar(
                 x=names, y=shares, name=f"measured, {run.decoder}",
                 marker={"color": HERE, "pattern_shape": pattern},
                 hovertemplate="k = %{x}: %{y:.3f} of the rounds<extra></extra>",
             )  # fmt: skip
-    figure.update_xaxes(type="category")
-    return figure
+    return figure.update_xaxes(type="category")
 
 
 def ems_sd_now(v: Values) -> str:
@@ -355,7 +312,7 @@ def ems_sd_now(v: Values) -> str:
 
 def ems_sd_of_run(m: Measurements) -> str:
     if m.batches:
-        return "\n\n".join(map(_of_batch, m.batches))
+        return "\n\n".join(map(of_batch, m.batches))
     if m.speculative is None:
         return "This run has neither batches nor rounds of speculative decoding."
     return (
@@ -365,13 +322,13 @@ def ems_sd_of_run(m: Measurements) -> str:
     )
 
 
-def _of_batch(run: MeasuredBatch) -> str:
-    """The differences between samples."""
+def of_batch(run: MeasuredBatch) -> str:
     return (
-        f"{run.decoder} gained {run.mean:.2f} tokens per round, mean of {len(run.means)} samples"
-        f" whose means differ by {run.deviation:.2f} (standard deviation); all acceptance lengths"
-        f" together give p = {run.p:.2f}, and the longest was {run.cap}. The formula takes all"
-        " requests to be alike: it leaves out that some stay slow and others stay fast."
+        f"{run.decoder} gained {fmean(run.means):.2f} tokens per round, mean of {len(run.means)}"
+        f" samples whose means differ by {stdev(run.means):.2f} (standard deviation); all"
+        f" acceptance lengths together give p = {run.p:.2f}, and the longest was {run.cap}. The"
+        " formula takes all requests to be alike: it leaves out that some stay slow and others stay"
+        " fast."
     )
 
 
@@ -388,27 +345,27 @@ EMS_SD = Page(
             "Longest acceptance",
             r"\tau_{max} = \max(\tau_0,\dots,\tau_{b-1})",
             "The request that gains most sets the length to which all others are padded. Figure 6.",
-            lambda v, m: padding_figure("longest", v.p, v.batch, v.cap, m),
+            lambda v, m: padding_figure(v, m, "longest", "longest acceptance τ<sub>max</sub>"),
         ),
         FigureCard(
             "Its distribution",
             r"P(\tau_{max}=k) = (1-p^k)^b-(1-p^{k-1})^b",
             "In a large batch some request nearly always gains all. The last bar has the rest of "
             "the mass. Equation 11.",
-            lambda v, m: longest_figure(v.p, v.batch, v.cap, m),
+            longest_figure,
         ),
         FigureCard(
             "Pads",
             r"\bar\delta = \tau_{max}-\frac1b\sum_i\tau_i",
             "Tokens computed and cached for nothing, per request and round. Figure 6.",
-            lambda v, m: padding_figure("pads", v.p, v.batch, v.cap, m),
+            lambda v, m: padding_figure(v, m, "pads", "pads per request δ̄"),
         ),
         FigureCard(
             "Padding ratio",
             r"\bar r = \bar\delta\,/\,\tau_{max}",
             "The share of a padded batch that is padding. Batches here can be packed without any. "
             "Figure 6.",
-            lambda v, m: padding_figure("ratio", v.p, v.batch, v.cap, m),
+            lambda v, m: padding_figure(v, m, "ratio", "padding ratio r̄"),
         ),
     ),
     ems_sd_now,

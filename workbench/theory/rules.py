@@ -246,6 +246,7 @@ RULES = Page(
     " own decoders, as `decoders.testing.prove` does for yours. The most that is possible"
     " for a chain: Sun et al. 2024, Block verification",
     (
+        Choice("rule", "rule", "of the catalog, with its usual settings", rules, "block"),
         Slider("V", "vocabulary", "tokens A, B and perhaps C", 2, 3, 2, 1),
         Slider("gamma", "draft length γ", "tokens of a draft, or layers of its tree", 1, 3, 2, 1),
         *(
@@ -278,5 +279,4 @@ RULES = Page(
     ),
     now,
     of_run,
-    choices=(Choice("rule", "rule", "of the catalog, with its usual settings", rules, "block"),),
 )

@@ -5,7 +5,6 @@ Source:
     below.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import plotly.graph_objects as go
@@ -15,57 +14,22 @@ from workbench.show.plots import GREY, canvas, level
 from workbench.show.quantities import enough, gives, marked, percent, times, two_decimals
 from workbench.studies.settings import counted
 from workbench.theory.estimates import MeasuredSpeculative, Measurements
-from workbench.theory.page import (
-    FAMILY,
-    UNIT,
-    FigureCard,
-    Page,
-    Slider,
-    Values,
-    diamond,
-    family,
-)  # fmt: skip
+from workbench.theory.page import FAMILY, UNIT, FigureCard, Page, Slider, Values, diamond, family
 
-
-@dataclass(frozen=True, slots=True)
-class Table4Row:
-    """A row of table 4: T5-XXL (11B) with a smaller T5 as its draft model.
-
-    Attributes:
-        task: the task
-        draft: the draft model
-        temperature: 0 or 1
-        gamma: draft length
-        alpha: acceptance
-        c: cost of a draft pass / cost of a target pass
-        expected: the speed-up that the paper expects
-        empirical: the speed-up that it measured
-    """
-
-    task: str
-    draft: str
-    temperature: int
-    gamma: int
-    alpha: float
-    c: float
-    expected: float
-    empirical: float
-
-
-TABLE_4 = (
-    Table4Row("EnDe", "T5-small", 0, 7, 0.75, 0.02, 3.2, 3.4),
-    Table4Row("EnDe", "T5-base", 0, 7, 0.80, 0.04, 3.3, 2.8),
-    Table4Row("EnDe", "T5-large", 0, 7, 0.82, 0.11, 2.5, 1.7),
-    Table4Row("EnDe", "T5-small", 1, 7, 0.62, 0.02, 2.3, 2.6),
-    Table4Row("EnDe", "T5-base", 1, 5, 0.68, 0.04, 2.4, 2.4),
-    Table4Row("EnDe", "T5-large", 1, 3, 0.71, 0.11, 2.0, 1.4),
-    Table4Row("CNNDM", "T5-small", 0, 5, 0.65, 0.02, 2.4, 3.1),
-    Table4Row("CNNDM", "T5-base", 0, 5, 0.73, 0.04, 2.6, 3.0),
-    Table4Row("CNNDM", "T5-large", 0, 3, 0.74, 0.11, 2.0, 2.2),
-    Table4Row("CNNDM", "T5-small", 1, 5, 0.53, 0.02, 1.9, 2.3),
-    Table4Row("CNNDM", "T5-base", 1, 3, 0.55, 0.04, 1.8, 2.2),
-    Table4Row("CNNDM", "T5-large", 1, 3, 0.56, 0.11, 1.6, 1.7),
-)
+# Table 4: T5-XXL (11B) with a smaller T5 as its draft model. For each task, the draft model,
+# temperature, gamma, alpha, c, and the speed-up that the paper measured.
+TABLE_4 = {
+    "EnDe": (
+        ("T5-small", 0, 7, 0.75, 0.02, 3.4), ("T5-base", 0, 7, 0.80, 0.04, 2.8),
+        ("T5-large", 0, 7, 0.82, 0.11, 1.7), ("T5-small", 1, 7, 0.62, 0.02, 2.6),
+        ("T5-base", 1, 5, 0.68, 0.04, 2.4), ("T5-large", 1, 3, 0.71, 0.11, 1.4),
+    ),
+    "CNNDM": (
+        ("T5-small", 0, 5, 0.65, 0.02, 3.1), ("T5-base", 0, 5, 0.73, 0.04, 3.0),
+        ("T5-large", 0, 3, 0.74, 0.11, 2.2), ("T5-small", 1, 5, 0.53, 0.02, 2.3),
+        ("T5-base", 1, 3, 0.55, 0.04, 2.2), ("T5-large", 1, 3, 0.56, 0.11, 1.7),
+    ),
+}  # fmt: skip
 
 
 GAMMAS = (1, 2, 4, 8, 16)
@@ -81,17 +45,20 @@ def gain(alpha: float, c: float) -> float:
     return theory.walltime_factor(alpha, theory.best_gamma(alpha, c, LONGEST), c)
 
 
-def gain_figure(alpha: float, c: float, run: MeasuredSpeculative | None = None) -> go.Figure:
+def gain_figure(v: Values, m: Measurements) -> go.Figure:
     """The picture that the tab opens with: speed against how often a guess is kept."""
+    run = m.speculative
     figure = family(
-        canvas("how often a guess is kept", "times as fast"), UNIT, "cost", COSTS, c,
-        lambda cost, a: gain(a, cost), (alpha, "{:.2f}×"),
+        canvas("how often a guess is kept", "times as fast"), UNIT, "cost", COSTS, v.c,
+        lambda cost, a: gain(a, cost), (v.alpha, "{:.2f}×"), speed_of(run),
     )  # fmt: skip
     level(figure, 1)
-    if run and run.speedup is not None:
-        diamond(figure, run.alpha, run.speedup, "{:.2f}× measured")
-    highest = [gain(alpha, c), run.speedup if run and run.speedup else 0]
-    return figure.update_yaxes(range=[0, max(HIGHEST, 1.2 * max(highest))])
+    highest = max(gain(v.alpha, v.c), (run and run.speedup) or 0)
+    return figure.update_yaxes(range=[0, max(HIGHEST, 1.2 * highest)])
+
+
+def speed_of(run: MeasuredSpeculative | None) -> tuple[float, float | None, str] | None:
+    return run and (run.alpha, run.speedup, "{:.2f}× measured")
 
 
 def gained(v: Values) -> str:
@@ -113,79 +80,65 @@ def gain_of_run(m: Measurements) -> str:
     return f"{text}, and it was {marked(f'{run.speedup:.2f} times', run.sure)} as fast as greedy."
 
 
-def tokens_figure(alpha: float, gamma: int, run: MeasuredSpeculative | None = None) -> go.Figure:
-    """Figure 2 of the paper: expected tokens per round against alpha."""
-    figure = family(
-        canvas("acceptance α", "tokens per round"), UNIT, "γ", GAMMAS, gamma,
-        lambda g, a: theory.expected_tokens(a, g), (alpha, "{:.2f}"),
+def tokens_figure(v: Values, m: Measurements) -> go.Figure:
+    run = m.speculative
+    return family(
+        canvas("acceptance α", "tokens per round"), UNIT, "γ", GAMMAS, v.gamma,
+        lambda g, a: theory.expected_tokens(a, g), (v.alpha, "{:.2f}"),
+        run and (run.alpha, run.tokens, "{:.2f} measured"),
     )  # fmt: skip
-    if run:
-        diamond(figure, run.alpha, run.tokens, "{:.2f} measured")
-    return figure
 
 
-def speedup_figure(
-    alpha: float, gamma: int, c: float, run: MeasuredSpeculative | None = None
-) -> go.Figure:
-    """Figure 4, speed: the wall-time factor of theorem 3.8 against alpha."""
+def speedup_figure(v: Values, m: Measurements) -> go.Figure:
     figure = family(
-        canvas("acceptance α", "speed-up"), UNIT, "γ", GAMMAS, gamma,
-        lambda g, a: theory.walltime_factor(a, g, c), (alpha, "{:.2f}×"),
+        canvas("acceptance α", "speed-up"), UNIT, "γ", GAMMAS, v.gamma,
+        lambda g, a: theory.walltime_factor(a, g, v.c), (v.alpha, "{:.2f}×"),
+        speed_of(m.speculative),
     )  # fmt: skip
     level(figure, 1)
-    if run and run.speedup is not None:
-        diamond(figure, run.alpha, run.speedup, "{:.2f}× measured")
     return figure
 
 
-def best_gamma_figure(alpha: float, c: float, run: MeasuredSpeculative | None = None) -> go.Figure:
-    """Figure 3: the gamma of the largest wall-time factor against alpha."""
-
+def best_gamma_figure(v: Values, m: Measurements) -> go.Figure:
     def best(cost: float, acceptance: float) -> int:
         return theory.best_gamma(acceptance, cost, LONGEST)
 
     figure = family(
-        canvas("acceptance α", "best γ"), UNIT, "c", (0.01, 0.02, 0.05, 0.1, 0.2), c, best,
-        (alpha, "γ = {}"), shape="hv",
+        canvas("acceptance α", "best γ"), UNIT, "c", (0.01, 0.02, 0.05, 0.1, 0.2), v.c, best,
+        (v.alpha, "γ = {}"), shape="hv",
     )  # fmt: skip
-    if run and run.c is not None:
+    if (run := m.speculative) and run.c is not None:
         diamond(figure, run.alpha, best(run.c, run.alpha), "γ = {} for the run’s c")
     return figure
 
 
-def operations_figure(alpha: float, gamma: int, c_hat: float) -> go.Figure:
-    """Figure 4, operations: the factor of theorem 3.11 against alpha."""
+def operations_figure(v: Values, _: Measurements) -> go.Figure:
     return family(
-        canvas("acceptance α", "operations"), UNIT, "γ", GAMMAS, gamma,
-        lambda g, a: theory.operations_factor(a, g, c_hat), (alpha, "{:.2f}×"),
+        canvas("acceptance α", "operations"), UNIT, "γ", GAMMAS, v.gamma,
+        lambda g, a: theory.operations_factor(a, g, v.c_hat), (v.alpha, "{:.2f}×"),
     )  # fmt: skip
 
 
-def table_4_figure(run: MeasuredSpeculative | None = None) -> go.Figure:
-    """Table 4: the speed-up that theorem 3.8 expects against the measured one.
-
-    Its points are the paper's runs and the run here; the line is agreement.
-    """
+def table_4_figure(_: Values, m: Measurements) -> go.Figure:
+    """The paper's runs and the run here; the line is agreement of theory and clock."""
     figure = canvas("expected speed-up", "measured speed-up")
     figure.add_scatter(
         x=[0, 4], y=[0, 4], mode="lines", line={"color": GREY, "width": 1, "dash": "dot"},
         hoverinfo="skip", showlegend=False,
     )  # fmt: skip
-    for (task, symbol), (colour, _) in zip(
-        (("EnDe", "circle"), ("CNNDM", "square")), FAMILY[::4], strict=True
-    ):
-        rows = [r for r in TABLE_4 if r.task == task]
+    looks = (("circle-open", FAMILY[0][0]), ("square-open", FAMILY[-1][0]))
+    for (task, runs), (symbol, colour) in zip(TABLE_4.items(), looks, strict=True):
         figure.add_scatter(
-            x=[theory.walltime_factor(r.alpha, r.gamma, r.c) for r in rows],
-            y=[r.empirical for r in rows], name=f"{task}, T5-XXL", mode="markers",
-            marker={"symbol": f"{symbol}-open", "size": 9, "color": colour, "line_width": 2},
+            x=[theory.walltime_factor(alpha, gamma, c) for _, _, gamma, alpha, c, _ in runs],
+            y=[speed for *_, speed in runs], name=f"{task}, T5-XXL", mode="markers",
+            marker={"symbol": symbol, "size": 9, "color": colour, "line_width": 2},
             customdata=[
-                f"{r.draft}, T = {r.temperature}, γ = {r.gamma}, α = {r.alpha}, c = {r.c}"
-                for r in rows
+                f"{draft}, T = {temperature}, γ = {gamma}, α = {alpha}, c = {c}"
+                for draft, temperature, gamma, alpha, c, _ in runs
             ],
             hovertemplate="%{customdata}<br>expected %{x:.2f}, measured %{y:.1f}<extra></extra>",
         )  # fmt: skip
-    if run and run.speedup is not None and run.expected_speedup is not None:
+    if (run := m.speculative) and run.expected_speedup is not None:
         diamond(figure, run.expected_speedup, run.speedup, "{:.2f}× here")
     return figure
 
@@ -255,7 +208,7 @@ FIRST = Page(
         Slider("alpha", "how often a guess is kept", "0 never, 1 always", 0.0, 1.0, 0.8),
         Slider("c", "what a guess costs", "1 is a pass of the large model", 0.0, 1.0, 0.05),
     ),
-    (FigureCard("", "", "", lambda v, m: gain_figure(v.alpha, v.c, m.speculative)),),
+    (FigureCard("", "", "", gain_figure),),
     gained,
     gain_of_run,
 )
@@ -275,33 +228,33 @@ SPECULATIVE = Page(
             r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
             "Drafting costs time too; below 1 it does not pay. Assumes that verifying takes as "
             "long as one pass. Theorem 3.8, figure 4.",
-            lambda v, m: speedup_figure(v.alpha, v.gamma, v.c, m.speculative),
+            speedup_figure,
         ),
         FigureCard(
             "Tokens per round",
             r"E(\text{tokens}) = \frac{1-\alpha^{\gamma+1}}{1-\alpha}",
             "Each target pass yields the drafts kept and one token more. Equation 1, figure 2.",
-            lambda v, m: tokens_figure(v.alpha, v.gamma, m.speculative),
+            tokens_figure,
         ),
         FigureCard(
             "Best draft length",
             r"\gamma^* = \arg\max_\gamma \frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
             "The better and the cheaper the draft model, the longer it should write. Searched up "
             "to 32. Figure 3.",
-            lambda v, m: best_gamma_figure(v.alpha, v.c, m.speculative),
+            best_gamma_figure,
         ),
         FigureCard(
             "Operations",
             r"\frac{(1-\alpha)(\gamma \hat c+\gamma+1)}{1-\alpha^{\gamma+1}}",
             "The price: refused drafts are wasted arithmetic. Theorem 3.11, figure 4.",
-            lambda v, m: operations_figure(v.alpha, v.gamma, v.c_hat),
+            operations_figure,
         ),
         FigureCard(
             "Expected against measured",
             r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)} \;\text{ against the clock}",
             "The paper’s twelve runs, and the one chosen above. On the dotted line theory and "
             "clock agree. Table 4.",
-            lambda v, m: table_4_figure(m.speculative),
+            table_4_figure,
         ),
     ),
     now,

@@ -13,6 +13,7 @@ from workbench.page.theory import TheoryTab, draw, fault
 from workbench.runs.store import recordings
 from workbench.theory import PAGES
 from workbench.theory.estimates import Measurements, measured
+from workbench.theory.page import Choice
 from workbench.theory.rules import RULES
 from workbench.theory.speculative import FIRST
 
@@ -42,9 +43,10 @@ def visitor(host) -> Visitor:
 @pytest.mark.parametrize("page", [FIRST, *PAGES], ids=lambda p: p.title)
 def test_every_corner_of_the_sliders_draws(page, run):
     found = measured(run)
-    picked = [list(choice.options()) for choice in page.choices]
+    picked = [list(field.options()) for field in page.fields if isinstance(field, Choice)]
+    sliders = page.fields[len(picked) :]
     extremes = [
-        [*chosen, *(getattr(s, end) for s in page.sliders)]
+        [*chosen, *(getattr(s, end) for s in sliders)]
         for chosen in itertools.product(*picked)
         for end in ("low", "high")
     ]
@@ -58,15 +60,15 @@ def test_every_corner_of_the_sliders_draws(page, run):
 @pytest.mark.parametrize("value", [None, -0.1, 1.1])
 def test_a_number_that_cannot_be_used_is_one_sentence(value):
     """An emptied box once gave "'<' not supported between instances of 'NoneType' and 'float'"."""
-    values = [value, *(s.value for s in PAGES[0].sliders[1:])]
+    values = [value, *(s.value for s in PAGES[0].fields[1:])]
     says = "acceptance α must be a number from 0 to 1; type one, or move the slider."
     assert fault(PAGES[0], values) == says
 
 
 def test_a_part_of_a_token_is_no_draft_length():
     """The box kept 2.5, and the figures were those of 2."""
-    values = [s.value for s in PAGES[0].sliders]
-    places = [i for i, s in enumerate(PAGES[0].sliders) if s.name == "gamma"]
+    values = [s.value for s in PAGES[0].fields]
+    places = [i for i, s in enumerate(PAGES[0].fields) if s.name == "gamma"]
     says = "draft length γ must be a whole number from 1 to 32; type one, or move the slider."
     assert fault(PAGES[0], [2.5 if i in places else x for i, x in enumerate(values)]) == says
     assert fault(PAGES[0], [2.0 if i in places else x for i, x in enumerate(values)]) is None
@@ -74,8 +76,8 @@ def test_a_part_of_a_token_is_no_draft_length():
 
 def test_the_page_of_rules_says_which_are_lossless_and_what_they_keep():
     """The example of block verification's paper: 10/9 against 11/9 of two tokens."""
-    values = [s.value for s in RULES.sliders]
-    rules = RULES.choices[0].options()
+    values = [s.value for s in RULES.fields[1:]]
+    rules = RULES.fields[0].options()
     said = {rule: draw(RULES, Measurements(), [rule, *values])[0] for rule in rules}
     assert "exactly the target’s distribution here · keeps **1.222** of 2" in said["block"]
     assert "exactly the target’s distribution here · keeps **1.111** of 2" in said["speculative"]

@@ -80,18 +80,22 @@ def marks(figure, symbol):
 @pytest.mark.parametrize("U", [50.0, 1000.0])
 def test_a_bound_that_would_leave_the_curves_no_room_is_not_drawn(U):
     """The page broke with an OverflowError for a run at temperature 0.005."""
-    wide = replace(MTAD, U=U)
-    assert marks(papers.ratio_figure(0.1, 2.5, 0.7, 2.0, 0.0, wide), "diamond") == []
-    assert marks(papers.ratio_figure(0.1, 2.5, 0.7, 3.0, 0.0, MTAD), "diamond")
+    for run, count in ((replace(MTAD, U=U), 0), (MTAD, 1)):
+        figure = papers.ratio_figure(values(papers.MTAD), Measurements(mtad=run))
+        assert len(marks(figure, "diamond")) == count
 
 
 def test_what_was_measured_is_a_diamond():
-    assert marks(speculative.tokens_figure(0.8, 5, SPECULATIVE), "diamond") == [(0.6, 2.3)]
-    assert marks(speculative.speedup_figure(0.8, 5, 0.05, SPECULATIVE), "diamond") == [(0.6, 1.4)]
+    found = Measurements(SPECULATIVE, DSBD, MTAD)
     expected = theory.walltime_factor(0.6, 4.0, 0.1)
-    assert marks(speculative.table_4_figure(SPECULATIVE), "diamond") == [(expected, 1.4)]
-    assert marks(papers.steps_figure(0.8, 0.9, 2, DSBD), "diamond") == [(0.6, 1.9)]
-    assert marks(papers.kept_figure(0.1, 0.5, 8, MTAD), "diamond") == [(2.5, 3.0)]
+    for page, draw, place in (
+        (speculative.SPECULATIVE, speculative.tokens_figure, (0.6, 2.3)),
+        (speculative.SPECULATIVE, speculative.speedup_figure, (0.6, 1.4)),
+        (speculative.SPECULATIVE, speculative.table_4_figure, (expected, 1.4)),
+        (papers.DSBD, papers.steps_figure, (0.6, 1.9)),
+        (papers.MTAD, papers.kept_figure, (2.5, 3.0)),
+    ):
+        assert marks(draw(values(page), found), "diamond") == [place]
 
 
 @pytest.mark.parametrize("rule", TREES)
