@@ -7,16 +7,16 @@ which `workbench/web/picture.js` draws.
 import dataclasses
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from decoders import Fate, Method
 from workbench.runs.events import Progress
 from workbench.runs.figures import Row, finishes, label, number, rows, unsteady
-from workbench.runs.record import Agreement, PromptPart, RoundRecord, Run, TokenRecord
+from workbench.runs.record import Agreement, PromptPart, Run
 from workbench.runs.timing import round_seconds
 from workbench.show import laws
-from workbench.show.laws import Claim, Rule, claim, served
+from workbench.show.laws import Claim, served
 from workbench.show.quantities import (
     BY_NAME,
     QUANTITIES,
@@ -51,161 +51,127 @@ NEAR_TIE = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Panel:
-    """The panel of one decoder; made by `waiting`, `running` or `finished`.
+Panel = dict[str, Any]  # of one decoder, for strip.js
 
-    Attributes:
-        decoder: its id
+
+def waiting(method: Method, claim: Claim, prompt: str, parts: Sequence[PromptPart] = ()) -> Panel:
+    """A decoder whose turn has not come.
+
+    Args:
+        method: the decoder
         claim: its claim on the output with the settings of the run
         prompt: the prompt
-        status: "waiting", "running", "done" or "failed"
-        state: the status in words
-        title: its name; "" for the decoder's usual one
-        tokens: its text
-        rounds: its rounds
-        provisional: whether a later round may take tokens back
-        row: its results so far: the figures come from all of them, the badge and the error from the
-            first
-        pace: its speed, beside the title
-        place: the place in which it finished its text, "" if that is unknown, and why it is shared
-            or unknown
-        marks: the marks that it won
-        fellows: the decoders whose texts differ from its own by chance alone
-        rule: the rule by which drafts are kept, for the card of a token
-        head: of a draft that reads the target's states, which layers it `reads`, of how many
-            `layers`; {} for other drafts
-        source: where its drafts come from, see `panels.source`
-        parts: what a chat template wrote of the prompt and what not; () if that is not known
+        parts: what a chat template wrote of it and what not; () if that is not known
     """
+    end = _end([(part.text, part.template) for part in parts] or [(prompt, False)])
+    return {
+        "decoder": method.name,
+        "title": label(method.name),
+        "stands_for": method.stands_for,
+        "summary": method.summary,
+        **_claimed(claim),
+        "status": "waiting",
+        "state": "waiting",
+        "prompt": "".join(text for text, _ in end),
+        "parts": end if parts else [],
+        "rule": laws.rule(method),
+        "source": source(method),
+        "head": {},
+        "tokens": [],
+        "rounds": [],
+        "provisional": False,
+        "clock": [],
+        "passes": None,
+        "pace": "",
+        "place": ("", ""),
+        "marks": [],
+        "numbers": [],
+        "others": [],
+        "badge": None,
+        "unsteady": "",
+        "notes": [],
+        "error": None,
+    }
 
-    decoder: str
-    claim: Claim
-    prompt: str
-    status: str
-    state: str
-    title: str = ""
-    tokens: Sequence[TokenRecord] = ()
-    rounds: Sequence[RoundRecord] = ()
-    provisional: bool = False
-    row: Row | None = None
-    pace: str = ""
-    place: tuple[str, str] = ("", "")
-    marks: Sequence[str] = ()
-    fellows: Sequence[str] = ()
-    rule: Rule = dataclasses.field(default_factory=dict)
-    head: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    source: str = ""
-    parts: Sequence[PromptPart] = ()
 
-    @staticmethod
-    def waiting(method: Method, prompt: str, temperature: float) -> "Panel":
-        return Panel(method.name, claim(method, temperature), prompt, "waiting", "waiting")
+def _claimed(claim: Claim) -> Panel:
+    return {"claim": claim.chip, "claim_help": claim.help, "exact": claim.exact}
 
-    @staticmethod
-    def running(
-        method: Method, prompt: str, temperature: float, progress: Progress | None = None
-    ) -> "Panel":
-        """A decoder at work.
 
-        Until it is done, it shows only the refused and unreached drafts of its rounds, and no
-        likely alternatives of its tokens: data sent ten times a second takes time from it.
-        """
-        says = claim(method, temperature)
-        if progress is None:
-            return Panel(method.name, says, prompt, "running", "reading the prompt")
-        return Panel(
-            method.name, says, prompt, "running",
-            f"token {progress.done} of {progress.budget}",
-            tokens=[dataclasses.replace(t, alternatives=[]) for t in progress.tokens],
-            rounds=[
-                dataclasses.replace(r, trials=[t for t in r.trials if t.fate in UNUSED])
-                for r in progress.rounds
-            ],
-            provisional=progress.provisional,
-            pace=f"{significant(progress.done / progress.seconds)} tokens/s so far"
-            if progress.seconds else "",
-        )  # fmt: skip
+def running(panel: Panel, progress: Progress | None = None) -> Panel:
+    """A decoder at work.
 
-    @staticmethod
-    def finished(
-        row: Row, prompt: str, claim: Claim, marks: Sequence[str] = (), fellows: Sequence[str] = ()
-    ) -> "Panel":
-        """A decoder that is done: the text of its first repeat, the figures of all."""
-        first = row.first
-        if first.server is not None:
-            claim = served(first.server)
-        end = first.alone.finished or ""
-        return Panel(
-            row.decoder, claim, prompt, "failed" if first.error else "done",
-            "failed" if first.error else ENDS.get(end, end),
-            title=row.label, tokens=first.alone.tokens, rounds=first.alone.rounds, row=row,
-            pace=_pace(row), marks=marks, fellows=fellows, parts=first.alone.prompt_parts,
-        )  # fmt: skip
+    Until it is done, it shows only the refused and unreached drafts of its rounds, and no likely
+    alternatives of its tokens: data sent ten times a second takes time from it.
+    """
+    if progress is None:
+        return {**panel, "status": "running", "state": "reading the prompt"}
+    seconds = progress.seconds
+    return {
+        **panel,
+        "status": "running",
+        "state": f"token {progress.done} of {progress.budget}",
+        "tokens": [dataclasses.replace(t, alternatives=[]) for t in progress.tokens],
+        "rounds": [
+            dataclasses.replace(r, trials=[t for t in r.trials if t.fate in UNUSED])
+            for r in progress.rounds
+        ],
+        "provisional": progress.provisional,
+        "pace": f"{significant(progress.done / seconds)} tokens/s so far" if seconds else "",
+    }
 
-    def to_json(self) -> str:
-        """Compact JSON for strip.js."""
-        method, results = method_of(self.decoder), self.row.results if self.row else []
-        first = self.row and self.row.first
-        prompt = _end([(p.text, p.template) for p in self.parts] or [(self.prompt, False)])
-        data = {
-            "decoder": self.decoder,
-            "title": self.title or label(self.decoder),
-            "stands_for": method.stands_for,
-            "claim": self.claim.chip,
-            "claim_help": self.claim.help,
-            "exact": self.claim.exact,
-            "pace": self.pace,
-            "marks": self.marks,
-            "summary": method.summary,
-            "status": self.status,
-            "state": self.state,
-            "prompt": "".join(text for text, _ in prompt),
-            "parts": prompt if self.parts else [],
-            "tokens": self.tokens,
-            "rounds": self.rounds,
-            "clock": round_seconds(first) if first else [],
-            "passes": number(first, "target_calls") if first else None,
-            "place": self.place,
-            "provisional": self.provisional,
-            "rule": self.rule,
-            "head": self.head,
-            "source": self.source,
-            "numbers": self._figures(),
-            "others": [{"seed": r.seed, "text": r.alone.text} for r in results[1:] if not r.error],
-            "badge": badge(first.agreement) if first and first.agreement else None,
-            "unsteady": "; ".join(unsteady(self.row)) if self.row else "",
-            "notes": list(dict.fromkeys(remark for r in results for remark in r.remarks)),
-            "error": first.error if first else None,
+
+def finished(panel: Panel, row: Row, fellows: Sequence[str] = ()) -> Panel:
+    """A decoder that is done: the text of its first repeat, the figures of all.
+
+    Args:
+        row: its results; the badge and the error are of the first
+        fellows: the decoders whose texts differ from its own by chance alone
+    """
+    first, end = row.first, row.first.alone.finished or ""
+    return {
+        **panel,
+        **(_claimed(served(first.server)) if first.server else {}),
+        "title": row.label,
+        "status": "failed" if first.error else "done",
+        "state": "failed" if first.error else ENDS.get(end, end),
+        "tokens": first.alone.tokens,
+        "rounds": first.alone.rounds,
+        "clock": round_seconds(first),
+        "passes": number(first, "target_calls"),
+        "pace": _pace(row),
+        "numbers": [] if first.error else _figures(row, fellows),
+        "others": [{"seed": r.seed, "text": r.alone.text} for r in row.results[1:] if not r.error],
+        "badge": badge(first.agreement) if first.agreement else None,
+        "unsteady": "; ".join(unsteady(row)),
+        "notes": list(dict.fromkeys(remark for r in row.results for remark in r.remarks)),
+        "error": first.error,
+    }
+
+
+def packed(panel: Panel) -> str:
+    """The panel as compact JSON."""
+    return json.dumps(panel, default=_fields, separators=(",", ":"))
+
+
+def _figures(row: Row, fellows: Sequence[str]) -> list[dict[str, Any]]:
+    first, second = TOP_SERVED if row.first.server else TOP
+    top = (first, second if any(row.greedy) else "speed")
+    details = {q.name: _detail(q, row) for q in QUANTITIES}
+    if fellows:
+        others = ", ".join(map(label, fellows)) if len(fellows) < 3 else f"{len(fellows)} others"
+        details["perplexity"] += f" · differs from {others} by chance alone"
+    return [
+        {
+            "name": q.name,
+            "label": SHORT.get(q.name, q.label),
+            "value": figure(q, row, not unsteady(row)),
+            "detail": details[q.name],
+            "help": TERMS.get(SHORT.get(q.name, q.label), q.help),
+            "place": "top" if q.name in top else "main" if q.name in MAIN else "",
         }
-        return json.dumps(data, default=_fields, separators=(",", ":"))
-
-    def _figures(self) -> list[dict[str, Any]]:
-        row = self.row
-        if row is None or row.first.error is not None:
-            return []
-        first, second = TOP_SERVED if row.first.server else TOP
-        top = (first, second if any(row.greedy) else "speed")
-        return [
-            {
-                "name": q.name,
-                "label": SHORT.get(q.name, q.label),
-                "value": figure(q, row, not unsteady(row)),
-                "detail": self._detail(q, row),
-                "help": TERMS.get(SHORT.get(q.name, q.label), q.help),
-                "place": "top" if q.name in top else "main" if q.name in MAIN else "",
-            }
-            for q in QUANTITIES
-        ]
-
-    def _detail(self, quantity: Quantity, row: Row) -> str:
-        own = _detail(quantity, row)
-        if not self.fellows or quantity.name != "perplexity":
-            return own
-        others = f"{len(self.fellows)} others"
-        if len(self.fellows) < 3:
-            others = ", ".join(map(label, self.fellows))
-        return " · ".join(filter(None, (own, f"differs from {others} by chance alone")))
+        for q in QUANTITIES
+    ]
 
 
 def _end(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
@@ -287,22 +253,14 @@ def run_panels(run: Run) -> list[str]:
     panels = []
     for row in lines:
         method = method_of(row.decoder, run.settings.get(row.decoder, {}))
-        panel = Panel.finished(
-            row,
-            run.title,
-            laws.claim_in(run.settings, row.decoder),
-            won[row.decoder],
-            fellows.get(row.decoder, []),
-        )
-        panels.append(
-            dataclasses.replace(
-                panel,
-                place=places.get(row.decoder, panel.place),
-                rule=laws.rule(method),
-                head=laws.head(run.environment, method),
-                source=source(method),
-            ).to_json()
-        )
+        claim = laws.claim_in(run.settings, row.decoder)
+        panel = {
+            **waiting(method, claim, run.title, row.first.alone.prompt_parts),
+            "place": places.get(row.decoder, ("", "")),
+            "marks": won[row.decoder],
+            "head": laws.head(run.environment, method),
+        }
+        panels.append(packed(finished(panel, row, fellows.get(row.decoder, []))))
     return panels
 
 

@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 from decoders import catalog
 from workbench.runs.record import Agreement
 from workbench.runs.store import id_of, recorded
-from workbench.show.panel import PROMPT_SHOWN, Panel, badge, picture, run_panels, source
+from workbench.show.laws import GREEDY
+from workbench.show.panel import PROMPT_SHOWN, badge, picture, run_panels, source, waiting
 
 
 def test_badges():
@@ -24,7 +25,7 @@ def test_badges():
 
 
 def test_a_long_prompt_is_cut_on_the_left():
-    panel = json.loads(Panel.waiting(catalog["greedy"](), "x" * 1000 + "end", 1.0).to_json())
+    panel = waiting(catalog["greedy"](), GREEDY, "x" * 1000 + "end")
     assert panel["prompt"].endswith("end")
     assert len(panel["prompt"]) == PROMPT_SHOWN + 1
 

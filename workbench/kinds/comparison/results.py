@@ -1,6 +1,5 @@
 """A comparison on the page: the picture, the verdict, charts, all texts, details, and links."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,16 @@ from workbench.runs.figures import rows, times_greedy
 from workbench.runs.record import PromptPart, Run
 from workbench.runs.store import recorded
 from workbench.show import comparison, laws, tables
-from workbench.show.panel import BLANK, Panel, picture, run_panels
+from workbench.show.panel import (
+    BLANK,
+    Panel,
+    finished,
+    packed,
+    picture,
+    run_panels,
+    running,
+    waiting,
+)
 from workbench.studies.study import BASELINE
 
 
@@ -105,38 +113,31 @@ class LivePanels:
         self._parts: Sequence[PromptPart] = ()
         self._done: dict[str, Panel] = {}  # by decoder: its last panel
         self._temperature = study.settings.temperature
-        self._packed = {m.name: self._waiting(m) for m in methods}
+        self._packed = {m.name: packed(self._waiting(m)) for m in methods}
         self._sent: dict[str, str] = {}
 
-    def _waiting(self, method: Method) -> str:
-        panel = Panel.waiting(method, self._prompt, self._temperature)
-        return dataclasses.replace(panel, parts=self._parts).to_json()
+    def _waiting(self, method: Method) -> Panel:
+        claim = laws.claim(method, self._temperature)
+        return waiting(method, claim, self._prompt, self._parts)
 
     def update(self, event: Started | Progress | Finished) -> None:
         method = self._methods[event.at.decoder]
         if isinstance(event, Started) and event.parts and not self._parts:
             self._parts = event.parts
-            self._packed = {m.name: self._waiting(m) for m in self._methods.values()}
+            self._packed = {m.name: packed(self._waiting(m)) for m in self._methods.values()}
         if isinstance(event, Finished) and not event.at.lap:
             row = next(row for row in rows(event.run.results) if row.decoder == method.name)
-            panel = self._done[method.name] = Panel.finished(
-                row, self._prompt, laws.claim(method, self._temperature)
-            )
+            panel = self._done[method.name] = finished(self._waiting(method), row)
         elif event.at.repeat or event.at.lap:
             # The range over several timings comes at the end: to make it now would take time from
             # the next timing.
             if (done := self._done.get(method.name)) is None:
                 return
-            panel = dataclasses.replace(done, state=_again(event.at))
+            panel = {**done, "state": _again(event.at)}
         else:
-            panel = Panel.running(
-                method,
-                self._prompt,
-                self._temperature,
-                event if isinstance(event, Progress) else None,
-            )
-        panel = dataclasses.replace(panel, rule=laws.rule(method), parts=self._parts)
-        self._packed[method.name] = panel.to_json()
+            progress = event if isinstance(event, Progress) else None
+            panel = running(self._waiting(method), progress)
+        self._packed[method.name] = packed(panel)
 
     def value(self) -> dict[str, Any]:
         return strip(self._packed.values(), "live")
