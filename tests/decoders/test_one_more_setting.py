@@ -44,7 +44,7 @@ from decoders.testing import assert_law, drawn
 from tests.models import build_pair
 from workbench.__main__ import main
 from workbench.engines.dialects import DIALECTS
-from workbench.engines.record import Query
+from workbench.engines.dialects import Query
 from workbench.experiments import plan
 from workbench.kinds import registry
 from workbench.studies.settings import Settings, in_words

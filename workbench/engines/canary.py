@@ -12,9 +12,9 @@ likes better, a wrong temperature or a cut-off has too many of the first ranks.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,12 @@ from decoders.divergence import DTYPES
 from decoders.errors import allowed, refuse, whole
 from decoders.inputs import as_seed, encode
 from workbench.engines.client import Client
-from workbench.engines.record import Prompt, Query, Record, Speculation, plain
+from workbench.engines.dialects import Prompt, Query
 
 PREFIXES = ("Once upon a time", "One day, a little girl", "The old man looked at the sea and",
             "It was raining, so they")  # fmt: skip
-MOST_DRAWS, MOST_TOKENS, MOST_AT_ONCE = 1_000_000, 64, 256
+MOST_DRAWS, MOST_TOKENS = 1_000_000, 64
+AT_ONCE = 8  # requests
 GREEDY = 32  # tokens of a greedy text
 BANDS = (1, 3, 8, 32)  # last ranks of the bands, counted from 1; the tokens below are one more band
 # The least variance of a cell's count; rarer cells are merged. A normal distribution is then close.
@@ -45,31 +46,27 @@ Ids = tuple[int, ...]
 Doing = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True, eq=False)
-class Tally:
-    """Counts of cells, (..., cells), with their means and covariance under the law.
+def statistic(cells: np.ndarray, chances: np.ndarray) -> tuple[np.ndarray, int]:
+    """The chi-square statistic of each repetition of the draws, (...), and its degrees of freedom.
 
-    The axes before the last one are independent repetitions.
+    It is Pearson's where all places have the same chances.
+
+    Args:
+        cells: those of the drawn tokens, (..., places); the axes before are repetitions
+        chances: of each cell at each place, (places, cells)
     """
-
-    observed: np.ndarray
-    expected: np.ndarray
-    covariance: np.ndarray
-
-    def statistic(self) -> tuple[np.ndarray, int]:
-        """The chi-square statistic of each repetition, (...), and its degrees of freedom.
-
-        It is Pearson's where all places have the same chances.
-        """
-        merge = merging(self.covariance)
-        off = (self.observed - self.expected) @ merge.T
-        covariance = merge @ self.covariance @ merge.T
-        # The counts sum to a constant, so one direction, or more, has no variance.
-        tolerance = 1e-6 * float(np.diag(covariance).max(initial=0.0))
-        values, vectors = np.linalg.eigh(covariance)
-        varies = values > max(tolerance, 1e-12)
-        scaled = (off @ vectors[:, varies]) / np.sqrt(values[varies])
-        return (scaled**2).sum(axis=-1), int(varies.sum())
+    mean = chances.sum(axis=0)
+    observed = np.stack([(cells == cell).sum(axis=-1) for cell in range(len(mean))], axis=-1)
+    every = np.diag(mean) - chances.T @ chances
+    merge = merging(every)
+    off = (observed - mean) @ merge.T
+    covariance = merge @ every @ merge.T
+    # The counts sum to a constant, so one direction, or more, has no variance.
+    tolerance = 1e-6 * float(np.diag(covariance).max(initial=0.0))
+    values, vectors = np.linalg.eigh(covariance)
+    varies = values > max(tolerance, 1e-12)
+    scaled = (off @ vectors[:, varies]) / np.sqrt(values[varies])
+    return (scaled**2).sum(axis=-1), int(varies.sum())
 
 
 def merging(covariance: np.ndarray) -> np.ndarray:
@@ -97,23 +94,6 @@ def p_value(statistic: np.ndarray, degrees: int) -> np.ndarray:
     return torch.special.gammaincc(torch.full_like(half, degrees / 2), half).numpy()
 
 
-def tally(cells: np.ndarray, chances: np.ndarray) -> Tally:
-    """The counts of draws, (..., places), with the chances at each place, (places, cells)."""
-    expected = chances.sum(axis=0)
-    observed = np.stack([(cells == cell).sum(axis=-1) for cell in range(chances.shape[1])], axis=-1)
-    return Tally(observed, expected, np.diag(expected) - chances.T @ chances)
-
-
-def one_place(law: np.ndarray, counts: np.ndarray) -> Tally:
-    """The counts of the tokens drawn at one place, (V,), each frequent one in a cell of its own."""
-    draws = counts.sum()
-    frequent = np.argsort(-law, kind="stable")[: int((draws * law * (1 - law) >= LEAST).sum())]
-    chances = np.append(law[frequent], max(0.0, 1 - law[frequent].sum()))
-    observed = np.append(counts[frequent], draws - counts[frequent].sum())
-    covariance = np.diag(draws * chances) - draws * np.outer(chances, chances)
-    return Tally(observed, draws * chances, covariance)
-
-
 def labels(p: torch.Tensor, q: torch.Tensor | None) -> torch.Tensor:
     """The cell of each token under the law and, if there is one, the draft's; (places, V)."""
     top = p.topk(min(BANDS[-1], p.shape[-1]), dim=-1).values
@@ -130,6 +110,9 @@ def shares(law: torch.Tensor, labels: torch.Tensor, drafted: bool) -> torch.Tens
     return chances.scatter_add_(1, labels, law.double())
 
 
+WRONG = ("keeps drafts that it should refuse", "takes the likeliest token too often")
+
+
 @dataclass(frozen=True, eq=False)
 class Draws:
     """Tokens that a server drew.
@@ -138,33 +121,16 @@ class Draws:
         position: the place of each token in its text, from 0, (N,)
         cells: its cell, (..., N)
         chances: the chances of all cells there under the law, (N, cells)
-        starts: the counts of first tokens after each prefix; empty for draws that are made up
-        others: by the names of wrong rules, the chances under them, and their total variations from
-            the law at each place, (N,)
+        others: the same under the last of the rules WRONG, (N, rules, cells): the first needs a
+            draft
+        distances: their total variations from the law at each place, (N, rules)
     """
 
     position: np.ndarray
     cells: np.ndarray
     chances: np.ndarray
-    starts: tuple[Tally, ...] = ()
-    others: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-
-
-def joined(pieces: Sequence[Draws]) -> Draws:
-    """The draws of all pieces, which have the same wrong rules."""
-
-    def one(name: str) -> np.ndarray:
-        return np.concatenate([getattr(d, name) for d in pieces])
-
-    others = {
-        name: (
-            np.concatenate([d.others[name][0] for d in pieces]),
-            np.concatenate([d.others[name][1] for d in pieces]),
-        )
-        for name in pieces[0].others
-    }
-    starts = tuple(start for d in pieces for start in d.starts)
-    return Draws(one("position"), one("cells"), one("chances"), starts, others)
+    others: np.ndarray
+    distances: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -181,15 +147,11 @@ class Check:
 def _tests(draws: Draws) -> Iterator[tuple[str, int, np.ndarray, int]]:
     """Each test's name, its tokens, the statistic of each repetition, and degrees of freedom."""
     last = int(draws.position.max(initial=-1))
-    if draws.starts:
-        each, degrees = zip(*(start.statistic() for start in draws.starts), strict=True)
-        count = int((draws.position == 0).sum())
-        yield "first token, after each prefix", count, np.sum(each, axis=0), sum(degrees)
     chosen = [(f"token {i + 1}", draws.position == i) for i in range(last + 1)]
     if last > 1:
         chosen.append((f"tokens 2 to {last + 1} together", draws.position > 0))
     for name, at in chosen:
-        yield name, int(at.sum()), *tally(draws.cells[..., at], draws.chances[at]).statistic()
+        yield name, int(at.sum()), *statistic(draws.cells[..., at], draws.chances[at])
 
 
 def checks(draws: Draws) -> list[Check]:
@@ -228,15 +190,13 @@ def controls(draws: Draws, seed: int, times: int = 100) -> list[WrongRule]:
     """
     source, later, rules = np.random.default_rng(seed), draws.position > 0, []
     later = later if later.any() else draws.position == 0
-    for name, (other, distance) in draws.others.items():
-        off = float(distance[later].mean())
+    for rule in range(draws.others.shape[1]):
+        off = float(draws.distances[later, rule].mean())
         share = min(1.0, SOUGHT / off) if off else 0.0
-        mixed = (1 - share) * draws.chances + share * other
+        mixed = (1 - share) * draws.chances + share * draws.others[:, rule]
         chances = np.where(later[:, None], mixed, draws.chances)
-        samples = (
-            Draws(draws.position, cells, draws.chances)
-            for cells in _sampled(chances, times, source)
-        )
+        samples = (replace(draws, cells=cells) for cells in _sampled(chances, times, source))
+        name = WRONG[rule - draws.others.shape[1]]
         rules.append(
             WrongRule(name, share * off, sum(int(unlike(d).sum()) for d in samples), times)
         )
@@ -253,13 +213,14 @@ def _sampled(chances: np.ndarray, times: int, source: np.random.Generator) -> It
         yield (uniform[..., None] >= upper[:, :-1]).sum(axis=-1)
 
 
-def tokens_of(record: Record, pair: ModelPair) -> Ids:
+def text_of(client: Client, query: Query, pair: ModelPair) -> Ids:
     """The tokens of an answer, with the one that ended it.
 
     Raises:
-        InputError: if they are not told, or are not of this model
+        InputError: if there is none, or its tokens are not told, or are not of this model
     """
-    who = f"Engine {record.engine}"
+    who, record = f"Engine {client.wire.engine.name}", client.ask(query)
+    refuse((record.note, record.note))
     if record.tokens is None:
         raise InputError(
             f"{who} does not tell token ids, without which its draws cannot be tested; vLLM, "
@@ -292,7 +253,7 @@ def read(
     If the pair has a draft, this makes the cells finer. `draws` has prefixes and the texts that
     followed them; `doing` hears how many of these have been read.
     """
-    pieces, done = list[Draws](), 0
+    pieces, done = list[tuple[np.ndarray, ...]](), 0
     for prefix in dict.fromkeys(prefix for prefix, _ in draws):
         times = Counter(text for start, text in draws if start == prefix)
         texts = sorted(times)  # those in order share their beginnings, which are read once
@@ -301,42 +262,28 @@ def read(
             places = decoders.read(pair, list(prefix), [list(text[:-1]) for text in some])
             drafts = [each.q for each in places if each.q is not None]
             p, q = torch.cat([each.p for each in places]), torch.cat(drafts) if drafts else None
-            piece = _draws(p, q, some, [times[text] for text in some])
-            if not begin:
-                first = np.bincount([t[0] for t in times], [*times.values()], len(p[0]))
-                piece = replace(piece, starts=(one_place(p[0].double().cpu().numpy(), first),))
-            pieces.append(piece)
+            pieces.append(_draws(p, q, some, [times[text] for text in some]))
             doing(done := done + sum(times[text] for text in some))
-    return joined(pieces)
+    return Draws(*map(np.concatenate, zip(*pieces, strict=True)))
 
 
 def _draws(
     p: torch.Tensor, q: torch.Tensor | None, texts: Sequence[Ids], times: Sequence[int]
-) -> Draws:
-    """The draws of some texts, each drawn `times`; p and q: the laws before their every token."""
+) -> tuple[np.ndarray, ...]:
+    """The fields of `Draws` of texts, each drawn `times`; p and q: the laws before every token."""
     cell = labels(p, q)
     tokens = torch.tensor([token for text in texts for token in text], device=p.device)
+    likeliest = torch.zeros_like(p).scatter_(1, p.argmax(-1, keepdim=True), 1.0)
+    wrong = [likeliest] if q is None else [q, likeliest]
+    columns = (
+        torch.tensor([i for text in texts for i in range(len(text))]),
+        cell.gather(1, tokens[:, None])[:, 0],
+        shares(p, cell, q is not None),
+        torch.stack([shares(law, cell, q is not None) for law in wrong], dim=1),
+        torch.stack([(law.double() - p.double()).abs().sum(-1) / 2 for law in wrong], dim=1),
+    )
     again = np.repeat(times, [len(text) for text in texts])
-
-    def repeated(values: torch.Tensor) -> np.ndarray:
-        return np.repeat(values.cpu().numpy(), again, axis=0)
-
-    wrong = {} if q is None else {"keeps drafts that it should refuse": q}
-    wrong["takes the likeliest token too often"] = torch.zeros_like(p).scatter_(
-        1, p.argmax(-1, keepdim=True), 1.0
-    )
-    return Draws(
-        np.repeat([i for text in texts for i in range(len(text))], again),
-        repeated(cell.gather(1, tokens[:, None])[:, 0]),
-        repeated(shares(p, cell, q is not None)),
-        others={
-            name: (
-                repeated(shares(law, cell, q is not None)),
-                repeated((law.double() - p.double()).abs().sum(-1) / 2),
-            )
-            for name, law in wrong.items()
-        },
-    )
+    return tuple(np.repeat(column.cpu().numpy(), again, axis=0) for column in columns)
 
 
 @dataclass(frozen=True)
@@ -351,13 +298,11 @@ class CanaryPlan:
     draws: int = 2000
     tokens: int = 6
     seed: int = 0
-    at_once: int = 8
     dtype: str = "auto"
 
     def __post_init__(self) -> None:
         whole("draws", self.draws, MOST_DRAWS)
         whole("tokens", self.tokens, MOST_TOKENS)
-        whole("at_once", self.at_once, MOST_AT_ONCE)
         allowed("dtype", self.dtype, choices=DTYPES)
         as_seed(self.seed)
         twice = len(set(self.prefixes)) < len(self.prefixes)
@@ -377,22 +322,16 @@ class GreedyText:
 
 @dataclass(frozen=True)
 class CanaryReport:
-    """What a canary found of an engine, its dialect and the model that it serves.
-
-    Of the `wanted` draws some may be missing: `note` says why.
-    """
+    """What a canary found of an engine, its dialect and the model that it serves."""
 
     engine: str
     kind: str
     model: str | None
     draws: int
-    wanted: int
     checks: tuple[Check, ...]
     controls: tuple[WrongRule, ...]
     greedy: tuple[GreedyText, ...]
     dtype: str
-    speculation: Speculation | None
-    note: str
 
     @property
     def verdict(self) -> str:
@@ -402,10 +341,10 @@ class CanaryReport:
         if any(text.divergence.verdict == "fault" for text in self.greedy):
             return "fault"
         strong = all(c.caught >= CAUGHT * c.times for c in self.controls)
-        return "like" if strong and self.controls else "cannot tell"
+        return "like" if strong else "cannot tell"
 
     def to_json(self) -> dict[str, Any]:
-        return {**plain(asdict(self)), "verdict": self.verdict, "level": LEVEL}
+        return {**asdict(self), "verdict": self.verdict, "level": LEVEL}
 
 
 def watch(
@@ -417,64 +356,39 @@ def watch(
 ) -> CanaryReport:
     """Test a server that should serve the pair's target.
 
-    `doing` hears what is done, how much of it, and of how much. Whoever is `stopped`, or a server
-    that fails after some draws, has these tested.
+    `doing` hears what is done, how much of it, and of how much.
 
     Raises:
         InputError: if the server cannot be tested
+        KeyboardInterrupt: if it is `stopped`
     """
     greedy, prompts = list[GreedyText](), list[tuple[Ids, Prompt]]()
     for done, words in enumerate(what.prefixes):
         doing("greedy texts", done, len(what.prefixes))
         ids = tuple(encode(words, pair.tokenizer, pair.vocabulary).ids)
         prompts.append((ids, ids if client.dialect.takes_ids else words))
-        record = client.ask(Query(prompts[-1][1], GREEDY, Warping(0.0), what.seed, stream=False))
-        theirs = list(tokens_of(record, pair))
+        query = Query(prompts[-1][1], GREEDY, Warping(0.0), what.seed, stream=False)
+        theirs = list(text_of(client, query, pair))
         ours = decoders.generate(pair, list(ids), "greedy", max_new_tokens=GREEDY).tokens
         parts = decoders.compare_greedy(pair, list(ids), ours, theirs, dtype=what.dtype)
         greedy.append(GreedyText(words, parts))
-    texts, counts, note = _drawn(client, pair, prompts, what, doing, stopped)
-    draws = read(pair, texts, lambda n: doing("law of the model", n, len(texts)))
-    return CanaryReport(
-        client.wire.engine.name, client.dialect.kind, client.shown_model, len(texts), what.draws,
-        tuple(checks(draws)), tuple(controls(draws, what.seed)), tuple(greedy), what.dtype,
-        together(counts) if counts else None, note,
-    )  # fmt: skip
 
-
-def _drawn(
-    client: Client, pair: ModelPair, prompts: Sequence[tuple[Ids, Prompt]], what: CanaryPlan,
-    doing: Doing, stopped: Callable[[], bool],
-) -> tuple[list[tuple[Ids, Ids]], list[Speculation], str]:  # fmt: skip
-    """The draws, what they tell of draft tokens, and why some are missing."""
-    texts, counts, note = list[tuple[Ids, Ids]](), list[Speculation](), ""
-
-    def draw(number: int) -> tuple[Ids, Record]:
+    def draw(number: int) -> tuple[Ids, Ids]:
         ids, prompt = prompts[number % len(prompts)]
-        record = client.ask(Query(prompt, what.tokens, seed=what.seed + number, stream=False))
-        refuse((record.note, record.note))
-        return ids, record
+        query = Query(prompt, what.tokens, seed=what.seed + number, stream=False)
+        return ids, text_of(client, query, pair)
 
-    pool = ThreadPoolExecutor(what.at_once)
+    pool, texts = ThreadPoolExecutor(AT_ONCE), list[tuple[Ids, Ids]]()
     try:
-        for ids, record in pool.map(draw, range(what.draws)):
-            texts.append((ids, tokens_of(record, pair)))
-            counts += [record.speculation] if record.speculation else []
+        for text in pool.map(draw, range(what.draws)):
+            texts.append(text)
             doing("draws", len(texts), what.draws)
-            refuse((stopped(), "Stopped."))
-    except InputError as error:
-        if not texts:
-            raise
-        note = str(error)
+            if stopped():
+                raise KeyboardInterrupt
     finally:
         pool.shutdown(cancel_futures=True)
-    return texts, counts, note
-
-
-def together(counts: Sequence[Speculation]) -> Speculation:
-    """The sum of counts of draft tokens."""
-    steps = [each.steps for each in counts if each.steps is not None]
-    return Speculation(
-        sum(each.drafted for each in counts), sum(each.accepted for each in counts),
-        sum(steps) if len(steps) == len(counts) else None,
+    draws = read(pair, texts, lambda n: doing("law of the model", n, len(texts)))
+    return CanaryReport(
+        client.wire.engine.name, client.dialect.kind, client.shown_model, len(texts),
+        tuple(checks(draws)), tuple(controls(draws, what.seed)), tuple(greedy), what.dtype,
     )  # fmt: skip

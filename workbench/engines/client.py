@@ -3,9 +3,10 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import httpx
@@ -13,21 +14,18 @@ import httpx
 from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.settings import nearest
 from workbench.engines.addresses import Engine
-from workbench.engines.dialects import DIALECTS
-from workbench.engines.record import (
+from workbench.engines.dialects import (
+    DIALECTS,
     AnswerShape,
     Chunk,
     Dialect,
     Event,
     Query,
-    Record,
-    Speculation,
     message,
     shaped,
 )
 
 STREAM = "text/event-stream"
-SAID = 65_536  # bytes of an error that are read
 SECRET = 8  # characters of the shortest key that is one
 
 
@@ -89,14 +87,14 @@ class Wire:
         secret = self._secret or ""
         return text.replace(secret, "[key]") if len(secret) >= SECRET else text
 
-    def get(self, path: str) -> Any:
-        """The JSON at a path.
+    def get(self, path: str) -> Event:
+        """The JSON object at a path.
 
         Raises:
             InputError: if there is none
         """
         with self._asked("GET", path) as pieces:
-            return self._json(b"".join(pieces))
+            return self._object(b"".join(pieces))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Iterator[Event]:
         """The chunks of an answer, or the whole answer as one, as they arrive.
@@ -108,7 +106,7 @@ class Wire:
             if not pieces.streams:
                 yield self._object(b"".join(pieces))
                 return
-            for data in _data(_lines(pieces)):
+            for data in _data(pieces):
                 if data == b"[DONE]":
                     return
                 yield self._object(data)
@@ -118,12 +116,6 @@ class Wire:
         return InputError(self.hidden(f"Engine {self.engine.name} {words}."))
 
     def _object(self, data: bytes) -> Event:
-        event = self._json(data)
-        if not isinstance(event, dict):
-            raise self.fault("sent JSON that is no object; is this its API?")
-        return event
-
-    def _json(self, data: bytes) -> Any:
         try:
             text = data.decode()
             value = json.loads(text)
@@ -134,6 +126,8 @@ class Wire:
             raise self.fault("sent an answer that is not UTF-8") from None
         except (ValueError, RecursionError):
             raise self.fault("sent an answer that is no JSON; is this its API?") from None
+        if not isinstance(value, dict):
+            raise self.fault("sent JSON that is no object; is this its API?")
         return value
 
     @contextmanager
@@ -208,63 +202,59 @@ class _Pieces:
 
 def _said(pieces: Iterable[bytes]) -> str:
     """The server's words about an error, on one line; "" if they cannot be read."""
-    body = b""
     try:
-        for piece in pieces:
-            body += piece
-            if len(body) >= SAID:
-                break
-        return message(json.loads(body)).rstrip(".")
-    # An error may break off, last too long, or be a page for people.
+        return message(json.loads(b"".join(pieces))).rstrip(".")
+    # An error may break off, or be a page for people.
     except (httpx.HTTPError, ValueError, RecursionError):
         return ""
 
 
-def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a stream without their ends; the last one need not have any."""
-    held: list[bytes] = []
-    for piece in pieces:
-        *ended, rest = piece.split(b"\n")
-        for line in ended:
-            yield b"".join([*held, line])
-            held = []
-        held.append(rest)
-    yield b"".join(held)
+def _data(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The data of server-sent events; comments and other fields are left out.
+
+    Lines may come in any pieces, and the last one need not end.
+    """
+    start: list[bytes] = []  # of the line that has not ended yet
+    for piece in chain(pieces, [b"\n"]):
+        *ends, rest = piece.split(b"\n")
+        for end in ends:
+            line = b"".join([*start, end])
+            start = []
+            if line.startswith(b"data:"):
+                yield line[5:].strip()
+        start.append(rest)
 
 
-def _data(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The data of server-sent events; comments and other fields are left out."""
-    for line in lines:
-        if line.startswith(b"data:"):
-            yield line[5:].strip()
+@dataclass(frozen=True)
+class Record:
+    """What came of a request.
 
+    Attributes:
+        text: the new text
+        tokens: the ids of the new tokens; None if not every one was told
+        count: number of new tokens; None if it is not known
+        arrivals: for each piece that arrived the seconds since it was asked, and its tokens, None
+            if they are not known; a speculative engine sends several tokens at once
+        seconds: from the request to the end of the answer
+        finished: "length", "stop", …; None if the answer was cut off
+        note: one sentence about an answer that was cut off; "" if it is whole
+    """
 
-@dataclass
-class _Answer:
-    texts: list[str] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
-    arrivals: list[tuple[float, int | None]] = field(default_factory=list)
-    untold: bool = False  # whether some tokens came without their ids
-    count: int | None = None
-    finished: str | None = None
-    speculation: Speculation | None = None
-    model: str | None = None
-
-    def add(self, chunk: Chunk, at: float) -> None:
-        new = None if chunk.ids is None else len(chunk.ids)
-        if chunk.text or chunk.ids:
-            self.arrivals.append((at, new))
-            self.untold |= not chunk.ids
-        self.texts.append(chunk.text)
-        self.ids += chunk.ids or ()
-        for name in ("count", "finished", "speculation", "model"):
-            if (value := getattr(chunk, name)) is not None:
-                setattr(self, name, value)
+    text: str
+    tokens: tuple[int, ...] | None
+    count: int | None
+    arrivals: tuple[tuple[float, int | None], ...]
+    seconds: float
+    finished: str | None
+    note: str = ""
 
     @property
-    def tokens(self) -> int:
-        """The number of tokens that came, as far as it is known."""
-        return max(len(self.ids), self.count or 0)
+    def after_first(self) -> float | None:
+        """Seconds after the first token; None if none came.
+
+        A busy machine hears several pieces at once, so the speed after the first is not known.
+        """
+        return self.seconds - self.arrivals[0][0] if self.arrivals else None
 
 
 class Client:
@@ -314,30 +304,32 @@ class Client:
         query = query.likeliest
         if (why := self.dialect.unsaid(query)) is not None:
             raise self.wire.fault(why)
-        answer, note = _Answer(), ""
+        pieces, note = list[tuple[Chunk, float]](), ""
         start = time.monotonic()
         try:
-            for chunk in self._chunks(query, answer):
-                answer.add(chunk, at := time.monotonic() - start)
-                heard(chunk, at)
-            if answer.finished is None:
+            for chunk in self._chunks(query):
+                pieces.append((chunk, time.monotonic() - start))
+                heard(*pieces[-1])
+            if all(chunk.finished is None for chunk, _ in pieces):
                 raise self.wire.fault("broke off the answer")
         except InputError as error:
-            if not answer.arrivals:
-                raise InputError(self._sentence(error)) from None
             note = self._sentence(error)
-        return self._record(answer, time.monotonic() - start, note)
+            if not any(chunk.text or chunk.ids for chunk, _ in pieces):
+                raise InputError(note) from None
+        return self.record(pieces, time.monotonic() - start, note)
 
-    def _chunks(self, query: Query, answer: _Answer) -> Iterator[Chunk]:
-        body = self.dialect.body(query, self.model)
+    def _chunks(self, query: Query) -> Iterator[Chunk]:
+        body, ids, texts = self.dialect.body(query, self.model), 0, 0
         for chunk in self.dialect.chunks(self.wire.post(self.dialect.path, body)):
             if self.model is not None and chunk.model not in (None, self.model):
                 raise self.wire.fault(
                     f"answered with the model {quoted(chunk.model)}, not with {quoted(self.model)}"
                 )
             yield chunk
+            ids += len(chunk.ids or ())
+            texts += bool(chunk.text)
             # A server that tells neither ids nor counts sends at least a token with each text.
-            if max(answer.tokens, 0 if answer.ids else len(answer.arrivals)) > query.max_tokens:
+            if max(ids or texts, chunk.count or 0) > query.max_tokens:
                 raise self.wire.fault(
                     f"sent more than the {query.max_tokens:,} tokens asked for and was cut off"
                 )
@@ -347,20 +339,27 @@ class Client:
         name, words = f"Engine {self.wire.engine.name}", self.wire.hidden(str(error))
         return words if words.startswith(name) else f"{name}: {words[0].lower()}{words[1:]}"
 
-    def _record(self, answer: _Answer, seconds: float, note: str) -> Record:
-        missing = answer.count is not None and answer.count != len(answer.ids)
-        all_ids = bool(answer.ids) and not answer.untold and not missing
+    def record(
+        self, pieces: Sequence[tuple[Chunk, float]], seconds: float, note: str = ""
+    ) -> Record:
+        """What the pieces of an answer say together."""
+        chunks = [chunk for chunk, _ in pieces]
+        ids = tuple(token for chunk in chunks for token in chunk.ids or ())
+        counts = [chunk.count for chunk in chunks if chunk.count is not None]
+        ends = [chunk.finished for chunk in chunks if chunk.finished is not None]
+        count = counts[-1] if counts else len(ids) or None
+        untold = any(chunk.text and not chunk.ids for chunk in chunks)
         return Record(
-            engine=self.wire.engine.name,
-            kind=self.dialect.kind,
-            model=None if answer.model is None else self.wire.hidden(answer.model),
-            text=self.wire.hidden("".join(answer.texts)),
-            tokens=tuple(answer.ids) if all_ids else None,
-            count=answer.count if answer.count is not None else len(answer.ids) or None,
-            arrivals=tuple(answer.arrivals),
+            text=self.wire.hidden("".join(chunk.text for chunk in chunks)),
+            tokens=ids if ids and not untold and count == len(ids) else None,
+            count=count,
+            arrivals=tuple(
+                (at, None if chunk.ids is None else len(chunk.ids))
+                for chunk, at in pieces
+                if chunk.text or chunk.ids
+            ),
             seconds=seconds,
-            finished=None if answer.finished is None else self.wire.hidden(answer.finished),
-            speculation=answer.speculation,
+            finished=self.wire.hidden(ends[-1]) if ends else None,
             note=note,
         )
 
@@ -405,20 +404,14 @@ def _dialect(wire: Wire, models: list[ServedModel]) -> Dialect:
     for dialect in DIALECTS.values():
         if dialect.owner and dialect.owner in owners:
             return dialect
+    try:
+        paths = wire.get("/openapi.json").get("paths")  # as of servers made with FastAPI
+    except InputError:
+        paths = None
     for dialect in DIALECTS.values():
-        if dialect.sign and _has(wire, dialect.sign):
+        if dialect.sign and isinstance(paths, dict) and dialect.sign in paths:
             return dialect
     return DIALECTS["other"]
-
-
-def _has(wire: Wire, path: str) -> bool:
-    """Whether a server that describes itself, as those made with FastAPI do, has a path."""
-    try:
-        described = wire.get("/openapi.json")
-    except InputError:
-        return False
-    paths = described.get("paths") if isinstance(described, dict) else None
-    return isinstance(paths, dict) and path in paths
 
 
 def _model(wire: Wire, models: list[ServedModel]) -> str | None:
@@ -437,8 +430,7 @@ def version(client: Client) -> str | None:
         return None
     path, field = client.dialect.version
     try:
-        answer = client.wire.get(path)
+        release = client.wire.get(path).get(field)
     except InputError:
         return None
-    release = answer.get(field) if isinstance(answer, dict) else None
     return client.wire.hidden(release)[:80] if isinstance(release, str) else None

@@ -1,60 +1,235 @@
-"""How each engine is asked, and what its answers count: its `Dialect`, and its name at the end."""
+"""One request to a server and its answer, and how each engine is asked and read: its `Dialect`.
+
+Any server that is no other is taken for one with OpenAI's completions API. Their names are at the
+end.
+
+Source:
+    OpenAI, API reference, "Create completion (legacy)".
+"""
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AliasChoices, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workbench.engines.record import (
-    OTHER,
-    AnswerShape,
-    Chunk,
-    Count,
-    Dialect,
-    Event,
-    Ids,
-    Query,
-    Speculation,
-    completions,
-    is_completion,
-    neutral,
-    refused,
-    shaped,
-)
+from decoders import Warping
+from decoders.errors import InputError
+
+Prompt = tuple[int, ...] | str
+USUAL = Warping()  # the model's own distribution
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a server is asked for: one text.
+
+    Attributes:
+        prompt: token ids; as text for servers that take no ids
+        max_tokens: the most new tokens
+        warping: the sampling; no penalty is applied
+        seed: of the server's random numbers
+        stream: whether tokens are sent as they are made; without it, only the total time is known
+    """
+
+    prompt: Prompt
+    max_tokens: int
+    warping: Warping = USUAL
+    seed: int = 0
+    stream: bool = True
+
+    @property
+    def likeliest(self) -> "Query":
+        """The same without what makes no difference: at temperature 0, nothing is left to cut."""
+        return self if self.warping.temperature else replace(self, warping=Warping(0.0))
+
+    @property
+    def cuts(self) -> frozenset[str]:
+        """The fields that change the distribution, besides the temperature."""
+        own, names = self.warping, {each.name for each in fields(Warping)} - {"temperature"}
+        changes = {name for name in names if getattr(own, name) != getattr(USUAL, name)}
+        if own.temperature == 1 or not changes & {"top_p", "min_p"}:
+            changes.discard("temperature_last")
+        return frozenset(changes)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of an answer, as it arrives.
+
+    Attributes:
+        text: the text that it adds
+        ids: the token ids that it adds; None if the server does not tell them
+        count: tokens of the answer so far, where they are counted
+        finished: why the answer ended, "" if it did not say; None before the end
+        model: the model that answers, if it is named
+    """
+
+    text: str = ""
+    ids: tuple[int, ...] | None = None
+    count: int | None = None
+    finished: str | None = None
+    model: str | None = None
+
+
+Event = dict[str, Any]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Ids = Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=2**20)]
+
+
+class AnswerShape(BaseModel):
+    """An answer with the fields that are read; all others are ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Usage(AnswerShape):
+    completion_tokens: Count | None = None
+
+
+class CompletionChoice(AnswerShape):
+    text: str = ""
+    finish_reason: str | None = None
+    # vLLM's, if they are asked for.
+    token_ids: Ids | None = None
+
+
+class Completion(AnswerShape):
+    """An answer, or a chunk of it: they differ in nothing that is read."""
+
+    choices: list[CompletionChoice]
+    model: str | None = None
+    usage: Usage | None = None
+
+
+S = TypeVar("S", bound=AnswerShape)
+
+
+def shaped(shape: type[S], event: Any) -> S:
+    """An answer of this shape.
+
+    Raises:
+        InputError: for any other, with the first field that does not fit
+    """
+    try:
+        return shape.model_validate(event)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        # The server chooses the names of fields, but those of a shape are ours.
+        raise InputError(
+            f"The answer has another shape than this API's: {where[:80]}: {first['msg'].lower()}."
+        ) from None
+
+
+def unbroken(events: Iterable[Event]) -> Iterator[Event]:
+    """The events; InputError, in the server's words, for one that tells of a failure.
+
+    Several servers send one in the middle of a stream, where the status has long been 200.
+    """
+    for event in events:
+        if event.get("error"):
+            words = message(event).rstrip(".") or "it does not say why"
+            raise InputError(f"The server broke off: {words}.")
+        yield event
+
+
+def message(event: Any) -> str:
+    """The words of an error, on one line; "" if there are none."""
+    value = event
+    for name in ("error", "detail", "message"):
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+    words = value if isinstance(value, str) else ""
+    return " ".join("".join(c if c.isprintable() else " " for c in words[:300]).split())
+
+
+def completions(events: Iterable[Event]) -> Iterator[Chunk]:
+    """The chunks of an answer of the completions API, whole or in chunks."""
+    for event in unbroken(events):
+        # The one that counts tokens may have no choice.
+        answer = shaped(Completion, {"choices": [], **event} if event.get("usage") else event)
+        choice = answer.choices[0] if answer.choices else CompletionChoice()
+        yield Chunk(
+            choice.text,
+            None if choice.token_ids is None else tuple(choice.token_ids),
+            None if answer.usage is None else answer.usage.completion_tokens,
+            choice.finish_reason,
+            answer.model,
+        )
+
+
+Reader = Callable[[Iterable[Event]], Iterator[Chunk]]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How an engine is asked and read.
+
+    Attributes:
+        kind: its name
+        body: the body of a request, given what is asked and the model's name in the server's words
+        chunks: reads an answer, from its pieces or as a whole
+        path: where it is posted
+        takes_ids: whether a prompt may be token ids
+        owner: `owned_by` in its list of models; "" if that tells nothing
+        sign: a path that only this engine answers, for those whose `owner` tells nothing
+        version: where the version is, and the field that holds it; None if it is not told
+        cuts: the cut-offs of `Query` that it can be asked for
+        apart: pairs of them that it applies in another order than `decoders.Warping`, so that both
+            together are another distribution
+    """
+
+    kind: str
+    body: Callable[[Query, str | None], dict[str, Any]]
+    chunks: Reader = completions
+    path: str = "/v1/completions"
+    takes_ids: bool = False
+    owner: str = ""
+    sign: str = ""
+    version: tuple[str, str] | None = None
+    cuts: frozenset[str] = frozenset({"top_p"})
+    apart: tuple[tuple[str, str], ...] = ()
+
+    def unsaid(self, query: Query) -> str | None:
+        """Why the engine cannot be asked for this sampling, in words; None if it can."""
+        if missing := sorted(query.cuts - self.cuts):
+            return f"cannot be asked for `{missing[0]}`; set it to its default"
+        for first, second in self.apart:
+            if {first, second} <= query.cuts:
+                return (
+                    f"applies `{first}` and `{second}` in another order than here, which is "
+                    "another distribution; set one of them to its default"
+                )
+        return None
+
+
+def neutral(query: Query, model: str | None) -> dict[str, Any]:
+    """The fields that OpenAI's API describes; nothing is penalised."""
+    return {
+        **({"model": model} if model is not None else {}),
+        "prompt": list(query.prompt) if isinstance(query.prompt, tuple) else query.prompt,
+        "max_tokens": query.max_tokens,
+        "temperature": query.warping.temperature,
+        "top_p": query.warping.top_p,
+        "seed": query.seed,
+        "stream": query.stream,
+    }
+
+
+OTHER = Dialect("other", neutral)
+
 
 # ---- vLLM
 
 
-class Speculating(AnswerShape):
-    num_draft_tokens: Count
-    num_accepted_draft_tokens: Count
-    num_spec_steps: Count
-    per_step_accepted: list[Count] | None = None
-    per_step_drafted: list[Count] | None = None
-
-
-class PerRequest(AnswerShape):
-    speculative_decoding: Speculating | None = None
-
-
-class WithMetrics(AnswerShape):
-    metrics: PerRequest | None = None
-
-
 def vllm_body(query: Query, model: str | None) -> dict[str, Any]:
-    """vLLM: token ids both ways, and each step's counts if the server was started for them.
-
-    Its counts are those of `Speculation`: `observe` gets the sampled tokens less one as accepted,
-    so the token that the target adds is not among them. `mean_acceptance_length` counts it, and is
-    not read. A step is counted in full, even if the text ends within it.
+    """vLLM: token ids both ways.
 
     Source:
         vLLM 0.32.0: fields of requests and chunks in
-        `vllm/entrypoints/openai/completion/protocol.py`; `metrics.speculative_decoding`, sent with
-        the usage if the server runs with `--per-request-spec-decode-metrics`, in
-        `vllm/entrypoints/generate/base/protocol.py`; what they count in
-        `vllm/v1/core/sched/scheduler.py` and `vllm/v1/metrics/stats.py`; the order of cut-offs in
+        `vllm/entrypoints/openai/completion/protocol.py`; the order of cut-offs in
         `vllm/v1/sample/sampler.py` (`sample`).
     """
     # Without these, the server would take top-k, top-p and penalties from the model's
@@ -69,28 +244,9 @@ def vllm_body(query: Query, model: str | None) -> dict[str, Any]:
     return {**neutral(query, model), **own, **usage}
 
 
-def vllm_speculation(event: Event) -> Speculation | None:
-    metrics = shaped(WithMetrics, event).metrics
-    counts = metrics.speculative_decoding if metrics else None
-    if counts is None:
-        return None
-    steps = zip(counts.per_step_drafted or (), counts.per_step_accepted or (), strict=False)
-    return Speculation(
-        counts.num_draft_tokens,
-        counts.num_accepted_draft_tokens,
-        counts.num_spec_steps,
-        tuple(steps),
-    )
-
-
-def vllm_chunks(events: Iterable[Event]) -> Iterator[Chunk]:
-    return completions(events, vllm_speculation)
-
-
 VLLM = Dialect(
     "vllm",
     vllm_body,
-    vllm_chunks,
     takes_ids=True,
     owner="vllm",
     version=("/version", "version"),
@@ -103,21 +259,11 @@ VLLM = Dialect(
 # ---- SGLang
 
 
-class Details(AnswerShape):
-    steps: Count = Field(0, validation_alias="spec_verify_ct")
-    accepted: Count = Field(
-        0, validation_alias=AliasChoices("spec_num_correct_drafts", "spec_accept_token_num")
-    )
-    drafted: Count = Field(
-        0, validation_alias=AliasChoices("spec_num_proposed_drafts", "spec_draft_token_num")
-    )
-
-
 class FinishReason(AnswerShape):
     type: str
 
 
-class Meta(Details):
+class Meta(AnswerShape):
     completion_tokens: Count
     finish_reason: FinishReason | None = None
 
@@ -128,30 +274,14 @@ class SglangAnswer(AnswerShape):
     meta_info: Meta
 
 
-class Extension(AnswerShape):
-    spec_tokens_details: Details | None = None
-
-
-class Extended(AnswerShape):
-    sglext: Extension | None = None
-
-
 def sglang_body(query: Query, model: str | None) -> dict[str, Any]:
     """SGLang: its own `/generate`, which alone returns token ids.
-
-    The same figures come from `/v1/completions` with `return_spec_tokens_details`, under
-    `sglext.spec_tokens_details`; both are read. `spec_num_correct_drafts` (in older versions
-    `spec_accept_token_num`) is without the token that the target adds, as in `Speculation`;
-    `spec_accept_length` is tokens by verifications, counts it, and is not read. Proposed drafts are
-    verifications times the tokens of a full draft.
 
     No server of this kind was recorded: it needs a GPU. The fields are those of the sources.
 
     Source:
-        SGLang: `python/sglang/srt/managers/tokenizer_manager.py`
-        (`_calculate_spec_decoding_metrics`, later `spec_decoding_meta.py`) and
-        `python/sglang/srt/entrypoints/openai/utils.py` (`spec_tokens_details_from_meta_info`);
-        cut-offs in `python/sglang/srt/layers/sampler.py`.
+        SGLang: `python/sglang/srt/managers/tokenizer_manager.py`; cut-offs in
+        `python/sglang/srt/layers/sampler.py`.
     """
     ids = isinstance(query.prompt, tuple)
     prompt = {"input_ids": list(query.prompt)} if ids else {"text": query.prompt}
@@ -167,38 +297,22 @@ def sglang_body(query: Query, model: str | None) -> dict[str, Any]:
     return {**prompt, "sampling_params": sampling, "stream": query.stream}
 
 
-def sglang_speculation(details: Details | None) -> Speculation | None:
-    if details is None or not details.steps:
-        return None
-    return Speculation(details.drafted, details.accepted, details.steps)
-
-
-def of_extension(event: Event) -> Speculation | None:
-    extension = shaped(Extended, event).sglext
-    return sglang_speculation(extension.spec_tokens_details if extension else None)
-
-
 def sglang_chunks(events: Iterable[Event]) -> Iterator[Chunk]:
     """Texts and ids come whole again with every chunk, or piece by piece: a setting of the server.
 
     `completion_tokens` always counts from the beginning, so it tells them apart.
     """
     text, count = "", 0
-    for event in events:
-        if is_completion(event):
-            yield from completions([event], of_extension)
-            continue
-        refused(event)
+    for event in unbroken(events):
         answer = shaped(SglangAnswer, event)
         meta, ids = answer.meta_info, answer.output_ids
-        whole = ids is None or len(ids) == meta.completion_tokens
-        new = answer.text.removeprefix(text) if whole else answer.text
+        again = ids is None or len(ids) == meta.completion_tokens
+        new = answer.text.removeprefix(text) if again else answer.text
         yield Chunk(
             new,
-            None if ids is None else tuple(ids[count:] if whole else ids),
+            None if ids is None else tuple(ids[count:] if again else ids),
             meta.completion_tokens,
             meta.finish_reason.type if meta.finish_reason else None,
-            sglang_speculation(meta) if meta.finish_reason else None,
         )
         text, count = text + new, meta.completion_tokens
 
@@ -224,16 +338,7 @@ CUTS = ("top_n_sigma", "top_k", "top_p", "min_p")
 ENDED = {"limit": "length", "eos": "stop", "word": "stop"}
 
 
-class Timings(AnswerShape):
-    draft_n: Count = 0
-    draft_n_accepted: Count = 0
-
-
-class WithTimings(AnswerShape):
-    timings: Timings | None = None
-
-
-class LlamaAnswer(WithTimings):
+class LlamaAnswer(AnswerShape):
     content: str
     tokens: Ids = []
     stop: bool
@@ -245,16 +350,12 @@ class LlamaAnswer(WithTimings):
 def llama_body(query: Query, model: str | None) -> dict[str, Any]:
     """llama.cpp's server: its own `/completion`, which alone returns token ids.
 
-    `draft_n_accepted` is without the token that the target adds, as in `Speculation`: the counter
-    gets the sampled ids less one. The timings do not count steps, and a step may have had no draft,
-    so `steps` stays unknown. A chunk holds one token, and none is sent while a character is
-    incomplete: then ids are missing in a stream, and `tokens_predicted` says how many there are.
+    A chunk holds one token, and none is sent while a character is incomplete: then ids are missing
+    in a stream, and `tokens_predicted` says how many there are.
 
     Source:
         llama.cpp, as in llama-cpp-python 0.3.36: `tools/server/server-task.cpp`
-        (`to_json_non_oaicompat`), `server-common.cpp` (`server_slot_stats::to_json`),
-        `server-context.cpp` (where `n_draft_accepted` grows) and `server-schema.cpp` (fields of
-        requests).
+        (`to_json_non_oaicompat`) and `server-schema.cpp` (fields of requests).
     """
     # The server's own defaults are top-k 40, top-p 0.95 and min-p 0.05; of the samplers only those
     # that are asked for are left, in the order of `decoders.Warping`.
@@ -269,26 +370,14 @@ def llama_body(query: Query, model: str | None) -> dict[str, Any]:
     }
 
 
-def llama_speculation(event: Event) -> Speculation | None:
-    timings = shaped(WithTimings, event).timings
-    if timings is None or not timings.draft_n:
-        return None
-    return Speculation(timings.draft_n, timings.draft_n_accepted)
-
-
 def llama_chunks(events: Iterable[Event]) -> Iterator[Chunk]:
-    for event in events:
-        if is_completion(event):
-            yield from completions([event], llama_speculation)
-            continue
-        refused(event)
+    for event in unbroken(events):
         answer = shaped(LlamaAnswer, event)
         yield Chunk(
             answer.content,
             tuple(answer.tokens),
             answer.tokens_predicted,
             ENDED.get(answer.stop_type, answer.stop_type) if answer.stop else None,
-            llama_speculation(event) if answer.stop else None,
             answer.model,
         )
 
@@ -309,7 +398,7 @@ LLAMA_CPP = Dialect(
 
 
 def transformers_body(query: Query, model: str | None) -> dict[str, Any]:
-    """`transformers serve`: text both ways, no counts of draft tokens.
+    """`transformers serve`: text both ways.
 
     Source:
         transformers 5.24.0: `transformers/cli/serving/completion.py`; `_build_generation_config` in

@@ -123,7 +123,7 @@ def totals(
     """
     metrics = [r.result.metrics for r in requests if r.result is not None]
     if not metrics:
-        return dict.fromkeys([*(f.name for f in fields(Metrics)), *OF_BATCHES])
+        return untold()
     added = replace(
         _added(metrics, sum(t.whole for t in times)),
         joules=energy.joules,
@@ -140,6 +140,11 @@ def totals(
         "fed_tokens": sum(len(r.drafted[1:]) + sum(r.drafted[1:]) for r in requests),
         "at_once": max((t.at_once for t in times), default=0),
     }
+
+
+def untold() -> dict[str, Any]:
+    """The figures of a job of which nothing is known."""
+    return dict.fromkeys([*(f.name for f in fields(Metrics)), *OF_BATCHES])
 
 
 def _added(metrics: Sequence[Metrics], seconds: float) -> Metrics:

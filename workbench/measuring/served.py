@@ -14,25 +14,25 @@ import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from itertools import accumulate
-from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
 import torch
 
 import decoders
-from decoders import Divergence, Fate, InputError, Method, Metrics, ModelPair, Warping, read
+from decoders import Divergence, InputError, ModelPair, Warping, read
 from decoders.distribution import top
 from decoders.errors import quoted, refuse
 from decoders.inputs import decoded
 from decoders.settings import nearest
 from workbench.engines.addresses import LISTED, Engine
-from workbench.engines.client import Client, connect, version
-from workbench.engines.record import Chunk, Query, Record, Speculation
-from workbench.measuring.job import OF_BATCHES, UPDATE_SECONDS, sentence
+from workbench.engines.client import Client, Record, connect, version
+from workbench.engines.dialects import Chunk, Query
+from workbench.measuring.job import UPDATE_SECONDS, sentence, untold
 from workbench.measuring.transcript import Pieces, Place, finite
 from workbench.measuring.work import WARM_UP_TOKENS, Measured, Update, Work
 from workbench.runs.record import (
@@ -49,41 +49,6 @@ from workbench.runs.record import (
 from workbench.studies.settings import SERVED
 from workbench.studies.study import BASELINE, Job, Study
 
-
-def rebuilt(count: int, speculation: Speculation | None) -> list[str] | None:
-    """The fate of each token, from the counts of each step.
-
-    The prompt's pass gives one token. Each verification gives the draft tokens that it accepted,
-    and one of the target: a correction if a draft token was refused, else a bonus.
-
-    Args:
-        count: number of tokens; the text may end within the last step
-
-    Returns:
-        None if steps are not told, or do not explain this many tokens
-    """
-    if speculation is None or not speculation.per_step:
-        return None
-    fates: list[str] = [Fate.SAMPLED]
-    last = 1
-    for drafted, accepted in speculation.per_step:
-        own = Fate.BONUS if accepted == drafted else Fate.CORRECTED
-        fates += [Fate.ACCEPTED] * accepted + [own if drafted else Fate.SAMPLED]
-        last = accepted + 1
-    return fates[:count] if len(fates) - last < count <= len(fates) else None
-
-
-def arrived(record: Record, ids: Sequence[int] | None) -> list[int]:
-    """For each token the number of the piece that brought it; [] if that is not known."""
-    counts = [count for _, count in record.arrivals]
-    if ids is None or None in counts:
-        return []
-    ends = list(accumulate(count or 0 for count in counts))
-    pieces = [bisect_right(ends, place) for place in range(len(ids))]
-    # The token that ended the text may come without a piece.
-    return [min(piece, max(len(ends) - 1, 0)) for piece in pieces]
-
-
 NO_ENERGY = Energy(None, "not measured: an engine is seen from outside")
 ENDS = {"length": "budget", "stop": "end of sequence"}
 LIKELIEST = 5  # tokens listed at each place, as by decoders
@@ -92,7 +57,7 @@ Ids = Sequence[int]
 
 
 def sample(record: Record, number: int, prompt: Ids, pair: ModelPair, ours: bool = True) -> Sample:
-    """The text of an answer with its tokens, their fates and the target's view of each.
+    """The text of an answer with its tokens and the target's view of each.
 
     Args:
         number: index of the prompt
@@ -100,17 +65,14 @@ def sample(record: Record, number: int, prompt: Ids, pair: ModelPair, ours: bool
         ours: whether the server serves the target, so that ids mean the same
     """
     ids = ids_of(record, pair) if ours else None
-    steps = record.speculation
-    fates = rebuilt(len(ids), steps) if ids else None
-    shown = list(ids) if ids is not None else split(record.text, pair)
-    per_step = steps.per_step if steps and fates else ()
+    shown = ids
+    if shown is None:  # the text is split into tokens here
+        shown = pair.tokenizer(record.text, add_special_tokens=False).input_ids
     return Sample(
         number,
         len(prompt),
         text=record.text,
-        tokens=_tokens(shown, fates or [UNTOLD] * len(shown), arrived(record, ids), prompt, pair),
-        gained=[1, *(accepted + 1 for _, accepted in per_step)] if per_step else [],
-        drafted=[0, *(drafted for drafted, _ in per_step)] if per_step else [],
+        tokens=_tokens(shown, arrived(record, ids), prompt, pair),
         ids=shown,
         prompt_ids=list(prompt),
         arrivals=[at for at, _ in record.arrivals],
@@ -132,90 +94,28 @@ def ids_of(record: Record, pair: ModelPair) -> list[int] | None:
     return [*record.tokens, *(ends if ended and len(ends) == 1 else ())]
 
 
-def split(text: str, pair: ModelPair) -> list[int]:
-    """A text in tokens of the pair here, for an answer without ids of its own."""
-    return list(pair.tokenizer(text, add_special_tokens=False).input_ids) if text else []
+def arrived(record: Record, ids: Ids | None) -> list[int]:
+    """For each token the number of the piece that brought it; [] if that is not known."""
+    counts = [count for _, count in record.arrivals]
+    if ids is None or None in counts:
+        return []
+    ends = list(accumulate(count or 0 for count in counts))
+    pieces = [bisect_right(ends, place) for place in range(len(ids))]
+    # The token that ended the text may come without a piece.
+    return [min(piece, max(len(ends) - 1, 0)) for piece in pieces]
 
 
-def result(
-    job: Job, record: Record, sample: Sample, server: Server, remarks: Sequence[str] = ()
-) -> Result:
-    """The result of a request that a server answered.
-
-    Args:
-        job: what was asked: the engine as its `method`, repeat and seed
-        remarks: sentences that a reader of the figures must know
-    """
-    # Pieces that a network delays would come the quicker afterwards, so it is the whole that is
-    # compared, not its parts.
-    lap = Lap(record.seconds, [], NO_ENERGY, _after(record), drawn=False)
-    return Result(
-        job.method.name, job.repeat, job.seed, metrics(record, sample), NO_ENERGY, [sample], [lap],
-        job.batch_size, job.scheme, error=sample.error, remarks=list(remarks), server=server,
-    )  # fmt: skip
-
-
-def metrics(record: Record, sample: Sample) -> dict[str, Any]:
-    """The figures of a request by the names of a job's metrics, None for those not told.
-
-    Passes of the target are that over the prompt and the verifications, if these are counted. A
-    chain's rule tests the accepted tokens of a step and the first refused one.
-    """
-    new = len(sample.tokens) if record.count is None else record.count
-    figures = untold() | {
-        "new_tokens": new,
-        "seconds": record.seconds,
-        "tokens_per_second": _ratio(new, record.seconds),
-        "energy_source": NO_ENERGY.source,
-        "decode_seconds": _after(record),
-    }
-    scored = [t.log_p for t in sample.tokens if t.log_p is not None]
-    if scored and len(scored) == len(sample.tokens):
-        figures["perplexity"] = finite(math.exp(min(700.0, -math.fsum(scored) / len(scored))))
-    if (spoken := record.speculation) is not None:
-        calls = None if spoken.steps is None else 1 + spoken.steps
-        tested = sum(a + (a < d) for d, a in spoken.per_step) if spoken.per_step else None
-        figures |= {
-            "drafted": spoken.drafted,
-            "accepted": spoken.accepted,
-            "acceptance_rate": _ratio(spoken.accepted, spoken.drafted),
-            "tested": tested,
-            "alpha": _ratio(spoken.accepted, tested),
-            "target_calls": calls,
-            "block_efficiency": _ratio(new, calls),
-        }
-    return figures
-
-
-def untold() -> dict[str, Any]:
-    """The figures of a job of which nothing is known."""
-    return dict.fromkeys([*(f.name for f in fields(Metrics)), *OF_BATCHES])
-
-
-def _after(record: Record) -> float | None:
-    """Seconds after the first token.
-
-    A busy machine hears several pieces at once, so the speed after the first is not known.
-    """
-    return None if record.first is None else record.seconds - record.first
-
-
-def _tokens(
-    ids: Ids, fates: Sequence[str], pieces: Sequence[int], prompt: Ids, pair: ModelPair
-) -> list[TokenRecord]:
+def _tokens(ids: Ids, pieces: Sequence[int], prompt: Ids, pair: ModelPair) -> list[TokenRecord]:
     write, place, records = Pieces(pair.tokenizer), Place(), []
-    chances = _chances(ids, prompt, pair)
-    for i, (token, fate) in enumerate(zip(ids, fates, strict=True)):
-        likely = (
-            [Alternative(other, write.label(place, other), p) for other, p in chances[i][1]]
-            if chances
-            else []
-        )
+    for i, (token, (log_p, likely)) in enumerate(
+        zip(ids, _chances(ids, prompt, pair), strict=True)
+    ):
+        others = [Alternative(other, write.label(place, other), p) for other, p in likely]
         text, place = write.extend(place, token)
         records.append(
             TokenRecord(
-                token, len(prompt) + i, text, str(fate), pieces[i] if pieces else None,
-                None, None, None, None, chances[i][0] if chances else None, likely,
+                token, len(prompt) + i, text, UNTOLD, pieces[i] if pieces else None,
+                None, None, None, None, log_p, others,
             )
         )  # fmt: skip
     return records
@@ -226,28 +126,34 @@ def _chances(
 ) -> list[tuple[float | None, list[tuple[int, float]]]]:
     """For each token its log-probability and the likeliest ones there, under the raw target.
 
-    Returns:
-        [] if the text is too long for the target here
+    If the text is too long for the target here, they are not known.
     """
-    if not ids:
-        return []
     try:
-        places = read(pair, list(prompt), list(ids), draft=False)
+        log_p = read(pair, list(prompt), list(ids), draft=False).log_p[: len(ids)]
     except InputError:
-        return []
-    log_p = places.log_p[:-1]
-    rows = torch.tensor(list(ids), device=log_p.device)[:, None]
+        return [(None, [])] * len(ids)
+    rows = torch.tensor(list(ids), dtype=torch.int64, device=log_p.device)[:, None]
     own = log_p.gather(-1, rows)[:, 0].tolist()
     values, tokens = top(log_p, LIKELIEST)
-    likely = [
-        list(zip(row, chances, strict=True))[:LIKELIEST]
-        for row, chances in zip(tokens.tolist(), values.exp().tolist(), strict=True)
-    ]
-    return [(finite(each), some) for each, some in zip(own, likely, strict=True)]
+    likely = map(zip, tokens.tolist(), values.exp().tolist())
+    return [(finite(each), list(some)) for each, some in zip(own, likely, strict=True)]
 
 
-def _ratio(part: float, whole: float | None) -> float | None:
-    return part / whole if whole else None
+def metrics(record: Record, sample: Sample) -> dict[str, Any]:
+    """The figures of a request by the names of a job's metrics, None for those not told."""
+    new = len(sample.tokens) if record.count is None else record.count
+    scored = [t.log_p for t in sample.tokens if t.log_p is not None]
+    whole = bool(scored) and len(scored) == len(sample.tokens)
+    return untold() | {
+        "new_tokens": new,
+        "seconds": record.seconds,
+        "tokens_per_second": new / record.seconds if record.seconds else None,
+        "energy_source": NO_ENERGY.source,
+        "decode_seconds": record.after_first,
+        "perplexity": finite(math.exp(min(700.0, -math.fsum(scored) / len(scored))))
+        if whole
+        else None,
+    }
 
 
 # What a name may end in besides the model's: the format of a file, the number type of its weights.
@@ -327,33 +233,20 @@ def _judged(
 
 
 Engines = Callable[[], Mapping[str, Engine]]  # gives those that may be asked, by name
-LISTEN_SECONDS = 0.05  # how soon Stop is heard while a server is silent
-STOP_SECONDS = 0.5  # how long a stopped server may take to send its last piece
 
 
-@dataclass(frozen=True)
-class Answered:
-    """What a server gave.
-
-    Attributes:
-        server: what it is
-        record: its answer
-        ours: whether it serves the target here
-    """
-
-    server: Server
-    record: Record
-    ours: bool
-
-
-def chosen(study: Study, engines: Engines) -> dict[str, Engine]:
-    """The engines that a study names.
+def chosen(study: Study, engines: Engines) -> Mapping[str, Engine]:
+    """The engines that may be asked, of a study that asks any.
 
     Raises:
-        InputError: if whoever runs the workbench has named no such engine
+        InputError: if whoever runs the workbench has not named one that the study names
     """
     known = engines() if study.settings.engines else {}
-    return {each.engine: engine_of(known, each) for each in study.settings.engines}
+    for each in study.settings.engines:
+        if (name := each.engine) not in known:
+            hint = nearest(name, known) if known else f"whoever runs the workbench sets {LISTED}."
+            raise InputError(f"There is no engine {quoted(name)} here: {hint}")
+    return known
 
 
 def texts(study: Study) -> list[str | None]:
@@ -363,19 +256,6 @@ def texts(study: Study) -> list[str | None]:
         p.text if isinstance(p.text, str) and not (p.ids or templated) else None
         for p in study.prompts
     ]
-
-
-def engine_of(engines: Mapping[str, Engine], method: Method) -> Engine:
-    """The engine that a study names.
-
-    Raises:
-        InputError: if whoever runs the workbench has named no such engine
-    """
-    name = method.name.removeprefix(SERVED)
-    if name not in engines:
-        hint = nearest(name, engines) if engines else f"whoever runs the workbench sets {LISTED}."
-        raise InputError(f"There is no engine {quoted(name)} here: {hint}")
-    return engines[name]
 
 
 def hidden(words: str, engine: Engine) -> str:
@@ -388,102 +268,85 @@ def hidden(words: str, engine: Engine) -> str:
     return words
 
 
+LISTEN_SECONDS = 0.05  # how soon Stop is heard while a server is silent
+
+
 class Asking:
     """A request in a thread, and what has come of it.
 
     Args:
         work: the pair, the prompts and the settings
         cold: whether it was not asked before; it is then asked for a few tokens first
+
+    Attributes:
+        server: what it is
+        ours: whether it serves the target here
     """
+
+    client: Client
+    server: Server
+    ours: bool
 
     def __init__(self, work: Work, job: Job, engine: Engine, cold: bool):
         self.work, self.job, self.engine, self.cold = work, job, engine, cold
-        self.items: SimpleQueue[Any] = SimpleQueue()
         self.pieces: list[tuple[Chunk, float]] = []
-        self.served: tuple[Server, bool] | None = None
+        self.whole: Future[Record] = Future()
         self.stopped = False
 
-    def updates(self, shows: bool) -> Generator[Update, None, Answered]:
-        """Yield what has come so far, at most ten times a second, and return the answer.
+    def updates(self, shows: bool) -> Generator[Update, None, Record]:
+        """Yield what has come so far, now and then, and return the answer.
 
         Raises:
             Exception: whatever the request failed with
         """
         Thread(target=self._run, name="engine", daemon=True).start()
-        due, patience = time.monotonic() + UPDATE_SECONDS, STOP_SECONDS
+        due = time.monotonic() + UPDATE_SECONDS
         try:
-            while True:
-                item = self._next()
-                if isinstance(item, Answered):
-                    return item
-                if isinstance(item, Exception):
-                    raise item
+            while not wait([self.whole], LISTEN_SECONDS).done:
+                pieces = list(self.pieces)
                 if self.work.cancelled():
-                    self.stopped, patience = True, patience - (LISTEN_SECONDS if not item else 0)
-                    if patience < 0:
-                        return self._cut_off()
-                if shows and self.pieces and time.monotonic() >= due:
-                    yield self._update()
+                    refuse((not pieces, "Stopped."))
+                    return self.client.record(pieces, pieces[-1][1], "Stopped.")
+                if shows and pieces and time.monotonic() >= due:
+                    yield _update(pieces)
                     due = time.monotonic() + UPDATE_SECONDS
+            return self.whole.result()
         finally:
             self.stopped = True
 
-    def _next(self) -> Any:
-        """The next thing that the thread tells; None if there is nothing for a while."""
-        try:
-            item = self.items.get(timeout=LISTEN_SECONDS)
-        except Empty:
-            return None
-        if isinstance(item, tuple):
-            self.pieces.append(item)
-        return item
-
     def _run(self) -> None:
         try:
-            client = connect(self.engine)
+            client = self.client = connect(self.engine)
             with closing(client.wire):
-                words = version(client), client.model
-                kind, pair = client.dialect.kind, self.work.pair
+                words = version(client), client.shown_model
                 release, model = (each and hidden(each, self.engine) for each in words)
-                server = Server(kind, release, model)
-                self.served = server, client.model is not None and same_model(client.model, pair)
-                query = query_of(self.work, self.job, client, self.served[1])
+                self.server = Server(client.dialect.kind, release, model)
+                name = client.model
+                self.ours = name is not None and same_model(name, self.work.pair)
+                query = query_of(self.work, self.job, client, self.ours)
                 if self.cold:
                     few = min(WARM_UP_TOKENS, query.max_tokens)
                     client.ask(replace(query, max_tokens=few), heard=self._check)
-                record = client.ask(query, heard=self._heard)
-            self.items.put(Answered(server, record, self.served[1]))
+                self.whole.set_result(client.ask(query, heard=self._heard))
         except Exception as failure:
-            self.items.put(failure)
+            self.whole.set_exception(failure)
 
     def _check(self, *_: Any) -> None:
-        if self.stopped:
-            raise InputError("Stopped.")
+        refuse((self.stopped, "Stopped."))
 
     def _heard(self, chunk: Chunk, at: float) -> None:
-        self.items.put((chunk, at))
+        self.pieces.append((chunk, at))
         self._check()
 
-    def _cut_off(self) -> Answered:
-        """What came before the study was stopped, of a server that has been silent since."""
-        if self.served is None or not self.pieces:
-            raise InputError("Stopped.")
-        server, ours = self.served
-        chunks, times = zip(*self.pieces, strict=True)
-        record = Record(
-            self.engine.name, server.kind, server.model, "".join(c.text for c in chunks),
-            None, None, tuple((at, None) for at in times), times[-1], None, note="Stopped.",
-        )  # fmt: skip
-        return Answered(server, record, ours)
 
-    def _update(self) -> Update:
-        """The pieces so far, each as one token: their fates are told at the end, if at all."""
-        tokens = [
-            TokenRecord(0, i, c.text, UNTOLD, i, None, None, None, None, None, [])
-            for i, (c, _) in enumerate(self.pieces)
-        ]
-        done = sum(len(c.ids or (0,)) for c, _ in self.pieces)
-        return Update(done, tokens, [], False, self.pieces[-1][1])
+def _update(pieces: Sequence[tuple[Chunk, float]]) -> Update:
+    """The pieces so far, each as one token."""
+    tokens = [
+        TokenRecord(0, i, c.text, UNTOLD, i, None, None, None, None, None, [])
+        for i, (c, _) in enumerate(pieces)
+    ]
+    done = sum(len(c.ids or (0,)) for c, _ in pieces)
+    return Update(done, tokens, [], False, pieces[-1][1])
 
 
 def query_of(work: Work, job: Job, client: Client, ours: bool) -> Query:
@@ -533,33 +396,49 @@ def measure(
         greedy: the tokens of greedy decoding here, if it ran
     """
     (number,) = job.chosen(len(work.ids))
-    prompt, engine = work.ids[number], engine_of(work.engines, job.method)
+    prompt, engine = work.ids[number], work.engines[job.method.name.removeprefix(SERVED)]
+    asking = Asking(work, job, engine, cold)
+    whole = Result(
+        job.method.name, job.repeat, job.seed, untold(), NO_ENERGY, [Sample(number, len(prompt))],
+        [], job.batch_size, job.scheme,
+    )  # fmt: skip
     try:
-        answered = yield from Asking(work, job, engine, cold).updates(shows)
+        record = yield from asking.updates(shows)
     except Exception as failure:
         words = str(failure)
         if not isinstance(failure, InputError):
             log.exception("%s failed", job.method.name)
             words = sentence(failure)
-        return Measured(_failed(work, job, prompt, hidden(words, engine)), {}, [])
-    record, pair = answered.record, work.pair
-    text = sample(record, number, prompt, pair, answered.ours)
+        if work.cancelled():
+            stopped = replace(whole.alone, finished="cancelled")
+            return Measured(replace(whole, samples=[stopped]), {}, [])
+        return Measured(replace(whole, error=hidden(words, engine)), {}, [])
+    text = sample(record, number, prompt, work.pair, asking.ours)
     if record.note and work.cancelled():
         text = replace(text, finished="cancelled", error=None)
     elif record.note:
         text = replace(text, error=hidden(record.note, engine))
-    whole = result(job, record, text, answered.server, remarks(answered))
-    if shows and answered.ours and not text.error and not work.settings.temperature:
+    whole = replace(
+        whole,
+        metrics=metrics(record, text),
+        samples=[text],
+        # Pieces that a network delays would come the quicker afterwards, so it is the whole that is
+        # compared, not its parts.
+        laps=[Lap(record.seconds, [], NO_ENERGY, record.after_first, drawn=False)],
+        error=text.error,
+        remarks=remarks(record, asking.server.model, asking.ours),
+        server=asking.server,
+    )
+    if shows and asking.ours and not text.error and not work.settings.temperature:
         whole = given(work, whole, record, greedy, engine.dtype)
-    return Measured(whole, {number: text.ids}, [(text.gained, text.drafted)])
+    return Measured(whole, {number: text.ids}, [])
 
 
-def remarks(answered: Answered) -> list[str]:
+def remarks(record: Record, model: str | None, ours: bool) -> list[str]:
     """What a reader of an engine's figures and text must know, in sentences."""
-    record, model = answered.record, answered.server.model
     if model is None:
         return ["It does not say which model it serves, so its text gets no verdict."]
-    if not answered.ours:
+    if not ours:
         return [
             f"It serves {quoted(model)}, by its name another model than the target here, so its "
             "text gets no verdict."
@@ -568,13 +447,3 @@ def remarks(answered: Answered) -> list[str]:
         counted = "" if record.count else ", where its tokens are counted, too"
         return [f"It tells no token ids: its text is split into tokens here{counted}."]
     return []
-
-
-def _failed(work: Work, job: Job, prompt: Sequence[int], words: str) -> Result:
-    """The result of an engine that gave no text."""
-    (number,), stopped = job.chosen(len(work.ids)), work.cancelled()
-    sample = Sample(number, len(prompt), finished="cancelled" if stopped else None)
-    return Result(
-        job.method.name, job.repeat, job.seed, untold(), NO_ENERGY, [sample],
-        error=None if stopped else words,
-    )  # fmt: skip

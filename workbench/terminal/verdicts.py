@@ -102,7 +102,6 @@ NUMBERS = {
     "draws": "texts drawn",
     "tokens": "tokens of each",
     "seed": "seed of the first draw",
-    "at-once": "requests at the same time",
 }
 VERDICTS = {
     "unlike": "Unlike the model: {draws:,} draws contradict its distribution.",
@@ -132,7 +131,7 @@ def _register_canary(commands: Any) -> None:
         help="a text to continue; may be given several times (default: four)",
     )  # fmt: skip
     for name, help in NUMBERS.items():
-        usual = getattr(USUAL, name.replace("-", "_"))
+        usual = getattr(USUAL, name)
         add(f"--{name}", metavar="N", default=str(usual), help=f"{help} (default: {usual:,})")
     add(
         "--served-in", choices=DTYPES, default="auto",
@@ -163,15 +162,12 @@ def run(args: argparse.Namespace) -> int:
         console.print(Text(show.printable(words)), soft_wrap=True)
     for path in files:
         flags.write(path, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
-    if stop.is_set():
-        return 130
     return {"like": 0, "cannot tell": 2}.get(report.verdict, 1)
 
 
 def watch_of(args: argparse.Namespace) -> CanaryPlan:
     """What the flags ask for; raises InputError for what is no number."""
-    places = {name: name.replace("-", "_") for name in NUMBERS}
-    numbers = {place: flags.number(name, getattr(args, place)) for name, place in places.items()}
+    numbers = {name: flags.number(name, getattr(args, name)) for name in NUMBERS}
     prefixes = tuple(args.prefix or USUAL.prefixes)
     return CanaryPlan(prefixes, dtype=args.served_in, **numbers)
 
@@ -206,11 +202,6 @@ def sentences(report: CanaryReport) -> list[str]:
     ]
     for text in report.greedy:
         words.append(f"Greedy after {quoted(text.prefix)}: {text.divergence.says}")
-    if (spoken := report.speculation) is not None:
-        length = f", {spoken.length:.2f} tokens a step" if spoken.length else ""
-        words.append(f"Draft tokens: {spoken.accepted:,} of {spoken.drafted:,} accepted{length}.")
-    if report.note:
-        words.append(f"{report.draws:,} of {report.wanted:,} draws: {report.note}")
     if report.verdict == "fault" and report.dtype == "auto":
         words.append(
             "If the server computes in another number type than the model here, name it with "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from workbench.engines.canary import SOUGHT, Draws, labels, one_place, shares
+from workbench.engines.canary import SOUGHT, Draws, labels, shares
 
 V, STARTS, TOKENS, DRAFT = 40, 4, 6, 3  # DRAFT: tokens of the server's drafts
 
@@ -67,14 +67,9 @@ class Server:
     def watched(self, texts: int, source: np.random.Generator) -> Draws:
         """Its draws at the places that they visited, as the canary sees them."""
         before, token, _ = self.draws(texts, source)
-        starts = tuple(
-            one_place(P[start], np.bincount(token[0][before[0] == start], minlength=V))
-            for start in range(STARTS)
-        )
         at, drawn = before.ravel(), token.ravel()
-        return Draws(
-            np.repeat(np.arange(TOKENS), texts), CELLS.numpy()[at, drawn], SHARES[at], starts, {}
-        )
+        position, none = np.repeat(np.arange(TOKENS), texts), np.empty((len(at), 0, 1))
+        return Draws(position, CELLS.numpy()[at, drawn], SHARES[at], none, none[..., 0])
 
 
 RIGHT = Server(P)

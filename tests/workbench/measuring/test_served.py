@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import decoders
-from decoders import Fate, InputError
+from decoders import InputError
 from tests.workbench.engines.served import (
     MODEL,
     Reply,
@@ -23,20 +23,17 @@ from tests.workbench.engines.served import (
 from tests.workbench.engines.test_recorded import RECORDED, asked, prompt, replayed
 from tests.workbench.measuring.conftest import comparison
 from workbench.engines.addresses import Engine
-from workbench.engines.client import connect
-from workbench.engines.record import Record, Speculation
+from workbench.engines.client import Record, connect
 from workbench.measuring import served as made
 from workbench.measuring import session
-from workbench.measuring.served import rebuilt, same_model
+from workbench.measuring.served import same_model
 from workbench.runs.events import Ended, Progress
-from workbench.runs.record import UNTOLD, Run, Server
-from workbench.studies.settings import Served
-from workbench.studies.study import Job
+from workbench.runs.record import UNTOLD, Run
 
 
 def record(text="", tokens=None, count=None, **fields) -> Record:
     told = {"arrivals": ((0.5, None),), "seconds": 2.0, "finished": "length", **fields}
-    return Record("fast", "vllm", "stories", text, tokens, count, **told)
+    return Record(text, tokens, count, **told)
 
 
 def recorded(name: str) -> tuple[Record, list[int] | str]:
@@ -47,64 +44,18 @@ def recorded(name: str) -> tuple[Record, list[int] | str]:
     return found, prompt(name)
 
 
-def converted(name: str, pair):
-    found, given = recorded(name)
-    ids = list(pair.tokenizer(given).input_ids) if isinstance(given, str) else list(given)
-    sample = made.sample(found, 0, ids, pair)
-    job = Job(Served(name), 0, 3)
-    return found, made.result(job, found, sample, Server("vllm"))
-
-
 @pytest.mark.parametrize("name", RECORDED)
 def test_texts_of_real_servers_are_whole_and_known_figures_agree(name, stories):
-    found, result = converted(name, stories)
-    text = "".join(token.text for token in result.alone.tokens)
-    assert text.strip() == found.text.strip()
-    assert len(result.alone.tokens) == result.metrics["new_tokens"] == 24
-    assert 1 < result.metrics["perplexity"] < 3  # the embedded target wrote it, in other types
-    assert result.metrics["bytes_read"] is result.energy.joules is None
-    assert (result.decoder, result.seed) == (f"engine:{name}", 3)
-    assert 0 < result.laps[0].after_first < result.laps[0].seconds
-    run = Run("ab", "2026-11-26T04:00:00+00:00", "comparison", "x", {"settings": {}}, {}, [result])
-    assert "127.0.0.1" not in run.dumps()
-    assert Run.from_json(run.dumps()).results == [result]
-
-
-def test_the_fates_of_a_real_speculative_server_are_rebuilt_step_by_step(stories):
-    found, result = converted("vllm-draft", stories)
-    fates = [token.fate for token in result.alone.tokens]
-    assert fates[0] == Fate.SAMPLED
-    assert UNTOLD not in fates
-    steps, accepted = found.speculation.per_step, found.speculation.accepted
-    assert abs(fates.count(Fate.ACCEPTED) - accepted) <= steps[-1][1]
-    assert result.metrics["accepted"] == accepted
-    assert result.metrics["target_calls"] == 1 + len(steps)
-    assert result.alone.drafted == [0, *(drafted for drafted, _ in steps)]
-
-
-def test_where_only_totals_are_told_tokens_are_grey_and_figures_are_not(stories):
-    found, result = converted("llama-cpp-draft", stories)
-    assert {token.fate for token in result.alone.tokens} == {UNTOLD}
-    told, steps = found.speculation, found.speculation.steps
-    assert result.metrics["acceptance_rate"] == told.accepted / told.drafted
-    assert result.metrics["target_calls"] == (None if steps is None else 1 + steps)
-    assert result.metrics["alpha"] is None
-
-
-@pytest.mark.parametrize(("steps", "count", "fates"), [
-    (((3, 1), (2, 2)), 6, "sampled accepted corrected accepted accepted bonus"),
-    (((3, 1), (2, 2)), 4, "sampled accepted corrected accepted"),
-    (((0, 0), (1, 0)), 3, "sampled sampled corrected"),
-])  # fmt: skip
-def test_each_step_gives_what_it_accepted_and_one_more(steps, count, fates):
-    told = Speculation(sum(d for d, _ in steps), sum(a for _, a in steps), 2, per_step=steps)
-    assert rebuilt(count, told) == fates.split()
-
-
-@pytest.mark.parametrize("count", [3, 7])
-def test_steps_that_do_not_explain_the_tokens_explain_none(count):
-    assert rebuilt(count, Speculation(5, 3, 2, per_step=((3, 1), (2, 2)))) is None
-    assert rebuilt(count, Speculation(5, 3, 2)) is None
+    found, given = recorded(name)
+    ids = list(stories.tokenizer(given).input_ids) if isinstance(given, str) else list(given)
+    sample = made.sample(found, 0, ids, stories)
+    figures = made.metrics(found, sample)
+    assert "".join(token.text for token in sample.tokens).strip() == found.text.strip()
+    assert {token.fate for token in sample.tokens} == {UNTOLD}
+    assert len(sample.tokens) == figures["new_tokens"] == 24
+    assert 1 < figures["perplexity"] < 3  # the embedded target wrote it, in other types
+    assert figures["bytes_read"] is figures["accepted"] is None
+    assert 0 < figures["decode_seconds"] < figures["seconds"]
 
 
 def test_an_end_that_a_server_leaves_out_is_the_only_one_there_is(stories):
