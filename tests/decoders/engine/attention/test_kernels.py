@@ -2,7 +2,7 @@
 
 Without a CUDA device, Triton's kernel is compiled but runs under the interpreter, which has no
 bfloat16 products, and the documented behaviour of `torch.nn.attention.varlen` stands in for
-FlashAttention; `python -m decoders.selftest` has the same on a device."""
+FlashAttention; `python -m decoders.selftest` tries whole models on a device."""
 
 import multiprocessing
 import random
