@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from decoders.distribution import Distribution
+from decoders.errors import refuse
 from decoders.loop import Turn, read
 from decoders.reading import Readings
 from decoders.request import Request
@@ -32,6 +33,10 @@ from decoders.testing.situations import (
 from decoders.trace import KEPT, Ledger, Round, Trial, Trials
 
 NOTHING = 1e-14  # an outcome less likely than this is a rounding error
+HIDDEN = (
+    "The function draws from elsewhere than `source`, so nothing is said of its distribution: take "
+    "every random choice from source.accept(probability) or source.draw(weights)."
+)
 
 
 class Branches:
@@ -53,6 +58,7 @@ class Branches:
         if not choice:
             self.untried += [(*self.taken, other) for other in range(1, len(outcomes))]
         self.taken += choice or (0,)
+        refuse((self.taken[-1] >= len(outcomes), HIDDEN))
         value, probability = outcomes[self.taken[-1]]
         self.probability *= probability
         return value
@@ -153,6 +159,7 @@ def outcomes(
 
     Raises:
         TooManyWays: for more than `limit` ways
+        InputError: if it draws from elsewhere, so that its ways do not sum to one
     """
     # The shortest come first: they branch most, so too many are soon known to be.
     untried: list[tuple[int, tuple[int, ...]]] = [(0, ())]
@@ -167,7 +174,7 @@ def outcomes(
             heapq.heappush(untried, (len(choices), choices))
         total += s.probability
         yield s.probability, result
-    assert abs(total - 1) < 1e-9, f"the probabilities of all ways sum to {total}"
+    refuse((abs(total - 1) > 1e-9, HIDDEN))
 
 
 def ways(

@@ -8,7 +8,6 @@ import inspect
 import itertools
 import math
 import operator
-import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from decoders.errors import InputError, allowed, first_line, quoted, refuse
 from decoders.methods.sources import Sampler, with_replacement, without_replacement
 from decoders.request import RandomSource
 from decoders.shapes import Probs, TokenId
-from decoders.testing.oracle import Branches, outcomes
+from decoders.testing.oracle import HIDDEN, Branches, outcomes
 from decoders.testing.situations import Path, variation
 
 Row = tuple[Fraction, ...]
@@ -177,15 +176,6 @@ CHILDREN: dict[str, Sampler] = {
 }
 
 
-def hidden(how: str = "") -> InputError:
-    """The error for a function whose law cannot be enumerated."""
-    return InputError(
-        f"The function draws from elsewhere than `source`{how}, so nothing is said of its "
-        "distribution: take every random choice from source.accept(probability) or "
-        "source.draw(weights)."
-    )
-
-
 class Chance:
     """All the randomness of a function under proof."""
 
@@ -208,31 +198,6 @@ class Chance:
         return self._source.draw(Small({x: m / total for x, m in enumerate(masses) if m}))[0]
 
 
-class Told(Branches):
-    """A source that notices if the outcome that it is told to take is not there."""
-
-    def branch(self, outcomes: list[tuple[Any, float]]) -> Any:
-        try:
-            return super().branch(outcomes)
-        except IndexError:
-            raise hidden() from None
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """Drawn tokens.
-
-    Attributes:
-        tokens: their ids, layer by layer
-        parents: of each the row of its parent; 0 is the root, i + 1 belongs to token i
-        paths: of each row the text from the root to it
-    """
-
-    tokens: list[TokenId]
-    parents: list[int]
-    paths: list[Path]
-
-
 def is_chain(verify: Callable) -> bool:
     """Whether the function takes chains; InputError if it takes neither chains nor trees."""
     try:
@@ -250,16 +215,6 @@ def is_chain(verify: Callable) -> bool:
             f"verify({', '.join(TREE)}) for trees, not as {quoted(', '.join(names))}."
         )
     return len(names) == len(CHAIN)
-
-
-def generators() -> dict[str, Any]:
-    """The states of the generators that every module of a process shares."""
-    mersenne = np.random.get_state(legacy=False)["state"]
-    return {
-        "torch": torch.get_rng_state().numpy().tobytes(),
-        "numpy": (mersenne["key"].tobytes(), mersenne["pos"]),
-        "random": random.getstate(),
-    }
 
 
 @dataclass(frozen=True)
@@ -287,35 +242,18 @@ class Setup:
         """
         law: dict[Path, float] = defaultdict(float)
         ways = 0
-        try:
-            for chance, text in outcomes(self._twice, source=Told, limit=limit):
-                law[text] += chance
-                ways += 1
-        except AssertionError:  # the ways do not sum to one
-            raise hidden() from None
+        for chance, text in outcomes(self._round, limit=limit):
+            law[text] += chance
+            ways += 1
         return law, ways
 
-    def _twice(self, source: Branches) -> Path:
-        """What a round adds; the same choices must give the same again."""
-        before = generators()
-        text, again = self._round(source), Told(tuple(source.taken))
-        moved = [name for name, state in generators().items() if state != before[name]]
-        if moved:
-            raise hidden(f" (the generator of {moved[0]} moved)")
-        if (self._round(again), again.taken, again.probability) != (
-            text,
-            source.taken,
-            source.probability,
-        ):
-            raise hidden(" (the same choices gave two results)")
-        return text
-
     def _round(self, source: Branches) -> Path:
-        draft = self._draft(source)
-        p, q = (_rows(row, draft.paths) for row in (self.table.p, self.table.q))
-        given = [p, q[: len(draft.tokens)], draft.tokens[:]]
+        """What a round adds."""
+        tokens, parents, paths = self._draft(source)
+        p, q = (_rows(row, paths) for row in (self.table.p, self.table.q))
+        given = [p, q[: len(tokens)], tokens[:]]
         if not self.chain:
-            given[1:] = [q, draft.tokens[:], draft.parents[:]]
+            given[1:] = [q, tokens[:], parents]
         try:
             row, token = map(operator.index, self.verify(*given, Chance(source)))
         except InputError:
@@ -324,31 +262,35 @@ class Setup:
             # Any failure of a caller's function: the numbers show it again.
             raise InputError(
                 f"The function failed with p = {p.tolist()}, q = {q.tolist()}, tokens = "
-                f"{draft.tokens}: {type(error).__name__}: {first_line(error)}"
+                f"{tokens}: {type(error).__name__}: {first_line(error)}"
             ) from error
-        if not (0 <= row <= len(draft.tokens) and 0 <= token < self.table.V):
+        if not (0 <= row <= len(tokens) and 0 <= token < self.table.V):
             raise InputError(
                 f"The function returned {row}, {token}; it must return how many of "
-                f"{len(draft.tokens)} tokens it keeps (of a tree: the last row that it keeps) and "
+                f"{len(tokens)} tokens it keeps (of a tree: the last row that it keeps) and "
                 f"an id below {self.table.V}."
             )
-        return (*draft.paths[row], token)
+        return (*paths[row], token)
 
-    def _draft(self, source: Branches) -> Proposal:
-        draft, layer = Proposal([], [], [()]), [0]
+    def _draft(self, source: Branches) -> tuple[list[TokenId], list[int], list[Path]]:
+        """Its tokens, layer by layer; the row of each one's parent; and the text up to each row.
+
+        Row 0 is the root, and row i + 1 belongs to token i.
+        """
+        tokens, parents, paths, layer = list[TokenId](), list[int](), [()], [0]
         for children in self.shape:
-            grown = len(draft.paths)
+            grown = len(paths)
             for row in layer:
-                q = Whole(_rows(self.table.q, [draft.paths[row]])[0])
+                q = Whole(_rows(self.table.q, [paths[row]])[0])
                 for token in self.sample(source, q, children):
-                    draft.tokens.append(token)
-                    draft.parents.append(row)
-                    draft.paths.append((*draft.paths[row], token))
-            layer = list(range(grown, len(draft.paths)))
-        return draft
+                    tokens.append(token)
+                    parents.append(row)
+                    paths.append((*paths[row], token))
+            layer = list(range(grown, len(paths)))
+        return tokens, parents, paths
 
 
-def _rows(model: Callable[[Path], Sequence], paths: Sequence[Path]) -> Probs:
+def _rows(model: Callable[[Path], Row], paths: Sequence[Path]) -> Probs:
     return torch.tensor([[float(x) for x in model(path)] for path in paths], dtype=torch.float64)
 
 
@@ -521,8 +463,8 @@ def prove(
             most.append(float(sum(most_accepted(table, len(shape)))))
             count += ways
             if wrong := compared(table, shape, law):
-                if any(variation(law, trial.law(limit)[0]) > EXACT for _ in range(AGAIN)):
-                    raise hidden()
+                again = any(variation(law, trial.law(limit)[0]) > EXACT for _ in range(AGAIN))
+                refuse((again, HIDDEN))
                 return Proof(wrong, len(most), count, accepted[-1], most[-1] if bounded else None)
     return Proof(None, len(most), count, fmean(accepted), fmean(most) if bounded else None)
 
