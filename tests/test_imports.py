@@ -41,7 +41,7 @@ DECODERS = {
     | {"devices", "distribution", "inputs", "penalties", "process", "smollm2", "tree"},
     "loop": REQUEST | {"devices", "engine", "penalties", "settings"},
     "generate": CALLED | {"devices", "loop", "methods"},
-    "training": PLAIN | {"devices", "distribution", "engine", "generate", "inputs"},
+    "training": PLAIN | {"devices", "engine", "generate", "inputs", "methods", "trace"},
     "divergence": CALLED | {"generate"},
     "integrations": CALLED | {"generate", "methods"},
     "__init__": CALLED

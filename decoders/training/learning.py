@@ -9,7 +9,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -20,14 +20,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from transformers import AutoModelForCausalLM
 
 from decoders.devices import device_of
-from decoders.distribution import Warping, warp
+from decoders.engine.loading.heads import load_head
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line
 from decoders.generate import generate
+from decoders.methods.named import Speculative
+from decoders.trace import Result
 from decoders.training import texts
-from decoders.training.students import Acceptance, DraftStudent, HeadStudent, Recipe, Step
+from decoders.training.students import (
+    Acceptance,
+    DraftStudent,
+    HeadStudent,
+    Recipe,
+    Step,
+    later,
+)
 from decoders.training.texts import Batches, HeldOut, Text
 
 
@@ -86,14 +96,10 @@ class Optimizers:
             one.load_state_dict(state)
 
 
-CHECKPOINT_SECONDS = 120
-MEASURE_SECONDS = 600
+MEASURE_SECONDS = 300  # between two checkpoints, with what is kept of drafts
 LATER = 0.9  # the weight of each place of a draft beside the one before
 ANSWER = 64  # tokens of the answers that acceptance is measured on
 DRAFT = 4  # places that acceptance is measured at
-PART = 8  # answers that are measured at a time
-USED = Warping(temperature=0.7, top_p=0.9)
-GREEDY = Warping(temperature=0.0)
 
 
 class Training:
@@ -101,14 +107,14 @@ class Training:
 
     Args:
         pair: its target, with a tokenizer
-        work: folder of the target's own texts, of checkpoints and of a log
+        work: folder of the target's own texts, of checkpoints and of the latest drafter
         recipe: sizes
         files: text files. Their documents are learnt from, and their beginnings are prompts.
         questions: files of questions, which the target answers
         answers: files of what the target has answered elsewhere, see `texts.read_answers`
-        held_out: files of questions that acceptance is measured on; without them documents or
-            questions are held out. No text that shares a run of eight words with one is learnt
-            from.
+        held_out: files of questions that acceptance is measured on; without them one in a hundred
+            is held out, of the questions or, if there are none, of the pieces of other texts. No
+            text that shares a run of eight words with such a question is learnt from.
         start: folder of a head or draft whose training goes on, in place of weights that are drawn
 
     Raises:
@@ -131,14 +137,12 @@ class Training:
                 "A drafter is trained on text, which needs the target's tokenizer; load it with "
                 "the target."
             )
-        pair.packed["target"].refuse_features((0,))
         self.pair, self.work, self.recipe = pair, work, recipe
         self.device = pair.target.device
-        config = pair.target.config.get_text_config()
-        self._gather(files, questions, answers, held_out, config.vocab_size)
+        self._gather(files, questions, answers, held_out)
         self._claim(start)
         torch.manual_seed(recipe.seed)
-        self.student = self._student(start, config)
+        self.student = self._student(start)
         pair.packed["target"].refuse_features(self.student.reads)
         output = {id(weight) for weight in self.student.output.parameters()}
         trained = [p for p in self.student.module.parameters() if p.requires_grad]
@@ -158,25 +162,23 @@ class Training:
             adam_decay=0.01,
         )
         self.step = self.tokens = 0
+        self._checkpoint = work / "checkpoint.pt"
         self._simple = self._rows_are_products()
         self._resume()
 
-    def _student(self, start: Path | None, config: Any) -> HeadStudent | DraftStudent:
+    def _student(self, start: Path | None) -> HeadStudent | DraftStudent:
         target, tokenizer, r = self.pair.target, self.pair.tokenizer, self.recipe
-        if r.kind == "draft":
+        if r.kind == "head":
             if start is not None:
-                return DraftStudent.saved(start, target, tokenizer)
-            return DraftStudent.of(r, target, tokenizer)
+                return HeadStudent.saved(start, target)
+            return HeadStudent.of(r, target, self._frequent())
         if start is not None:
-            head = HeadStudent.saved(start, target)
-            return head.proposing(self._frequent()) if r.choose else head
-        if r.reads:
-            self.pair.packed["target"].refuse_features(r.reads)
-        return HeadStudent.of(r, target, self._frequent())
+            return DraftStudent.saved(start, target, tokenizer)
+        return DraftStudent.of(r, target, tokenizer)
 
     def _frequent(self) -> np.ndarray:
         """The most frequent tokens of the answers that are given, end tokens among them, rising."""
-        size = self.pair.target.config.get_text_config().vocab_size
+        size = self.pair.vocabulary
         count = np.zeros(size, np.int64)
         for text in self.given:
             count += np.bincount(text.ids[text.prompt :], minlength=size)
@@ -192,57 +194,46 @@ class Training:
         questions: Sequence[Path],
         answers: Sequence[Path],
         held_out: Sequence[Path],
-        vocabulary: int,
     ) -> None:
-        pair, length = self.pair, self.recipe.length
-        documents = list(texts.read_texts(files))
+        pair, length, self.dropped = self.pair, self.recipe.length, 0
         queries = texts.read_questions(questions)
-        if held_out:
-            self.held_out = HeldOut(texts.read_questions(held_out))
-            probes = [texts.as_prompt(pair, question) for question in self.held_out.prompts]
-        else:
-            # Enough of each, the last if chance has held out too few.
-            documents, spare = texts.split(documents)
-            queries, others = texts.split(queries)
-            if not spare and not others:
-                spare, documents = (documents[-1:], documents[:-1] or documents)
-            self.held_out = HeldOut(others)
-            probes = [texts.as_prompt(pair, question) for question in others]
-            for text in spare:
-                ids = texts.tokens_of(pair, text)
-                probes += [ids[i : i + length // 4] for i in range(0, len(ids), length)]
-        self.probes = [probe for probe in probes if probe][: self.recipe.probes]
-        clean = [text for text in documents if not self.held_out.shares(text)]
-        self.given: list[Text] = []
-        for text in clean:
-            self.given += texts.pieces(texts.tokens_of(pair, text), length)
-        self.dropped = len(documents) - len(clean)
-        rows = list(texts.read_answers(answers, vocabulary))
-        if not probes:  # nor are there others
-            spare_rows = rows[:: texts.HELD_OUT]
-            rows = [row for i, row in enumerate(rows) if i % texts.HELD_OUT]
-            probes = [row.ids[: row.prompt or length // 4].tolist() for row in spare_rows]
-            self.probes = probes[: self.recipe.probes]
-        for row in rows:
-            shares = self.held_out.prompts and self.held_out.shares(
-                pair.tokenizer.decode(row.ids.tolist())
-            )
-            self.dropped += bool(shares)
-            if not shares:
-                self.given.append(Text(row.ids[:length], min(row.prompt, length)))
+        chosen = texts.read_questions(held_out)
+        if not chosen:
+            chosen = queries[:: texts.HELD_OUT]
+            del queries[:: texts.HELD_OUT]
+        self.held_out = HeldOut(chosen)
+        self.given = [
+            piece
+            for text in self._clean(texts.read_texts(files))
+            for piece in texts.pieces(texts.tokens_of(pair, text), length)
+        ]
+        rows = texts.read_answers(answers, pair.vocabulary)
+        for row in self._clean(rows, lambda row: pair.tokenizer.decode(row.ids.tolist())):
+            self.given.append(Text(row.ids[:length], min(row.prompt, length)))
+        probes = [texts.as_prompt(pair, question) for question in chosen]
+        if not probes:
+            spare = self.given[:: texts.HELD_OUT]
+            probes = [text.ids[: text.prompt or length // 4].tolist() for text in spare]
+            del self.given[:: texts.HELD_OUT]
+        self.probes = probes[: self.recipe.probes]
         beginnings = [text.ids[: max(1, length // 8)].tolist() for text in self.given[::-1]]
-        clean = [question for question in queries if not self.held_out.shares(question)]
-        self.dropped += len(queries) - len(clean)
-        self.asked = [texts.as_prompt(pair, question) for question in clean] or beginnings
-        rng = np.random.default_rng(self.recipe.seed)
-        order = rng.permutation(len(self.asked))
-        self.asked = [self.asked[i] for i in order[: self.recipe.own_texts]]
+        asked = [texts.as_prompt(pair, each) for each in self._clean(queries)] or beginnings
+        order = np.random.default_rng(self.recipe.seed).permutation(len(asked))
+        self.asked = [asked[i] for i in order[: self.recipe.own_texts]]
         total = sum(len(text.ids) for text in self.given) + len(self.asked) * length
-        if total < 4 * length or not self.probes:
+        if total < 4 * length or not probes:
             raise InputError(
                 f"The files hold too little text; give at least {8 * length} tokens of it, better "
                 "a million."
             )
+
+    def _clean(self, every: Iterable[Any], text_of: Callable[[Any], str] = str) -> Iterator[Any]:
+        """Those that share no words with a held-out prompt; the others are counted."""
+        for each in every:
+            if self.held_out.prompts and self.held_out.shares(text_of(each)):
+                self.dropped += 1
+            else:
+                yield each
 
     def _claim(self, start: Path | None) -> None:
         """Take the folder for this training, or find that it is this training's."""
@@ -272,31 +263,10 @@ class Training:
             )
 
     def write_own(self) -> Iterator[int]:
-        """Let the target answer, see `texts.write_own`; first the held-out prompts."""
-        self._probe_answers()
-        r = self.recipe
-        yield from texts.write_own(self.pair, self.asked, self.work, r.length, r.seed)
-
-    def _probe_answers(self) -> list[tuple[Text, float]]:
-        """The target's answers to the held-out prompts, at temperature 0 and as drafts are used."""
-        file = self.work / "held-out.jsonl"
-        if not file.is_file():
-            rows: list[list] = []
-            for warping in (GREEDY, USED):
-                results = generate(
-                    self.pair, self.probes, "multinomial", max_new_tokens=ANSWER, ignore_eos=True,
-                    temperature=warping.temperature, top_p=warping.top_p, max_batch=32,
-                    seed=self.recipe.seed,
-                )  # fmt: skip
-                for prompt, result in zip(self.probes, results, strict=True):
-                    if result.error is not None:
-                        raise result.error
-                    rows.append([prompt, result.tokens, warping.temperature])
-            part = file.with_suffix(".part")
-            part.write_text("".join(json.dumps(row) + "\n" for row in rows))
-            os.replace(part, file)
-        rows = [json.loads(line) for line in file.read_text().splitlines()]
-        return [(Text(np.array([*p, *a], np.int32), len(p)), t) for p, a, t in rows]
+        """Let the target answer, see `texts.write_own`."""
+        return texts.write_own(
+            self.pair, self.asked, self.work, self.recipe.length, self.recipe.seed
+        )
 
     # ---- steps
 
@@ -305,26 +275,21 @@ class Training:
         for _ in self.write_own():
             pass
         r = self.recipe
-        own = texts.own_texts(self.work, self.pair.vocabulary)
+        own = texts.read_answers(sorted(self.work.glob("own-????.jsonl")), self.pair.vocabulary)
         # A text needs a place for a draft of all lengths.
         every = [t for t in [*self.given, *own] if len(t.ids) > max(t.prompt, 2) + 1]
         batches = Batches(every, r.rows * r.length, r.seed)
-        saved = measured = began = time.monotonic()
+        measured = began = time.monotonic()
         first = self.step
         while self.step < r.steps:
             loss = self._learn(batches[self.step])
             self.step += 1
-            last, now = self.step == r.steps, time.monotonic()
-            acceptance: Acceptance | None = None
-            if last or now - measured > MEASURE_SECONDS:
+            now, acceptance = time.monotonic(), None
+            if self.step == r.steps or now - measured > MEASURE_SECONDS:
                 acceptance = self.acceptance()
-                self._log(loss, acceptance)
-                measured = time.monotonic()
-            if last or now - saved > CHECKPOINT_SECONDS:
                 self.checkpoint()
-                saved = time.monotonic()
-            each = (time.monotonic() - began) / (self.step - first)
-            left = each * (r.steps - self.step)
+                measured = time.monotonic()
+            left = (now - began) / (self.step - first) * (r.steps - self.step)
             yield Step(self.step, r.steps, self.tokens, loss, left, acceptance)
 
     def rate(self, step: int) -> float:
@@ -336,7 +301,10 @@ class Training:
         r, module = self.recipe, self.student.module
         ids, prompts, lengths = texts.padded(batch)
         tokens = torch.from_numpy(ids).to(self.device)
-        counted = self._counted(prompts, lengths, ids.shape[1])
+        # Row i is made of token i + 1. It counts if the answer has the token after that.
+        after = np.arange(ids.shape[1] - 1) + 2
+        counts = (after >= prompts[:, None]) & (after < lengths[:, None])
+        counted = torch.from_numpy(counts).to(self.device)
         states, p = self._taught(tokens, counted)
         # The divergence teaches fast at first; what is wanted in the end is the overlap.
         share = 1 - 0.7 * self.step / r.steps
@@ -344,7 +312,7 @@ class Training:
         with self._passes():
             places = r.places if isinstance(self.student, HeadStudent) else 1
             for k, rows in enumerate(self.student.rows(tokens, states, places)):
-                here = self._started(counted, k)
+                here = counted & later(counted, k, axis=1)  # a draft began k places before
                 known = p[here[counted]]
                 if not len(known):
                     continue
@@ -365,124 +333,58 @@ class Training:
         dtype = device_of(self.device).training_dtype
         return torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32)
 
-    def _counted(self, prompts: np.ndarray, lengths: np.ndarray, longest: int) -> torch.Tensor:
-        """Whether row i, made of token i + 1, counts: (B, T - 1), of the answers' tokens i + 2."""
-        i = np.arange(longest - 1)[None] + 2
-        inside = (i >= prompts[:, None]) & (i < lengths[:, None])
-        return torch.from_numpy(inside).to(self.device)
-
-    @staticmethod
-    def _started(counted: torch.Tensor, k: int) -> torch.Tensor:
-        """Of the rows that count those at whose k-th place a draft stands that began at one."""
-        if not k:
-            return counted
-        before = torch.zeros_like(counted)
-        before[:, k:] = counted[:, :-k]
-        return counted & before
-
     @torch.no_grad()
     def _taught(
-        self, tokens: torch.Tensor, counted: torch.Tensor, whole: bool = False
+        self, tokens: torch.Tensor, counted: torch.Tensor
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
         """The target's states, each (B, T, H), and what it says after the rows that count.
 
-        Its chances of the tokens that the drafter proposes, (n, Vd), sum up to 1 among them. With
-        `whole` they are its logits of all tokens, (n, V).
+        That is its chances of the tokens that the drafter proposes, (n, Vd), which sum up to 1.
         """
         target: Any = self.pair.target
         options = {"use_cache": False, "output_hidden_states": True}
         with self._passes():
             if self._simple:
                 out = target.base_model(tokens, **options)
-                state, output = out.last_hidden_state[:, 1:][counted], target.lm_head.weight
-                output = output if whole else output[self.student.proposed]
-                logits = F.linear(state, output).float()
+                output = target.get_output_embeddings().weight[self.student.proposed]
+                logits = F.linear(out.last_hidden_state[:, 1:][counted], output)
             else:
                 out = target(tokens, **options)
-                logits = out.logits[:, 1:][counted].float()
-                logits = logits if whole else logits[:, self.student.proposed]
+                logits = out.logits[:, 1:][counted][:, self.student.proposed]
         states = [out.hidden_states[layer].float() for layer in self.student.reads]
-        return states, logits if whole else logits.softmax(-1)
+        return states, logits.float().softmax(-1)
 
     @torch.no_grad()
     def _rows_are_products(self) -> bool:
         """Whether logits are the last states times the rows of an output layer, and no more."""
         target: Any = self.pair.target
-        if getattr(getattr(target, "lm_head", None), "bias", 0) is not None:
-            return False
         tokens = torch.arange(8, device=self.device)[None] % self.pair.vocabulary
-        try:
-            state = target.base_model(tokens, use_cache=False).last_hidden_state
-            product = F.linear(state, target.lm_head.weight)
-        except (RuntimeError, AttributeError):
-            return False
-        logits = target(tokens, use_cache=False).logits
-        return product.shape == logits.shape and torch.allclose(product, logits, 1e-3, 1e-3)
+        state = target.base_model(tokens, use_cache=False).last_hidden_state
+        product = F.linear(state, target.get_output_embeddings().weight)
+        return torch.allclose(product, target(tokens, use_cache=False).logits, 1e-3, 1e-3)
 
     # ---- figures
 
-    @torch.no_grad()
     def acceptance(self) -> Acceptance:
-        """What becomes of drafts on the held-out answers, wherever a draft of all places fits."""
+        """What becomes of drafts on the held-out prompts, as `generate` decodes them."""
+        folder, target = self.work / "latest", self.pair.target
+        self.student.save(folder)
+        if self.recipe.kind == "head":
+            draft: Any = load_head(str(folder), target)
+        else:
+            draft = AutoModelForCausalLM.from_pretrained(folder, dtype=target.dtype)
+            draft = draft.to(self.device)
+        pair, method = ModelPair(target, draft, self.pair.tokenizer), Speculative(DRAFT)
         shares = []
-        for warping in (GREEDY, USED):
-            answers = [t for t, at in self._probe_answers() if at == warping.temperature]
-            reached = torch.zeros(DRAFT + 1, dtype=torch.float64)
-            for i in range(0, len(answers), PART):
-                reached += self._reached(answers[i : i + PART], warping)
-            shares.append(tuple((reached[1:] / reached[:-1].clamp(min=1e-9)).tolist()))
+        for temperature, top_p in ((0.0, 1.0), (0.7, 0.9)):
+            results = generate(
+                pair, self.probes, method, temperature=temperature, top_p=top_p, max_batch=32,
+                max_new_tokens=ANSWER, ignore_eos=True, seed=self.recipe.seed,
+            )  # fmt: skip
+            shares.append(by_place(results))
         return Acceptance(*shares)
 
-    def _reached(self, answers: Sequence[Text], warping: Warping) -> torch.Tensor:
-        """The expected number of drafts that are kept up to each place, (DRAFT + 1,).
-
-        A text that the target drew stands for all: that a draft's token is kept and is x has the
-        probability min(p(x), q(x)), and the text has x with p(x). Where a draft's first tokens are
-        those of the text, each start therefore counts as the product of min(1, q / p).
-        """
-        ids, prompts, lengths = texts.padded(answers)
-        tokens = torch.from_numpy(ids).to(self.device)
-        counted = self._counted(prompts, lengths, ids.shape[1])
-        states, logits = self._taught(tokens, counted, whole=True)
-        p = warp(logits, warping)
-        place = torch.full(counted.shape, -1, device=self.device)
-        place[counted] = torch.arange(len(p), device=self.device)
-        whole = counted.clone()  # drafts that begin here
-        for k in range(1, DRAFT):
-            whole[:, :-k] &= counted[:, k:]
-            whole[:, -k:] = False
-        starts = whole.nonzero()
-        weight = torch.ones(len(starts), dtype=torch.float64, device=self.device)
-        reached = [weight.sum()]
-        with self._passes():
-            every = list(self.student.rows(tokens, states, DRAFT))
-        for k, rows in enumerate(every):
-            b, i = starts[:, 0], starts[:, 1] + k
-            with self._passes():
-                said = self.student.output(rows[b, i]).float()
-            q = torch.zeros_like(p[: len(said)])
-            q[:, self.student.proposed] = warp(said, warping)
-            here, token = p[place[b, i]], tokens[b, i + 2][:, None]
-            overlap = torch.minimum(here, q).sum(-1)
-            reached.append((weight * overlap).sum())
-            chance, guess = here.gather(1, token)[:, 0], q.gather(1, token)[:, 0]
-            weight = weight * (guess / chance.clamp(min=1e-20)).clamp(max=1) * (chance > 0)
-        return torch.stack(reached).cpu()
-
-    def _log(self, loss: float, acceptance: Acceptance) -> None:
-        line = {
-            "step": self.step, "tokens": self.tokens, "loss": round(loss, 4),
-            "greedy": [round(a, 4) for a in acceptance.greedy],
-            "drawn": [round(a, 4) for a in acceptance.drawn],
-        }  # fmt: skip
-        with open(self.work / "log.jsonl", "a") as file:
-            file.write(json.dumps(line) + "\n")
-
     # ---- files
-
-    @property
-    def _checkpoint(self) -> Path:
-        return self.work / "checkpoint.pt"
 
     def _trained(self) -> dict[str, torch.Tensor]:
         module = self.student.module
@@ -517,6 +419,14 @@ class Training:
                 f"The checkpoint {self._checkpoint} is broken ({first_line(error)}); remove it."
             ) from error
 
-    def save(self, folder: Path) -> None:
-        """Write the head or draft, see `HeadStudent.save` and `DraftStudent.save`."""
-        self.student.save(folder)
+
+def by_place(results: Sequence[Result]) -> tuple[float, ...]:
+    """Of the tokens that were tested at each place of a draft, the share that was kept."""
+    tested, kept = np.zeros((2, DRAFT))
+    for result in results:
+        if result.error is not None:
+            raise result.error
+        for each in result.rounds:
+            tested[: each.tested] += 1
+            kept[: each.accepted] += 1
+    return tuple((kept / tested.clip(min=1)).tolist())

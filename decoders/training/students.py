@@ -2,15 +2,15 @@
 
 import json
 import math
-import os
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from huggingface_hub import save_torch_state_dict
 from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
@@ -19,9 +19,14 @@ from decoders.engine.heads.module import HeadModule, HeadSpec, split
 from decoders.engine.loading.heads import read_head
 from decoders.engine.models.loaded import positions_of
 from decoders.engine.protocols import Layers
-from decoders.errors import InputError, allowed, is_whole
+from decoders.errors import InputError, allowed
 
 KINDS = "head", "draft"
+# The least number of each size.
+LEAST = {
+    "width": 0, "inner": 0, "heads": 0, "layers": 1, "vocabulary": 2, "steps": 1, "rows": 1,
+    "length": 16, "places": 1, "own_texts": 0, "probes": 1, "seed": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,8 @@ class Recipe:
             saved, and a draft begins with. Embeddings of its own need far more text.
         inner: width of its gate; 0 for 8/3 of the width
         heads: of its attention; 0 for one each 64 numbers
-        groups: heads of keys and values; 0 for as many as heads
         layers: of a draft; a head has one
         vocabulary: it proposes this many tokens, the most frequent ones
-        choose: whether a head whose training goes on gets new tokens to propose, as a new one does
-        reads: layers of the target whose states a head reads, numbered as in transformers; None for
-            three of them, the last one among them
         steps: of the training
         rows: texts of this length in a step; of shorter ones there are more
         length: tokens of a text at most
@@ -55,11 +56,8 @@ class Recipe:
     width: int = 0
     inner: int = 0
     heads: int = 0
-    groups: int = 0
     layers: int = 2
     vocabulary: int = 8192
-    choose: bool = False
-    reads: tuple[int, ...] | None = None
     steps: int = 2000
     rows: int = 8
     length: int = 256
@@ -72,25 +70,14 @@ class Recipe:
 
     def __post_init__(self) -> None:
         allowed("kind", self.kind, choices=KINDS)
-        least = {
-            "width": 0, "inner": 0, "heads": 0, "groups": 0, "own_texts": 0, "vocabulary": 2,
-            "length": 16, "seed": 0,
-        }  # fmt: skip
-        for name in (
-            "width", "inner", "heads", "groups", "layers", "vocabulary", "steps", "rows", "length",
-            "places", "own_texts", "probes", "seed",
-        ):  # fmt: skip
-            value, low = getattr(self, name), least.get(name, 1)
-            if not is_whole(value) or not low <= value < 2**31:
-                raise InputError(f"{name} must be a whole number of at least {low}, not {value}.")
+        for name, least in LEAST.items():
+            allowed(name, getattr(self, name), least, 2**31 - 1)
         heads = self.heads or max(1, self.width // 64)
         if self.width % (2 * heads):
             raise InputError(
                 f"width must be a multiple of {2 * heads}, twice the number of heads, not "
                 f"{self.width}."
             )
-        if self.width and self.groups and heads % self.groups:
-            raise InputError(f"groups must divide the number of heads, {heads}.")
 
 
 @dataclass(frozen=True)
@@ -198,8 +185,7 @@ def later(rows: torch.Tensor, places: int, axis: int = 2) -> torch.Tensor:
     return torch.cat([torch.zeros_like(rows.narrow(axis, 0, places)), rest], axis)
 
 
-SHARD_BYTES = 10**7  # of a file of a head at most
-RIDGE = 10.0  # of the linear map that makes new output rows
+SHARD_BYTES = 99 * 10**5  # of the weights in a file
 
 
 class HeadStudent:
@@ -227,17 +213,12 @@ class HeadStudent:
         self.spec, self.proposed, self.target, self.reads = spec, proposed, target, spec.reads
         table: Any = target.get_input_embeddings()
         self.shares = "embed_tokens.weight" not in weights
-        # Of the shapes of a module those of its parts together, as files have them.
-        shapes = {name: weight.shape for name, weight in weights.items()}
-        if self.shares:
-            shapes["embed_tokens.weight"] = table.weight.shape
+        given = {name: weight.float() for name, weight in weights.items()}
+        given.setdefault("embed_tokens.weight", table.weight.detach())
         with torch.device("meta"):
-            self.module = HeadModule(spec, shapes)
-        own = split(self.module, {name: weight.float() for name, weight in weights.items()})
-        if self.shares:
-            own["embed_tokens.weight"] = table.weight.detach()
+            self.module = HeadModule(spec, {name: weight.shape for name, weight in given.items()})
         del self.module.rotary
-        self.module.load_state_dict(own, assign=True)
+        self.module.load_state_dict(split(self.module, given), assign=True)
         # Its frequencies were on no device.
         self.module.rotary = LlamaRotaryEmbedding(spec.config)
         self.module.to(target.device)
@@ -252,29 +233,26 @@ class HeadStudent:
         rows as the target's.
         """
         config: Any = target.config.get_text_config()
-        reads = recipe.reads or usual_reads(config.num_hidden_layers)
-        width: int = config.hidden_size
+        reads, width = usual_reads(config.num_hidden_layers), config.hidden_size
         shape: Any = layer_of(recipe, target, 1)
-        own = shape.hidden_size
-        heads, groups = shape.num_attention_heads, shape.num_key_value_heads
-        size, inner = shape.head_dim, shape.intermediate_size
+        own, inner = shape.hidden_size, shape.intermediate_size
+        heads = shape.num_attention_heads * shape.head_dim
         matrices = {
             "mix.weight": (own, len(reads) * width),
             "fc.weight": (own, 2 * own),
-            "layers.0.self_attn.q_proj.weight": (heads * size, own),
-            "layers.0.self_attn.k_proj.weight": (groups * size, own),
-            "layers.0.self_attn.v_proj.weight": (groups * size, own),
-            "layers.0.self_attn.o_proj.weight": (own, heads * size),
+            **{f"layers.0.self_attn.{part}_proj.weight": (heads, own) for part in "qkv"},
+            "layers.0.self_attn.o_proj.weight": (own, heads),
             "layers.0.mlp.gate_proj.weight": (inner, own),
             "layers.0.mlp.up_proj.weight": (inner, own),
             "layers.0.mlp.down_proj.weight": (own, inner),
             "lm_head.weight": (len(proposed), own),
         }
-        norms = {f"fc_norm.{i}.weight": width for i in range(len(reads))}
-        layer = [f"layers.0.{n}_layernorm.weight" for n in ("input", "post_attention")]
-        whole = ["embedding_norm.weight", "state_norm.weight", "norm.weight", *layer]
-        norms |= dict.fromkeys(whole, own)
-        weights = {name: torch.ones(each) for name, each in norms.items()}
+        norms = (
+            "embedding_norm", "state_norm", "norm", "layers.0.input_layernorm",
+            "layers.0.post_attention_layernorm",
+        )  # fmt: skip
+        weights = {f"{name}.weight": torch.ones(own) for name in norms}
+        weights |= {f"fc_norm.{i}.weight": torch.ones(width) for i in range(len(reads))}
         for name, each in matrices.items():
             weights[name] = torch.randn(each) / math.sqrt(3 * each[1])
         output: Any = target.get_output_embeddings()
@@ -301,31 +279,6 @@ class HeadStudent:
         if weights["embed_tokens.weight"].data_ptr() == table.weight.data_ptr():
             del weights["embed_tokens.weight"]
         return cls(spec, weights, ids, target)
-
-    @torch.no_grad()
-    def proposing(self, tokens: np.ndarray) -> "HeadStudent":
-        """The same head with other tokens to propose.
-
-        Output rows of tokens that it proposes already stay. A new one is made of the target's row,
-        by the linear map that makes the trained rows of theirs with the least squares.
-
-        Args:
-            tokens: ids of the target, rising
-        """
-        output: Any = self.target.get_output_embeddings()
-        theirs = output.weight.detach().float().cpu()
-        trained = self.module.lm_head.weight.detach().float().cpu()
-        known = theirs[self.proposed]
-        square = known.T @ known + RIDGE * torch.eye(known.shape[1])
-        rows = theirs[tokens] @ torch.linalg.solve(square, known.T @ trained)
-        place = {int(token): i for i, token in enumerate(self.proposed)}
-        for i, token in enumerate(tokens.tolist()):
-            if token in place:
-                rows[i] = trained[place[token]]
-        layer = nn.Linear(rows.shape[1], len(rows), bias=False, device="meta")
-        layer.weight = nn.Parameter(rows.to(self.target.device))
-        self.module.lm_head, self.proposed = layer, tokens
-        return self
 
     def rows(
         self, tokens: torch.Tensor, states: Sequence[torch.Tensor], places: int
@@ -362,7 +315,7 @@ class HeadStudent:
             "dtype": "float16",
         }
         folder.mkdir(parents=True, exist_ok=True)
-        save_shards(weights, folder)
+        save_torch_state_dict(weights, folder, max_shard_size=SHARD_BYTES)
         # Last: a folder without it is no head.
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
@@ -411,10 +364,7 @@ class DraftStudent:
 
     def save(self, folder: Path) -> None:
         """Write the model in float16 in files of at most 10 MB, and the tokenizer."""
-        half = {name: weight.half() for name, weight in self.module.state_dict().items()}
-        self.module.save_pretrained(folder, state_dict=half, max_shard_size=SHARD_BYTES)
-        config = json.loads((folder / "config.json").read_text()) | {"dtype": "float16"}
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        deepcopy(self.module).half().save_pretrained(folder, max_shard_size=SHARD_BYTES)
         self.tokenizer.save_pretrained(folder)
 
 
@@ -435,7 +385,7 @@ def layer_of(recipe: Recipe, target: PreTrainedModel, layers: int) -> LlamaConfi
         intermediate_size=recipe.inner or 64 * math.ceil(width / 24),
         num_hidden_layers=layers,
         num_attention_heads=heads,
-        num_key_value_heads=recipe.groups or heads,
+        num_key_value_heads=heads,
         head_dim=width // heads,
         rms_norm_eps=1e-5,
         max_position_embeddings=positions_of(config) or 2048,
@@ -445,25 +395,3 @@ def layer_of(recipe: Recipe, target: PreTrainedModel, layers: int) -> LlamaConfi
         eos_token_id=config.eos_token_id,
         pad_token_id=None,
     )
-
-
-def save_shards(weights: dict[str, torch.Tensor], folder: Path) -> None:
-    """Write weights as safetensors, in several files with an index if they are large."""
-    files: list[dict[str, torch.Tensor]] = [{}]
-    for name, tensor in weights.items():
-        size = sum(each.nbytes for each in files[-1].values())
-        if size and size + tensor.nbytes > SHARD_BYTES - 2**15:
-            files.append({})
-        files[-1][name] = tensor
-    if len(files) == 1:
-        save_file(files[0], folder / "model.safetensors")
-        return
-    names = [f"model-{i:05}-of-{len(files):05}.safetensors" for i in range(1, len(files) + 1)]
-    for name, part in zip(names, files, strict=True):
-        save_file(part, folder / name)
-    where = {key: name for name, part in zip(names, files, strict=True) for key in part}
-    index = {"metadata": {"total_size": sum(w.nbytes for w in weights.values())}}
-    text = json.dumps(index | {"weight_map": where}, indent=2) + "\n"
-    part_file = folder / "model.safetensors.index.part"
-    part_file.write_text(text)
-    os.replace(part_file, folder / "model.safetensors.index.json")

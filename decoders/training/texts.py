@@ -4,7 +4,6 @@ import json
 import lzma
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from decoders.generate import generate
 from decoders.inputs import encode
 
 END = "<|endoftext|>"
-HELD_OUT = 100  # one document in this many is never trained on
+HELD_OUT = 100  # one question, or piece of text, in this many is never trained on
 PART = 128  # texts that the target writes at a time
 RUN = 8  # words that a text of the training may not share with a held-out prompt
 # The target's own texts are sampled in turn as drafts are used: greedily, and drawn.
@@ -141,14 +140,6 @@ def as_prompt(pair: ModelPair, question: str) -> list[int]:
     return encode(prompt, pair.tokenizer, pair.vocabulary).ids
 
 
-def split(documents: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Documents to learn from, and those held out: a text's own characters decide."""
-    parts: tuple[list[str], list[str]] = ([], [])
-    for text in documents:
-        parts[zlib.crc32(text.encode()) % HELD_OUT == 0].append(text)
-    return parts
-
-
 def pieces(ids: Sequence[int], length: int) -> Iterator[Text]:
     """A long text in pieces."""
     for i in range(0, len(ids), length):
@@ -192,20 +183,6 @@ def write_own(
             temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
             os.replace(temporary, file)
         yield begin + len(part)
-
-
-def own_texts(folder: Path, vocabulary: int) -> list[Text]:
-    """What the target has written into a folder.
-
-    Raises:
-        InputError: if a file is broken
-    """
-    try:
-        return list(read_answers(sorted(folder.glob("own-????.jsonl")), vocabulary))
-    except InputError as error:
-        raise InputError(
-            f"The target's own texts in {folder} are broken ({error}); remove the folder."
-        ) from None
 
 
 class Batches:

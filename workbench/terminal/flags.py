@@ -99,6 +99,12 @@ def number(flag: str, text: str) -> int:
     return int(text)
 
 
+def numbers(args: argparse.Namespace, names: Iterable[str]) -> dict[str, int]:
+    """The whole numbers of flags, by the names of fields; raises InputError for anything else."""
+    fields = {name: name.replace("-", "_") for name in names}
+    return {field: number(name, getattr(args, field)) for name, field in fields.items()}
+
+
 def add_prompt(command: argparse.ArgumentParser, **options: Any) -> None:
     """The operand that `prompt` reads."""
     command.add_argument(

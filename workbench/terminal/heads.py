@@ -1,4 +1,4 @@
-"""`python -m workbench train-head`: a head for a target, and whether it pays on this machine."""
+"""`python -m workbench train-head`: a head or a small model that drafts for a target."""
 
 import argparse
 import os
@@ -11,17 +11,10 @@ from rich.progress import Progress as Bar
 
 from decoders import InputError, ModelPair, load_pair
 from decoders.training.students import KINDS, Acceptance, Recipe
-from workbench.kinds.advice import Advice
-from workbench.measuring.device import Device
-from workbench.models.keeper import PairKeeper
-from workbench.models.presets import PairChoice
-from workbench.studies import prompts
-from workbench.studies.settings import Settings
-from workbench.terminal import flags, show
+from workbench.terminal import flags
 from workbench.terminal.show import interruptible
 
 USUAL = Recipe()
-ADVISED = 4  # prompts
 DESCRIPTION = """Train what drafts for a target: a head, a small module that reads the target's
 hidden states, or with --kind draft a small model.
 
@@ -30,17 +23,27 @@ one a line, or JSON lines with a "question". Beside them it learns from what the
 writes: answers to the questions, else texts that begin as the documents do. Acceptance is measured
 on prompts that are held out, one in a hundred, or on those of --held-out; no text that shares eight
 words in a row with one of these is learnt from. The same command goes on after a kill. `--models
-TARGET OUT` of every other command takes the result."""
+TARGET OUT` of every other command takes the result; `advise` says whether it pays here."""
 EXAMPLES = """examples:
   python -m workbench train-head assets/stories/target --text stories.txt --out my-head
   python -m workbench train-head smollm2 --questions mine.txt --start HEAD --out my-head
-  python -m workbench compare "Once upon a time" --models assets/stories/target my-head
+  python -m workbench advise --models assets/stories/target my-head
 """
 FILES = {
     "text": "text files to learn from",
     "questions": "files of questions that the target answers",
     "answers": "files of its answers: JSON lines [prompt ids, answer ids, temperature]",
     "held-out": "files of questions that acceptance is measured on",
+}
+NUMBERS = {
+    "steps": "of the training",
+    "width": "its width; 0 for the target's, whose embeddings a head then shares",
+    "layers": "of a draft",
+    "vocabulary": "how many tokens a head proposes, the most frequent ones",
+    "rows": "texts of a step",
+    "length": "tokens of a text",
+    "own-texts": "how many texts the target writes",
+    "seed": "of weights and batches",
 }
 
 
@@ -58,35 +61,16 @@ def register(commands: Any) -> None:
     add("--work", metavar="FOLDER", help="for checkpoints and the target's own text (OUT/work)")
     add("--start", metavar="FOLDER", help="a head or draft of this trainer whose training goes on")
     add(
-        "--choose", action="store_true",
-        help="let the head of --start propose the most frequent tokens of these texts instead of "
-        "its own",
-    )  # fmt: skip
-    add(
         "--kind", choices=KINDS, default=USUAL.kind, help=f"what is trained (default: {USUAL.kind})"
     )
-    for name, help in (
-        ("steps", "of the training"),
-        ("width", "its width; 0 for the target's, whose embeddings a head then shares"),
-        ("layers", "of a draft"),
-        ("vocabulary", "how many tokens a head proposes, the most frequent ones"),
-        ("rows", "texts of a step"),
-        ("length", "tokens of a text"),
-        ("own-texts", "how many texts the target writes"),
-        ("seed", "of weights and batches"),
-    ):
+    for name, help in NUMBERS.items():
         usual = getattr(USUAL, name.replace("-", "_"))
         add(f"--{name}", metavar="N", default=str(usual), help=f"{help} (default: {usual:,})")
     add(
         "--rate", type=float, default=1.0, metavar="X",
         help="a factor of the learning rates: below 1 for a training that goes on (default: 1)",
     )  # fmt: skip
-    add(
-        "--reads", nargs="+", metavar="L",
-        help="the target's layers whose states a head reads (default: three, the last among them)",
-    )  # fmt: skip
     add("--device", default="auto", help="cpu, cuda, … (default: auto)")
-    add("--no-advice", action="store_true", help="do not measure whether it pays")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -124,29 +108,24 @@ def run(args: argparse.Namespace) -> int:
         BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )  # fmt: skip
-    with interruptible() as stop:
-        with Bar(*columns, console=console) as bar:
-            task = bar.add_task("the target's own texts", total=len(training.asked))
-            for written in training.write_own():
-                bar.update(task, completed=written)
-                if stop.is_set():
-                    console.print("Stopped; the same command goes on.")
-                    return 130
-        with Bar(*columns, console=console) as bar:
-            task = bar.add_task("", total=recipe.steps, completed=training.step)
-            for now in training.run():
-                bar.update(task, completed=now.step, description=f"loss {now.loss:.2f}")
-                if now.acceptance:
-                    bar.console.print(f"step {now.step:,}: {places(now.acceptance)}")
-                if stop.is_set():
-                    training.checkpoint()
-                    console.print("Stopped; the same command goes on from here.")
-                    return 130
-    training.save(out)
-    console.print(f"{places(training.acceptance())}\nsaved in {out}")
-    del training, pair  # the advisor loads the pair with its head
-    if not args.no_advice:
-        advise(args, console)
+    with interruptible() as stop, Bar(*columns, console=console) as bar:
+        task = bar.add_task("the target's own texts", total=len(training.asked))
+        for written in training.write_own():
+            bar.update(task, completed=written)
+            if stop.is_set():
+                console.print("Stopped; the same command goes on.")
+                return 130
+        task = bar.add_task("", total=recipe.steps, completed=training.step)
+        for now in training.run():
+            bar.update(task, completed=now.step, description=f"loss {now.loss:.2f}")
+            if now.acceptance:
+                bar.console.print(f"step {now.step:,}: {places(now.acceptance)}")
+            if stop.is_set():
+                training.checkpoint()
+                console.print("Stopped; the same command goes on from here.")
+                return 130
+    training.student.save(out)
+    console.print(f"saved in {out}")
     return 0
 
 
@@ -163,31 +142,8 @@ def places(acceptance: Acceptance) -> str:
     )
 
 
-def advise(args: argparse.Namespace, console: Console) -> None:
-    """Say whether the head pays here, with four prompts of the stories."""
-    settings = Settings.from_json({**Advice.usual, "decoders": ["best_first"]})
-    # A head guesses worse at later places of a draft, so every length is measured, not predicted.
-    advice = Advice(prompts.find("stories").first(ADVISED), settings, measure_all=True)
-    device, choice = Device(PairKeeper()), PairChoice(args.target, args.out, args.device)
-    with interruptible() as stop:
-        advice_run = show.follow(device.run(advice, choice, stop), console, Console(stderr=True))
-    console.print(show.summary(advice_run))
-
-
 def recipe_of(args: argparse.Namespace) -> Recipe:
-    """The recipe that the flags name.
-
-    Raises:
-        InputError: for a flag that is no whole number
-    """
-    names = ("width", "layers", "vocabulary", "steps", "rows", "length", "own-texts", "seed")
-    fields = {name: name.replace("-", "_") for name in names}
-    numbers: dict[str, Any] = {
-        field: flags.number(name, getattr(args, field)) for name, field in fields.items()
-    }
-    reads = args.reads and tuple(sorted({flags.number("reads", layer) for layer in args.reads}))
-    return Recipe(
-        kind=args.kind, choose=args.choose, reads=reads,
-        rate=USUAL.rate * args.rate, muon=USUAL.muon * args.rate,
-        **numbers,
-    )  # fmt: skip
+    """The recipe that the flags name; raises InputError for a flag that is no whole number."""
+    numbers: dict[str, Any] = flags.numbers(args, NUMBERS)
+    rates = {name: getattr(USUAL, name) * args.rate for name in ("rate", "muon")}
+    return Recipe(kind=args.kind, **rates, **numbers)

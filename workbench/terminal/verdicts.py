@@ -167,9 +167,8 @@ def run(args: argparse.Namespace) -> int:
 
 def watch_of(args: argparse.Namespace) -> CanaryPlan:
     """What the flags ask for; raises InputError for what is no number."""
-    numbers = {name: flags.number(name, getattr(args, name)) for name in NUMBERS}
     prefixes = tuple(args.prefix or USUAL.prefixes)
-    return CanaryPlan(prefixes, dtype=args.served_in, **numbers)
+    return CanaryPlan(prefixes, dtype=args.served_in, **flags.numbers(args, NUMBERS))
 
 
 def server(client: Client) -> str:

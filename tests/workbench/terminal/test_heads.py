@@ -1,28 +1,8 @@
-"""`python -m workbench train-head`: what it refuses, and what it says of a head at the end."""
-
-import io
-from argparse import Namespace
+"""`python -m workbench train-head`: what it refuses."""
 
 import pytest
-from rich.console import Console
 
 from decoders.engine.loading import load
-from workbench.kinds.advice import Advice
-from workbench.terminal import heads
-
-
-def test_it_says_whether_the_head_pays(small, monkeypatch):
-    """After an hour of training the advice ended in "No decoder is chosen"."""
-
-    monkeypatch.setattr(heads, "ADVISED", 2)
-    monkeypatch.setattr(Advice, "usual", {**Advice.usual, "max_new_tokens": 12})
-    said = io.StringIO()
-    folders = {role: str(load.EMBEDDED / role) for role in ("target", "head")}
-    asked = Namespace(target=folders["target"], out=folders["head"], device="auto")
-    heads.advise(asked, Console(file=said, width=200))
-    # Which decoder is quickest is the machine's to say: on a busy one it was greedy decoding.
-    assert "The best exact decoder is " in said.getvalue()
-    assert "draft_length=8" in said.getvalue()  # each length is measured
 
 
 @pytest.mark.parametrize(
