@@ -7,16 +7,20 @@ import dataclasses
 import itertools
 import math
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
     TypeAdapter,
     ValidationError,
 )
@@ -34,25 +38,11 @@ EMBEDDED_NAME = "embedded"
 MOST_CELLS = 5000  # of one part
 DEFAULTS, TUNED = "defaults", "tuned"  # settings that a plan does not name
 KNOWN_KEYS = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-# Fields that have another name in a plan's file; those with a space are not of the file.
-KEYS = {
-    "methods": "decoders", "parts": "part", "drawings": "draw", "orderings": "ordering",
-    "file": "its file", "source": "its text",
-}  # fmt: skip
+# Fields that have another name in a plan's file.
+KEYS = {"methods": "decoders", "parts": "part", "drawings": "draw", "orderings": "ordering"}
 
 
 # ---- The values that a plan's keys may have
-
-
-def fits(wanted: str, check: Callable[[Any], bool]) -> BeforeValidator:
-    """Says what the value of a key must be."""
-
-    def checked(value: Any) -> Any:
-        if not check(value):
-            raise ValueError(f"must be {wanted}, not {quoted(value)}")
-        return value
-
-    return BeforeValidator(checked)
 
 
 def one_of(what: str, known: Collection[str]) -> AfterValidator:
@@ -64,48 +54,19 @@ def one_of(what: str, known: Collection[str]) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def whole(low: int, high: int) -> BeforeValidator:
-    wanted = f"a whole number from {low} to {high}"
-    return fits(wanted, lambda v: type(v) is int and low <= v <= high)
-
-
-def grid(wanted: str, *kinds: type) -> BeforeValidator:
-    """A number, or a list of numbers, which is a grid."""
-
-    def listed(value: Any) -> Any:
-        several = tuple(value) if isinstance(value, list | tuple) else (value,)
-        if not several or any(type(v) not in kinds for v in several):
-            raise ValueError(f"must be {wanted}, or a list of them, not {quoted(value)}")
-        return tuple(dict.fromkeys(several))
-
-    return BeforeValidator(listed)
-
-
-def _all(value: Any, kind: type) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, kind) for each in value)
-
-
-def _rows(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and bool(value)
-        and all(
-            isinstance(row, list) and all(v == "" or type(v) in (int, float) for v in row)
-            for row in value.values()
-        )
-    )
-
-
-TEXTS = fits("a list of texts", lambda value: _all(value, str))
-Text = Annotated[str, fits("a text", lambda value: isinstance(value, str))]
-Texts = Annotated[tuple[str, ...], TEXTS]
-Flag = Annotated[bool, fits("true or false", lambda value: isinstance(value, bool))]
-Wholes = Annotated[tuple[int, ...], grid("a whole number", int)]
-Numbers = Annotated[tuple[int | float, ...], grid("a number", int, float)]
-Named = Annotated[str, one_of("figure", FIGURES)]
-CHARTS = ("curve", "front")
-PaperFigure = Annotated[int | float | None, BeforeValidator(lambda v: None if v == "" else v)]
-ROWS = 'a table of labels with their figures, "" where the paper prints none'
+# A value, or a list of values, which is a grid.
+LISTED = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
+ONCE = AfterValidator(lambda values: tuple(dict.fromkeys(values)))
+SOME = Field(min_length=1)
+Wholes = Annotated[tuple[StrictInt, ...], SOME, LISTED, ONCE]
+Sizes = Annotated[
+    tuple[Annotated[StrictInt, Field(ge=1, le=LARGEST_BATCH)], ...], SOME, LISTED, ONCE
+]
+Numbers = Annotated[tuple[StrictFloat | StrictInt, ...], SOME, LISTED, ONCE]
+Named = Annotated[StrictStr, one_of("figure", FIGURES)]
+PaperFigure = Annotated[
+    StrictFloat | StrictInt | None, BeforeValidator(lambda value: None if value == "" else value)
+]
 
 
 def _pair(name: Any) -> PairChoice:
@@ -123,7 +84,7 @@ def _pair(name: Any) -> PairChoice:
 # The sampling of a part: a list of values for each number in a Warping, and its switches.
 SWITCHES = tuple(each.name for each in dataclasses.fields(Warping) if type(each.default) is bool)
 GRID = tuple(name for name in WARPING if name not in SWITCHES)
-KINDS: dict[type, Any] = {int: Wholes, float: Numbers, bool: Flag}
+KINDS: dict[type, Any] = {int: Wholes, float: Numbers, bool: StrictBool}
 Sampling: Any = dataclasses.make_dataclass(
     "Sampling",
     [
@@ -161,33 +122,28 @@ class Sweep(Sampling):
 
     __pydantic_config__ = KNOWN_KEYS
 
-    name: Text
-    pairs: Annotated[
-        tuple[Annotated[PairChoice, BeforeValidator(_pair)], ...],
-        fits("a list of pairs", lambda value: isinstance(value, list) and bool(value)),
-    ]
-    prompts: Texts
+    name: StrictStr
+    pairs: Annotated[tuple[Annotated[PairChoice, BeforeValidator(_pair)], ...], SOME]
+    prompts: Annotated[tuple[StrictStr, ...], SOME]
     methods: Annotated[tuple[Method, ...], Field(validation_alias="decoders")]
-    about: Text = ""
-    limit: Annotated[int | None, whole(1, 10**9)] = None
-    max_new_tokens: Annotated[int, whole(1, 100_000)] = 64
+    about: StrictStr = ""
+    limit: Annotated[StrictInt | None, Field(ge=1)] = None
+    max_new_tokens: Annotated[StrictInt, Field(ge=1, le=100_000)] = 64
     seeds: Wholes = (0,)
-    batch_sizes: Wholes = (1,)
-    schemes: Annotated[tuple[Annotated[str, one_of("scheme", SCHEMES)], ...], TEXTS] = ("unpadded",)
-    timed: Flag = True
-    timings: Annotated[int, whole(1, 100)] = 1
-    ignore_eos: Flag = False
-    chat_template: Flag = False
-    system: Text = ""
+    batch_sizes: Sizes = (1,)
+    schemes: Annotated[tuple[Annotated[StrictStr, one_of("scheme", SCHEMES)], ...], SOME] = (
+        "unpadded",
+    )
+    timed: StrictBool = True
+    timings: Annotated[StrictInt, Field(ge=1, le=100)] = 1
+    ignore_eos: StrictBool = False
+    chat_template: StrictBool = False
+    system: StrictStr = ""
 
     def __post_init__(self) -> None:
-        if not all(1 <= size <= LARGEST_BATCH for size in self.batch_sizes):
-            raise InputError(f"`batch_sizes` must be from 1 to {LARGEST_BATCH}.")
         for name, speeds in (("batch_sizes", max(self.batch_sizes)), ("timings", self.timings)):
             if speeds > 1 and not self.timed:
                 raise InputError(f"`{name}` are about speed; keep `timed` true, or omit `{name}`.")
-        if not self.prompts or not self.schemes:
-            raise InputError("`prompts` and `schemes` need at least one name each.")
         sampled: tuple[Any, ...] = (self.methods, *self.sampled)
         grids = (self.pairs, self.prompts, self.batch_sizes, self.schemes, *sampled)
         count = math.prod(map(len, grids))
@@ -208,23 +164,21 @@ class Drawing:
 
     Attributes:
         kind: "curve" (y over a setting x) or "front" (y against x, a point for each cell)
-        part: name of the part
         x: the setting of a curve, or the figure of a front
         y: figures, each of which makes a chart
+        part: name of the part
         title: title of the chart
     """
 
     __pydantic_config__ = KNOWN_KEYS
 
-    kind: Annotated[str, fits(" or ".join(CHARTS), lambda value: value in CHARTS)]
-    part: Text = ""
-    x: Text = ""
-    y: Annotated[tuple[Named, ...], TEXTS] = ()
-    title: Text = ""
+    kind: Literal["curve", "front"]
+    x: StrictStr
+    y: Annotated[tuple[Named, ...], SOME]
+    part: StrictStr
+    title: StrictStr = ""
 
     def __post_init__(self) -> None:
-        if not (self.x and self.y):
-            raise InputError(f"a {self.kind} needs `x` and `y`.")
         if self.kind == "front" and self.x not in FIGURES:
             raise InputError(f"there is no figure {quoted(self.x)}: {nearest(self.x, FIGURES)}")
 
@@ -236,22 +190,22 @@ class Ordering:
     Attributes:
         says: the claim in words
         source: the paper, with its table or section
-        part: name of the part
         figure: name of the figure
         less: label of a cell of the part
         than: label of another one
+        part: name of the part
         category: of the prompts that count, "" for all
     """
 
     __pydantic_config__ = KNOWN_KEYS
 
-    says: Text
-    source: Text
+    says: StrictStr
+    source: StrictStr
     figure: Named
-    less: Text
-    than: Text
-    part: Text = ""
-    category: Text = ""
+    less: StrictStr
+    than: StrictStr
+    part: StrictStr
+    category: StrictStr = ""
 
 
 @dataclass(frozen=True)
@@ -269,12 +223,12 @@ class Printed:
 
     __pydantic_config__ = KNOWN_KEYS
 
-    rows: Annotated[dict[str, tuple[PaperFigure, ...]], fits(ROWS, _rows)]
-    columns: Annotated[tuple[Named, ...], TEXTS] = ()
-    source: Text = ""
-    pair: Text = ""
-    prompts: Text = ""
-    device: Text = ""
+    rows: Annotated[dict[str, tuple[PaperFigure, ...]], SOME]
+    columns: tuple[Named, ...] = ()
+    source: StrictStr = ""
+    pair: StrictStr = ""
+    prompts: StrictStr = ""
+    device: StrictStr = ""
 
     def __post_init__(self) -> None:
         for label, values in self.rows.items():
@@ -338,19 +292,6 @@ def _spelled(data: dict[str, Any]) -> dict[str, Any]:
     return {"prompts": ["stories"], **rest, "pairs": pairs, "decoders": methods}
 
 
-def _listed(key: str) -> BeforeValidator:
-    def listed(value: Any) -> Any:
-        if not _all(value, dict):
-            raise InputError(f"write `{key}` as [[{key}]].")
-        if key == "part":  # those without a name have their number
-            return [{"name": f"part {i}", **each} for i, each in enumerate(value, 1)]
-        if key == "draw":  # of earlier versions; tables by category have the figures of heat maps
-            return [each for each in value if each.get("kind") != "heat"]
-        return value
-
-    return BeforeValidator(listed)
-
-
 @dataclass(frozen=True)
 class Plan:
     """A plan.
@@ -370,20 +311,21 @@ class Plan:
     __pydantic_config__ = KNOWN_KEYS
 
     name: Annotated[str, Field(validation_alias="its file")]
-    title: Text
-    parts: Annotated[
-        tuple[Annotated[Sweep, BeforeValidator(_spelled)], ...],
-        Field(validation_alias="part"),
-        _listed("part"),
-    ]
-    about: Text = ""
-    notes: Texts = ()
-    drawings: Annotated[tuple[Drawing, ...], Field(validation_alias="draw"), _listed("draw")] = ()
-    orderings: Annotated[
-        tuple[Ordering, ...], Field(validation_alias="ordering"), _listed("ordering")
-    ] = ()
-    printed: Annotated[tuple[Printed, ...], _listed("printed")] = ()
+    title: StrictStr
+    parts: Annotated[tuple[Sweep, ...], Field(validation_alias="part")]
+    about: StrictStr = ""
+    notes: tuple[StrictStr, ...] = ()
+    drawings: Annotated[tuple[Drawing, ...], Field(validation_alias="draw")] = ()
+    orderings: Annotated[tuple[Ordering, ...], Field(validation_alias="ordering")] = ()
+    printed: tuple[Printed, ...] = ()
     source: Annotated[str, Field(validation_alias="its text")] = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
+            raise InputError(f"two parts are named {quoted(twice[0])}; give each its own name.")
+        for name in (each.part for each in (*self.drawings, *self.orderings)):
+            if name not in self.names:
+                raise InputError(f"there is no part {quoted(name)}: {nearest(name, self.names)}")
 
     @property
     def names(self) -> list[str]:
@@ -443,10 +385,6 @@ def read(path: str | Path) -> Plan:
     """
     path = Path(path)
     try:
-        if path.stat().st_size > LARGEST_PLAN:
-            raise InputError(
-                f"{path.name} is larger than {LARGEST_PLAN // 1024} KB; a plan is smaller."
-            )
         return decoded(path.name, path.read_bytes())
     except OSError as error:
         raise InputError(
@@ -456,11 +394,7 @@ def read(path: str | Path) -> Plan:
 
 
 def decoded(name: str, data: bytes) -> Plan:
-    """The plan in a file's bytes.
-
-    Raises:
-        InputError: if it is not a plan
-    """
+    """The plan in a file's bytes; InputError if it is not a plan."""
     try:
         return parse(data.decode("utf-8-sig"), name)
     except UnicodeDecodeError:
@@ -481,64 +415,58 @@ def parse(text: str, file: str) -> Plan:
         raise InputError(f"{file} is larger than {LARGEST_PLAN // 1024} KB; a plan is smaller.")
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{file} is not TOML: {error}.") from None
-    except RecursionError:
-        raise InputError(f"{file} is not a plan: it is nested too deeply.") from None
     if "engine" in data:
         raise InputError(f"{file}: {GONE['engine']}")
-    own = {"its file": Path(file).stem, "its text": text}
-    try:
-        plan = _PLAN.validate_python({"title": Path(file).stem, "part": [], **data, **own})
-    except ValidationError as error:
-        raise InputError(_sentence(file, data, error)) from None
-    if not plan.parts:
+    parts = [
+        _valid(Sweep, f"{file}, {place} ({each.get('name', place)})", {"name": place, **each})
+        for place, each in _tables(file, data, "part")
+    ]
+    if not parts:
         raise InputError(f"{file} has no [[part]]; a plan needs at least one.")
-    if twice := sorted({n for n in plan.names if plan.names.count(n) > 1}):
-        raise InputError(f"{file} has two parts named {quoted(twice[0])}; give each its own name.")
-    charts, orderings = (
-        tuple(_of_part(each, f"{file}, {key} {i}", plan.names) for i, each in enumerate(some, 1))
-        for key, some in (("draw", plan.drawings), ("ordering", plan.orderings))
-    )
-    return replace(plan, drawings=charts, orderings=orderings)
+    tables = {"part": parts}
+    for key, shape in BESIDE.items():
+        usual = {} if shape is Printed else {"part": parts[0].name}
+        tables[key] = [
+            _valid(shape, f"{file}, {place}", {**usual, **each})
+            for place, each in _tables(file, data, key)
+            if each.get("kind") != "heat"  # charts of earlier versions
+        ]
+    name = Path(file).stem
+    return _valid(Plan, file, {"title": name, **data, **tables, "its file": name, "its text": text})
 
 
-_PLAN = TypeAdapter(Plan)
+BESIDE = {"draw": Drawing, "ordering": Ordering, "printed": Printed}
 
 
-def _of_part(each: Any, place: str, names: list[str]) -> Any:
-    """A chart or an ordering with the part that it is of, by default the first."""
-    if each.part and each.part not in names:
-        near = nearest(each.part, names)
-        raise InputError(f"{place}: there is no part {quoted(each.part)}: {near}")
-    return replace(each, part=each.part or names[0])
+def _tables(file: str, data: dict[str, Any], key: str) -> list[tuple[str, dict[str, Any]]]:
+    """The tables [[key]] of a plan, each with its place."""
+    tables = data.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
+        raise InputError(f"{file}: write `{key}` as [[{key}]].")
+    return [(f"{key} {i}", each) for i, each in enumerate(tables, 1)]
 
 
-def _sentence(file: str, data: Any, error: ValidationError) -> str:
-    """The first fault of a plan, with its place in the file."""
-    first = error.errors(include_url=False)[0]
-    place, shape = file, cast(Any, Plan)
-    rest: list[Any] = list(first["loc"])
-    shapes: dict[str, Any] = {
-        "part": Sweep,
-        "draw": Drawing,
-        "ordering": Ordering,
-        "printed": Printed,
-    }
-    if len(rest) > 1 and rest[0] in shapes and isinstance(rest[1], int):
-        table, number, *rest = rest
-        shape, here = shapes[table], data[table][number]
-        name = f" ({here.get('name', f'part {number + 1}')})" if table == "part" else ""
-        place = f"{file}, {table} {number + 1}{name}"
-    fault, key = first.get("ctx", {}).get("error"), rest[0] if rest else ""
-    if isinstance(fault, InputError):
-        return f"{place}: {fault}"
-    if first["type"] == "unexpected_keyword_argument":
+def _valid(shape: type[Any], place: str, data: dict[str, Any]) -> Any:
+    """The table of a plan; InputError says its first fault, with its place in the file."""
+    try:
+        return TypeAdapter(shape).validate_python(_spelled(data) if shape is Sweep else data)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+    cause, key = fault.get("ctx", {}).get("error"), next(iter(fault["loc"]), "")
+    says = (fault["msg"][:1].lower() + fault["msg"][1:]).replace("tuple", "list")
+    words = f"`{key}`: {says}, not {quoted(fault['input'])}."
+    if isinstance(cause, InputError):
+        words = str(cause)
+    elif fault["type"] == "unexpected_keyword_argument":
         keys = {KEYS.get(f.name, f.name) for f in dataclasses.fields(shape)} | {"settings"}
-        return f"{place}: there is no key {quoted(key)}: {nearest(str(key), sorted(keys))}"
-    if first["type"] == "missing":
-        return f"{place}: the key `{key}` is missing."
-    return f"{place}: `{key}` {fault or 'cannot be used: ' + first['msg']}."
+        words = f"there is no key {quoted(key)}: {nearest(str(key), sorted(keys))}"
+    elif fault["type"] == "missing":
+        words = f"the key `{key}` is missing."
+    raise InputError(f"{place}: {words}")
 
 
 def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan:
@@ -548,12 +476,15 @@ def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan
         choice: the pair to use, or None for the plan's own pairs
         limit: the most prompts of each set, or None for the plan's own limits
     """
-    parts = plan.parts
-    if choice is not None:
-        parts = tuple(replace(part, pairs=(choice,)) for part in parts)
-    if limit is not None:
-        parts = tuple(replace(part, limit=min(limit, part.limit or limit)) for part in parts)
-    return replace(plan, parts=parts)
+    parts = [
+        replace(
+            part,
+            pairs=part.pairs if choice is None else (choice,),
+            limit=min((most for most in (limit, part.limit) if most), default=None),
+        )
+        for part in plan.parts
+    ]
+    return replace(plan, parts=tuple(parts))
 
 
 @dataclass(frozen=True)
