@@ -8,13 +8,13 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from decoders import InputError
+from decoders.errors import first_line
 from workbench.experiments import plan as plans
 from workbench.experiments import workers
 from workbench.experiments.cells import CellBlock, blocks, experiment_id, merged
@@ -22,7 +22,6 @@ from workbench.experiments.figures import score
 from workbench.experiments.journal import (
     NEXT_TIMING,
     ExperimentProgress,
-    ItemRow,
     Journal,
     failed,
     new_owner,
@@ -32,6 +31,7 @@ from workbench.experiments.sets import ScoredSet
 from workbench.experiments.workers import Crew, InProcess, Unit, answer
 from workbench.measuring.device import Device, zero_gpu
 from workbench.models.presets import EMBEDDED
+from workbench.runs.record import Result
 from workbench.studies.study import Limits
 
 
@@ -113,58 +113,58 @@ def run(
     Raises:
         InputError: if the journal cannot be written; everything committed before stays
     """
-    driver = _Driver(experiment, journal, crew, stopped or threading.Event())
-    heart = threading.Thread(target=driver.beat, daemon=True)
+    driver = _Driver(experiment, journal, crew)
     try:
         # The beat comes first, so that everyone who sees the experiment sees that it runs.
-        journal.beat(experiment.id, driver.owner, None, "")
+        driver.beat()
         journal.begin(
             experiment.id, experiment.plan.title, experiment.request.to_json(),
             dict(experiment.environment), experiment.blocks,
         )  # fmt: skip
-        heart.start()
-        yield from driver.progress()
+        while True:
+            now = journal.progress(experiment.id)
+            stopping = now.stopping or (stopped is not None and stopped.is_set())
+            if not driver.work(stopping):
+                break
+            yield now
     finally:
-        driver.over.set()
-        if heart.is_alive():
-            heart.join()
         # Give all claims back. If the journal cannot be written now, they become stale.
         with contextlib.suppress(InputError):
             journal.leave(driver.owner)
+    yield journal.progress(experiment.id)
 
 
 class _Driver:
-    def __init__(
-        self, experiment: Experiment, journal: Journal, crew: Crew, stopped: threading.Event
-    ):
-        self.experiment, self.journal, self.crew, self.stopped = experiment, journal, crew, stopped
-        self.owner, self.over = new_owner(), threading.Event()
-        self.fault: InputError | None = None
+    def __init__(self, experiment: Experiment, journal: Journal, crew: Crew):
+        self.experiment, self.journal, self.crew = experiment, journal, crew
+        self.owner = new_owner()
         # For each future its worker's number, the block and the item.
         self.at_work: dict[Future, tuple[int, CellBlock, int]] = {}
-        self.began, self.cost = time.monotonic(), 0.0
+        self.began, self.cost, self.next_beat = time.monotonic(), 0.0, 0.0
         self.open = merged(experiment.blocks)
         self.doing = ""
         self.deaths: Counter[tuple[str, int]] = Counter()
 
-    def progress(self) -> Iterator[ExperimentProgress]:
-        while True:
-            if self.fault:
-                raise self.fault
-            stopping = self.stopped.is_set() or self.journal.asked_to_stop(self.experiment.id)
-            if not stopping:
-                self._fill()
-            if not self.at_work:
-                if stopping or not any(self.journal.left(self.open).values()):
-                    break
-                time.sleep(TICK_SECONDS)  # another process is at work on the rest
-            else:
-                done, _ = wait(self.at_work, TICK_SECONDS, FIRST_COMPLETED)
-                for future in done:
-                    self._finished(future)
-            yield self.journal.progress(self.experiment.id)
-        self.journal.leave(self.owner)
-        yield self.journal.progress(self.experiment.id)
+    def work(self, stopping: bool) -> bool:
+        """Hand out items unless it stops, and wait a moment; False if nothing is left to do."""
+        self.beat()
+        if not stopping:
+            self._fill()
+        if self.at_work:
+            done, _ = wait(self.at_work, TICK_SECONDS, FIRST_COMPLETED)
+            for future in done:
+                self._finished(future)
+        elif stopping or not any(self.journal.left(self.open).values()):
+            return False
+        else:
+            time.sleep(TICK_SECONDS)  # another process is at work on the rest
+        return True
+
+    def beat(self) -> None:
+        """Tell the journal, if it is time, that this driver is alive."""
+        if time.monotonic() >= self.next_beat:
+            self.next_beat = time.monotonic() + BEAT_SECONDS
+            self.journal.beat(self.experiment.id, self.owner, self._eta(), self.doing)
 
     def _fill(self) -> None:
         """Give each idle worker an item of the first block that has any left."""
@@ -186,8 +186,9 @@ class _Driver:
 
     def _finished(self, future: Future) -> None:
         number, block, item = self.at_work.pop(future)
+        host, why = "", ""
         try:
-            rows = answer(future)
+            host, results = answer(future)
         except self.crew.pool.deaths as death:
             log.warning("worker %d died (%s) and is replaced", number, type(death).__name__)
             self.crew.lose(number)
@@ -196,23 +197,26 @@ class _Driver:
                 # The next free worker takes it.
                 self.journal.release(block, item, self.owner)
                 return
-            rows = _failed(block, item, f"the worker died {MOST_DEATHS} times on it")
+            why = f"the worker died {MOST_DEATHS} times on it"
         except Exception as failure:
             # The models could not be loaded there, or the like: a row says so, the rest goes on.
             log.exception("an item failed")
-            why = f"{type(failure).__name__}: {str(failure).partition(chr(10))[0]}"
-            rows = _failed(block, item, why)
-        rows = [self._scored(block, row) for row in rows]
-        if self.journal.commit(block, item, self.owner, rows):
+            why = f"{type(failure).__name__}: {first_line(failure)}"
+        if why:
+            prompts = dict.fromkeys(block.items[item])
+            results = [failed(cell.to_json(), item, prompts, why) for cell in block.cells]
+        results = [self._scored(block, each) for each in results]
+        if self.journal.commit(block, item, self.owner, results, host):
             self.cost += _cost(block)
 
-    def _scored(self, block: CellBlock, row: ItemRow) -> ItemRow:
+    def _scored(self, block: CellBlock, result: Result) -> Result:
         of, samples = self.experiment.sets[block.prompts], []
-        for o in row.outputs:
-            scores = None if row.result.error or o.error else score(of, o.prompt, o.text)
+        for o in result.samples:
+            self.beat()  # a query may take seconds
+            scores = None if result.error or o.error else score(of, o.prompt, o.text)
             item = of.items[o.prompt]
             samples.append(replace(o, scores=scores, category=item.category, id=item.id))
-        return row.with_outputs(samples)
+        return replace(result, samples=samples)
 
     def _eta(self) -> float | None:
         if not self.cost:
@@ -221,33 +225,16 @@ class _Driver:
         cost = sum(_cost(block) * left[block.id] for block in self.open)
         return (time.monotonic() - self.began) * cost / self.cost
 
-    def beat(self) -> None:
-        """Tell the journal that this driver is alive, in a separate thread until the work ends."""
-        while not self.over.is_set():
-            try:
-                self.journal.beat(self.experiment.id, self.owner, self._eta(), self.doing)
-            except InputError as error:
-                self.fault = error
-                return
-            self.over.wait(BEAT_SECONDS)
-
 
 def _cost(block: CellBlock) -> float:
     """The relative time that an item of the block takes."""
     return sum(len(block.items[0]) * cell.to_json()["max_new_tokens"] for cell in block.cells)
 
 
-def _failed(block: CellBlock, item: int, why: str) -> list[ItemRow]:
-    return [
-        failed(id, item, cell.to_json(), dict.fromkeys(block.items[item]), why)
-        for id, cell in zip(block.ids, block.cells, strict=True)
-    ]
-
-
 PUBLIC_PROMPTS = 3  # of each set, on a shared machine
 
 
-@dataclass(frozen=True)
+@dataclass
 class BackgroundWork:
     """An experiment that was started here.
 
@@ -277,18 +264,12 @@ class Background:
     def __init__(self, device: Device, journal: Journal, limits: Limits):
         self.device, self.journal, self.limits = device, journal, limits
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._pool: InProcess | None = None
+        self.thread: threading.Thread | None = None
         self.work: BackgroundWork | None = None
 
     @property
     def running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
-    @property
-    def waiting(self) -> bool:
-        """Whether it waits for the device because something else runs there."""
-        return self.running and self._pool is not None and self._pool.waiting
+        return self.thread is not None and self.thread.is_alive()
 
     def allowed(self, request: ExperimentRequest) -> ExperimentRequest:
         """The request, reduced to the limits of a shared machine.
@@ -328,10 +309,8 @@ class Background:
                     "An experiment is running here already; stop it, or wait until it ends."
                 )
             self.work = BackgroundWork(plan.title, starter, threading.Event())
-            self._thread = threading.Thread(
-                target=self._run, args=(request, self.work), daemon=True
-            )
-            self._thread.start()
+            self.thread = threading.Thread(target=self._run, args=(request, self.work), daemon=True)
+            self.thread.start()
 
     def stop(self, starter: Hashable = None) -> None:
         """Stop after the item at work.
@@ -344,45 +323,33 @@ class Background:
         if self.limits.public and starter != self.work.starter:
             raise InputError("Somebody else started this experiment; only they can stop it.")
         self.work.stop.set()
-
-    def join(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
+        if self.work.id:
+            self.journal.ask_to_stop(self.work.id)
 
     def _run(self, request: ExperimentRequest, work: BackgroundWork) -> None:
         try:
-            self._pool = InProcess(self.device)
-            with Crew(self._pool) as crew:
+            with Crew(InProcess(self.device)) as crew:
                 experiment = prepare(request, crew)
-                self.work = work = replace(work, id=experiment.id)
-                with closing(run(experiment, self.journal, crew, work.stop)) as happening:
-                    for _ in happening:
-                        pass
+                work.id = experiment.id
+                for _ in run(experiment, self.journal, crew, work.stop):
+                    pass
         except InputError as error:
-            self.work = replace(work, fault=str(error))
+            work.fault = str(error)
         except Exception as error:
             log.exception("an experiment broke down")
             why = f"The experiment broke down ({type(error).__name__}); the server's log says more."
-            self.work = replace(work, fault=why)
+            work.fault = why
 
     def says(self, now: ExperimentProgress | None) -> str:
         """One line about the state of the experiment."""
         work = self.work if self.running else None
-        if now is None or (work is not None and work.id is None):
-            return f"{work.title}: loading the models." if work is not None else ""
-        words = [f"{now.title}: {now.done} of {now.total} items done"]
-        if now.failed:
-            words.append(f"{now.failed} rows failed")
+        if work and (now is None or work.id is None):
+            return f"{work.title}: loading the models."
+        if now is None:
+            return ""
+        failures = f"{now.failed} rows failed" if now.failed else ""
+        state = "stopped; press Resume to finish it" if now.done < now.total else ""
         if now.running:
-            here = work is not None and work.id == now.id
-            stopping = now.stopping or (work is not None and here and work.stop.is_set())
-            words.append(
-                "stopping after this item"
-                if stopping
-                else "waiting for its turn on the device"
-                if here and self.waiting
-                else now.doing
-            )
-        elif now.done < now.total:
-            words.append("stopped; press Resume to finish it")
-        return " · ".join(w for w in words if w)
+            state = "stopping after this item" if now.stopping else now.doing
+        words = (f"{now.title}: {now.done} of {now.total} items done", failures, state)
+        return " · ".join(filter(None, words))

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from workbench.experiments.journal import CellRows, ItemRow
+from workbench.experiments.journal import CellRows
 from workbench.experiments.sets import ScoredSet
+from workbench.runs.record import Result
 from workbench.show.quantities import FIGURES
 from workbench.studies.study import BASELINE, baseline_scheme
 
@@ -235,7 +236,7 @@ class Interval:
 TIMES_GREEDY = "x greedy"
 
 
-def good(cell: CellRows) -> dict[int, ItemRow]:
+def good(cell: CellRows) -> dict[int, Result]:
     """The rows without an error, by item."""
     return {
         item: row
@@ -302,7 +303,7 @@ def resampled(
         return mine / other if mine is not None and other is not None else None
     ratio = FIGURES[name].ratio
     assert ratio is not None  # all others have one
-    groups = [[row.result for row in group] for group in _groups(good(cell), items)]
+    groups = _groups(good(cell), items)
     sums = np.array([[sum(map(ratio.above, g)), sum(map(ratio.below, g))] for g in groups])
     if not sums[:, 1].sum() or not (name == "score" or sums[:, 0].sum()):
         return None
@@ -311,15 +312,15 @@ def resampled(
     return ratio.finish(totals[:, 0] / totals[:, 1])
 
 
-def _groups(rows: Mapping[int, ItemRow], items: Sequence[int]) -> list[list[ItemRow]]:
+def _groups(rows: Mapping[int, Result], items: Sequence[int]) -> list[list[Result]]:
     """The rows that are resampled together: all timings of the same prompts.
 
     Repeated timings are no further prompts. If there are too few prompts for an interval, each
     timing is resampled alone.
     """
-    groups: dict[tuple[int, ...], list[ItemRow]] = {}
+    groups: dict[tuple[int, ...], list[Result]] = {}
     for i in items:
-        groups.setdefault(tuple(o.prompt for o in rows[i].outputs), []).append(rows[i])
+        groups.setdefault(tuple(o.prompt for o in rows[i].samples), []).append(rows[i])
     return list(groups.values()) if len(groups) >= LEAST_ITEMS else [[rows[i]] for i in items]
 
 
@@ -370,7 +371,7 @@ def accepted_by_position(cell: CellRows) -> list[float]:
     pairs = [
         (g, d)
         for row in good(cell).values()
-        for o in row.outputs
+        for o in row.samples
         for g, d in zip(o.gained, o.drafted, strict=False)
     ]
     # A tree has more drafts than places, so stop at the deepest that was ever kept.
@@ -385,7 +386,7 @@ def accepted_by_position(cell: CellRows) -> list[float]:
 
 
 def mean_gained(cell: CellRows) -> float | None:
-    gained = [g for row in good(cell).values() for o in row.outputs for g in o.gained]
+    gained = [g for row in good(cell).values() for o in row.samples for g in o.gained]
     return sum(gained) / len(gained) if gained else None
 
 
@@ -393,8 +394,8 @@ def categories(cell: CellRows) -> dict[str, list[int]]:
     """The items of each category, if items are single prompts."""
     items: dict[str, list[int]] = {}
     for item, row in cell.rows.items():
-        if len(row.outputs) == 1 and row.outputs[0].category:
-            items.setdefault(row.outputs[0].category, []).append(item)
+        if len(row.samples) == 1 and row.samples[0].category:
+            items.setdefault(row.samples[0].category, []).append(item)
     return items
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from decoders.process import assets
-from workbench.experiments.journal import NEXT_TIMING, CellRows, ItemRow
+from workbench.experiments.journal import NEXT_TIMING, CellRows
 from workbench.experiments.report import (
     OrderingHere,
     Report,
@@ -17,6 +17,7 @@ from workbench.experiments.report import (
     judged,
     sections,
 )
+from workbench.runs.record import Result
 from workbench.show.view import as_csv, frame
 from workbench.studies.settings import WARPING
 
@@ -60,9 +61,9 @@ def to_csv(report: Report) -> str:
     return as_csv(HEADS, lines, quoted=True)
 
 
-def _line(cell: CellRows, item: int, row: ItemRow) -> dict[str, Any]:
+def _line(cell: CellRows, item: int, row: Result) -> dict[str, Any]:
     spec, (again, place) = cell.spec, divmod(item, NEXT_TIMING)
-    scored = [o.scores for o in row.outputs if o.scores]
+    scored = [o.scores for o in row.samples if o.scores]
     scores = [each.get("score") for each in scored]
     return {
         "part": cell.part,
@@ -75,7 +76,7 @@ def _line(cell: CellRows, item: int, row: ItemRow) -> dict[str, Any]:
         **{name: row.metrics.get(name) for name in METRICS},
         "score": scores[0] if len(scores) == 1 else json.dumps(scores) if scores else "",
         "error": "; ".join(row.errors),
-        "text": "\n".join(o.text for o in row.outputs),
+        "text": "\n".join(o.text for o in row.samples),
         "timing": again + 1,
         "why": "; ".join(str(each["why"]) for each in scored if "why" in each),
     }

@@ -6,12 +6,12 @@ Drivers claim items, and only a driver that holds the claim commits their rows.
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -25,77 +25,19 @@ from workbench.runs.store import NEXT_TIMING, SHOWN, TOO_OLD, Database
 from workbench.studies.settings import changed
 
 
-@dataclass(frozen=True, slots=True)
-class ItemRow:
-    """The result of a cell on an item.
-
-    Attributes:
-        cell: the cell's id
-        item: the item's number
-        result: as runs have it; its samples name prompts by their numbers in the set
-        host: the machine
-    """
-
-    cell: str
-    item: int
-    result: Result
-    host: str = ""
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        return self.result.metrics
-
-    @property
-    def outputs(self) -> list[Sample]:
-        return self.result.samples
-
-    @property
-    def errors(self) -> list[str]:
-        return self.result.errors
-
-    def with_outputs(self, outputs: list[Sample]) -> "ItemRow":
-        return replace(self, result=replace(self.result, samples=outputs))
-
-    def dumps(self) -> str:
-        """The row as a text for the journal."""
-        result = _RESULT.dump_python(self.result, mode="json", exclude_defaults=True)
-        return json.dumps({"host": self.host, "result": result}, separators=(",", ":"))
-
-    @staticmethod
-    def loads(cell: str, item: int, text: str) -> "ItemRow":
-        """The row from the journal's text.
-
-        Args:
-            cell: the cell's id
-            item: the item's number
-            text: the row as `dumps` returns it
-        """
-        data = json.loads(text)
-        return ItemRow(cell, item, _RESULT.validate_python(data["result"]), data.get("host", ""))
-
-
-def failed(
-    cell: str,
-    item: int,
-    spec: Mapping[str, Any],
-    prompts: Iterable[int],
-    error: str,
-    host: str = "",
-) -> ItemRow:
-    """The row of an item that could not be decoded.
+def failed(spec: Mapping[str, Any], item: int, prompts: Iterable[int], error: str) -> Result:
+    """The result of an item that could not be decoded.
 
     Args:
-        cell: the cell's id
-        item: the item's number
         spec: the cell's settings, as `Cell.to_json` has them
+        item: the item's number
         prompts: numbers of the item's prompts
     """
     size, samples = spec["batch_size"], [Sample(prompt, 0) for prompt in prompts]
-    result = Result(
+    return Result(
         spec["decoder"], 0, spec["seed"] + item % NEXT_TIMING * size, {}, Energy(None, UNMETERED),
         samples, batch_size=size, scheme=spec["scheme"], error=error,
     )  # fmt: skip
-    return ItemRow(cell, item, result, host)
 
 
 UNMETERED = "not measured"
@@ -113,7 +55,8 @@ class CellRows:
         block: id of its block
         items: how many items it has, all timings together
         spec: its settings, as `Cell.to_json` has them
-        rows: its rows by the number of their item
+        rows: its results by the number of their item; samples name prompts by their numbers in
+            the set
     """
 
     part: str
@@ -122,7 +65,7 @@ class CellRows:
     block: str
     items: int
     spec: dict[str, Any]
-    rows: dict[int, ItemRow]
+    rows: dict[int, Result]
 
     @property
     def unsaid(self) -> str:
@@ -171,13 +114,8 @@ def started_at(pid: int) -> str:
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         return "" if state in "ZX" else fields[18]
-    except OSError:
-        pass
-    try:  # without /proc, only its existence is known
-        os.kill(pid, 0)
-    except (OSError, OverflowError):
-        return ""
-    return "?"
+    except OSError:  # where there is no /proc, nothing is known
+        return "" if Path("/proc/self").exists() else "?"
 
 
 def alive(owner: str, beat: float, now: float) -> bool:
@@ -233,6 +171,15 @@ class ExperimentProgress:
     doing: str
 
 
+# What to do about an error, by words of its message.
+FIXES = {
+    "locked|busy": "another program holds it; close that program, then resume",
+    "full|No space left": "the disk is full; free some space, then resume",
+    f"damaged|malformed|not a database|{TOO_OLD}": "move it away, and run the plans again",
+    "": "set WORKBENCH_DATA to another folder",
+}
+
+
 class Journal(Database):
     """The experiments of one file.
 
@@ -262,16 +209,14 @@ class Journal(Database):
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
             done = db.execute("SELECT DISTINCT item FROM rows WHERE block = ?", (block.id,))
-            gone = {item for (item,) in done} | self._claimed(db, block.id)
+            claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block.id,))
+            gone = {i for i, owner, beat in claims if alive(owner, beat, self._now())}
+            gone |= {item for (item,) in done}
             item = next((item for item in block.items if item not in gone), None)
             if item is not None:
                 claim = (block.id, item, owner, self._now())
                 db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
         return item
-
-    def _claimed(self, db: Connection, block: str) -> set[int]:
-        claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block,))
-        return {item for item, owner, beat in claims if alive(owner, beat, self._now())}
 
     def left(self, blocks: Iterable[CellBlock]) -> dict[str, int]:
         """For each block's id the number of items without rows, claimed or not."""
@@ -282,21 +227,28 @@ class Journal(Database):
                 for b in blocks
             }
 
-    def commit(self, block: CellBlock, item: int, owner: str, rows: Sequence[ItemRow]) -> bool:
-        """Keep all of an item's rows, or none.
+    def commit(
+        self, block: CellBlock, item: int, owner: str, results: Sequence[Result], host: str = ""
+    ) -> bool:
+        """Keep all of an item's results, or none.
 
         Args:
             item: the item's number
-            rows: one for each cell of the block
+            results: one for each cell of the block
+            host: the machine that made them
 
         Returns:
             False if another process took the claim meanwhile; then none is kept
         """
-        values = [(row.cell, item, block.id, date(), row.dumps()) for row in rows]
+        rows = []
+        for cell, result in zip(block.ids, results, strict=True):
+            plain = _RESULT.dump_python(result, mode="json", exclude_defaults=True)
+            text = json.dumps({"host": host, "result": plain}, separators=(",", ":"))
+            rows.append((cell, item, block.id, date(), text))
         with self._open() as db:
             claimed = db.execute(RELEASE, (block.id, item, owner)).rowcount > 0
             if claimed:
-                db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", values)
+                db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", rows)
             return claimed
 
     def release(self, block: CellBlock, item: int, owner: str) -> None:
@@ -429,10 +381,6 @@ class Journal(Database):
         """Ask all drivers of an experiment to stop after the item at work."""
         self._rows("UPDATE experiments SET stop = 1 WHERE id = ?", id)
 
-    def asked_to_stop(self, id: str) -> bool:
-        """Whether the drivers of an experiment have been asked to stop."""
-        return any(stop for (stop,) in self._rows("SELECT stop FROM experiments WHERE id = ?", id))
-
     def cells(self, id: str) -> list[CellRows]:
         """The experiment's cells in order, each with its finished rows."""
         with self._open() as db, self._reading():
@@ -447,20 +395,12 @@ class Journal(Database):
             of = {(one.part, one.cell): one for one in cells}
             query = f"SELECT c.part, r.cell, r.item, r.json {ASKED} ORDER BY r.item"
             for part, cell, item, text in db.execute(query, (id,)):
-                of[part, cell].rows[item] = ItemRow.loads(cell, item, text)
+                of[part, cell].rows[item] = _RESULT.validate_python(json.loads(text)["result"])
         return cells
 
     def _unusable(self, error: Exception) -> InputError:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            fix = "another program holds it; close that program, then resume"
-        elif "full" in text or getattr(error, "errno", None) == 28:
-            fix = "the disk is full; free some space, then resume"
-        elif any(w in text for w in ("damaged", "malformed", "not a database", TOO_OLD)):
-            fix = "move it away, and run the plans again"
-        else:
-            fix = "set WORKBENCH_DATA to another folder"
+        fix = next(fix for words, fix in FIXES.items() if re.search(words, str(error)))
         return InputError(
-            f"Experiments cannot be kept in {self.path} ({text}): {fix}. Everything committed "
+            f"Experiments cannot be kept in {self.path} ({error}): {fix}. Everything committed "
             "before is kept."
         )

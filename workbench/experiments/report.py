@@ -420,7 +420,7 @@ def errors(report: Report) -> list[str]:
         for cell in report.of_part(part):
             for row in cell.rows.values():
                 unscored = [
-                    o.scores["why"] for o in row.outputs if o.scores and "score" not in o.scores
+                    o.scores["why"] for o in row.samples if o.scores and "score" not in o.scores
                 ]
                 whole = [*row.errors, *(f"an output has no score: {why}" for why in unscored)]
                 counts.update(f"{part}, {names[cell.cell]}: {why}" for why in whole)

@@ -25,14 +25,14 @@ from decoders.errors import quoted
 from decoders.inputs import decoded
 from decoders.process import light_heap
 from workbench.experiments.cells import Cell
-from workbench.experiments.journal import NEXT_TIMING, ItemRow, failed
+from workbench.experiments.journal import NEXT_TIMING, failed
 from workbench.measuring.device import Device, chosen
 from workbench.measuring.job import measure
 from workbench.measuring.meter import Meter, Watch, open_meter, watch
 from workbench.measuring.work import Measured, Work, encode_prompt
 from workbench.models.keeper import PairKeeper, environment
 from workbench.models.presets import PairChoice
-from workbench.runs.record import Sample
+from workbench.runs.record import Result, Sample
 from workbench.studies.prompts import Words
 from workbench.studies.study import in_turn
 
@@ -110,31 +110,43 @@ class Bench:
     """Runs units in the thread that calls it.
 
     Args:
-        ready: returns the loaded pair, with its threads chosen; by default the bench loads it
+        ready: returns the loaded pair, with its threads chosen; by default the bench has a process,
+            and maybe a GPU, to itself, and loads it
     """
 
+    _tools: tuple[Meter, Watch]
+
     def __init__(self, ready: Callable[[PairChoice], ModelPair] | None = None):
-        self._ready = ready or _Own()
-        self._tools: tuple[ModelPair, Meter, Watch] | None = None
+        self._ready, self._own = ready or PairKeeper().get, ready is None
+        self._pair: ModelPair | None = None
         self._warm: set[tuple[Any, ...]] = set()
+
+    def _at(self, choice: PairChoice) -> ModelPair:
+        """The loaded pair, with its threads and meters."""
+        pair = self._ready(choice)
+        if pair is not self._pair:
+            if self._own:
+                torch.set_num_threads(chosen(pair, os.environ).count)
+            device = pair.target.device
+            self._pair, self._tools, self._warm = pair, (open_meter(device), watch(device)), set()
+        return pair
 
     def facts(self, choice: PairChoice) -> dict[str, Any]:
         """The pair's "identity", which cells' ids contain, and its "environment", for reports."""
-        pair = self._ready(choice)
+        pair = self._at(choice)
         where = environment(pair) | {"host": platform.node()}
         return {"identity": identity(pair, choice.quantization), "environment": where}
 
-    def run(self, unit: Unit) -> list[ItemRow]:
-        """A row for each cell; a failure becomes a row with its error."""
-        pair = self._ready(unit.choice)
-        tools = self._with(pair)
+    def run(self, unit: Unit) -> tuple[str, list[Result]]:
+        """The machine's name, and a result of each cell; a failure is a result with its error."""
+        pair = self._at(unit.choice)
         turn, cells = sum(divmod(unit.item, NEXT_TIMING)), range(len(unit.cells))
         with light_heap():
-            rows = [self._row(pair, tools, unit, i) for i in in_turn(cells, turn)]
-        return list(in_turn(rows, turn))
+            results = [self._result(pair, unit, i) for i in in_turn(cells, turn)]
+        return platform.node(), list(in_turn(results, turn))
 
-    def _row(self, pair: ModelPair, tools: tuple[Meter, Watch], unit: Unit, i: int) -> ItemRow:
-        cell, host = unit.cells[i], platform.node()
+    def _result(self, pair: ModelPair, unit: Unit, i: int) -> Result:
+        cell = unit.cells[i]
         try:
             chat = cell.settings.chat_template, cell.settings.system
             encoded = [encode_prompt(pair, text, *chat) for text in unit.texts]
@@ -149,22 +161,16 @@ class Bench:
             )
         except InputError as error:
             prompts = [prompt for _, prompt in _first(unit.prompts)]
-            return failed(unit.ids[i], unit.item, cell.to_json(), prompts, str(error), host)
+            return failed(cell.to_json(), unit.item, prompts, str(error))
         if len(ids) == 1 and unit.prompts[0] < TRACED:
             job = replace(job, keep="trace")
         parts = [each.parts for each in encoded]
-        work = Work(pair, ids, cell.settings, *tools, lambda: False, parts=parts)
+        work = Work(pair, ids, cell.settings, *self._tools, lambda: False, parts=parts)
         key = (unit.choice, cell.method, cell.batch_size, cell.scheme)
         measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, shows=False))
         self._warm.add(key)
         samples = [_sample(pair, measured, ids, *each) for each in _first(unit.prompts)]
-        return ItemRow(unit.ids[i], unit.item, replace(measured.result, samples=samples), host)
-
-    def _with(self, pair: ModelPair) -> tuple[Meter, Watch]:
-        if self._tools is None or self._tools[0] is not pair:
-            device = pair.target.device
-            self._tools, self._warm = (pair, open_meter(device), watch(device)), set()
-        return self._tools[1:]
+        return replace(measured.result, samples=samples)
 
 
 def _first(prompts: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -194,21 +200,6 @@ def whole(measuring: Generator[Any, None, Measured]) -> Measured:
             return done.value
 
 
-class _Own:
-    """Loads pairs for a worker that has a process, and maybe a GPU, to itself."""
-
-    def __init__(self) -> None:
-        self._keeper = PairKeeper()
-        self._seen: ModelPair | None = None
-
-    def __call__(self, choice: PairChoice) -> ModelPair:
-        pair = self._keeper.get(choice)
-        if pair is not self._seen:
-            torch.set_num_threads(chosen(pair, os.environ).count)
-            self._seen = pair
-        return pair
-
-
 def answer(future: Future) -> Any:
     """The result of a future of a worker; an error is the one that was raised there.
 
@@ -220,7 +211,7 @@ def answer(future: Future) -> Any:
         raise getattr(error, "cause", None) or error from None
 
 
-class Crew:
+class Crew(contextlib.AbstractContextManager["Crew"]):
     """The running workers of a pool, each started when it is first needed.
 
     A worker does one thing at a time. If a future fails with one of the pool's `deaths`, the worker
@@ -250,9 +241,6 @@ class Crew:
         with contextlib.suppress(Exception):
             self._up.pop(number).close()
 
-    def __enter__(self) -> "Crew":
-        return self
-
     def __exit__(self, *_: object) -> None:
         for number in list(self._up):
             self.lose(number)
@@ -268,7 +256,6 @@ class InProcess:
     def __init__(self, device: Device):
         self._device, self._bench = device, Bench(lambda choice: device.ready(choice)[0])
         self._thread = ThreadPoolExecutor(1, "experiment")
-        self.waiting = False  # for something else that the device runs
 
     def start(self, number: int) -> "InProcess":
         return self
@@ -277,9 +264,7 @@ class InProcess:
         return self._thread.submit(self._turn, name, arguments)
 
     def _turn(self, name: str, arguments: Sequence[Any]) -> Any:
-        self.waiting = True
         with self._device.turn:
-            self.waiting = False
             return self._device.call(getattr(self._bench, name), *arguments)
 
     def close(self) -> None:

@@ -57,6 +57,6 @@ def answers(journal: Journal, id: str) -> set:
     found = set()
     for kept in journal.cells(id):
         for item, row in kept.rows.items():
-            outputs = [(o.prompt, tuple(o.ids), o.text, str(o.scores)) for o in row.outputs]
+            outputs = [(o.prompt, tuple(o.ids), o.text, str(o.scores)) for o in row.samples]
             found.add((kept.part, kept.cell, item, *outputs))
     return found

@@ -1,12 +1,11 @@
 """Rows of experiments that nothing decoded."""
 
-from workbench.experiments.journal import UNMETERED, ItemRow
+from workbench.experiments.journal import UNMETERED
 from workbench.runs.record import Energy, Result, Sample
 
 
-def row(cell, item, samples, metrics=None, error=None, decoder="greedy") -> ItemRow:
-    energy = Energy(None, UNMETERED)
-    return ItemRow(cell, item, Result(decoder, 0, 0, metrics or {}, energy, samples, error=error))
+def row(samples, metrics=None, error=None, decoder="greedy") -> Result:
+    return Result(decoder, 0, 0, metrics or {}, Energy(None, UNMETERED), samples, error=error)
 
 
 def sample(prompt, text="", **more) -> Sample:

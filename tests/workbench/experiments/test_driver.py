@@ -28,11 +28,11 @@ def test_every_cell_has_a_row_for_every_item(prepared, journal, crew):
         ("timed", "mtad threshold=0.9", 3), ("quality", "multinomial", 2),
     ]  # fmt: skip
     for row in (row for k in kept for row in k.rows.values()):
-        (output,) = row.outputs
+        (output,) = row.samples
         assert len(output.ids) == row.metrics["new_tokens"] > 0
         assert row.metrics["perplexity"] > 1
         assert sum(output.gained) == len(output.ids)
-        assert row.result.energy.source.startswith("not measured")
+        assert row.energy.source.startswith("not measured")
 
 
 def test_a_journal_that_cannot_be_written_ends_it_with_its_sentence(prepared, journal, crew):
@@ -92,7 +92,7 @@ def test_it_runs_to_its_end_and_says_how_far_it_is(make, journal):
     with pytest.raises(InputError, match="is running here already"):
         background.start(REQUEST)
     assert "loading the models" in background.says(None) or background.work.id
-    background.join()
+    background.thread.join()
     now = journal.progress(background.work.id)
     assert (now.done, now.total, background.running, background.work.fault) == (5, 5, False, "")
     assert background.says(now) == "Small: 5 of 5 items done"
@@ -116,7 +116,7 @@ def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):
         with pytest.raises(InputError, match="Somebody else started"):
             background.stop("you")
         background.stop("me")
-    background.join()
+    background.thread.join()
     assert not background.running
 
 

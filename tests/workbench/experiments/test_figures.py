@@ -28,7 +28,7 @@ def kept(
         }  # fmt: skip
         score = None if scores is None else {"score": scores[i]}
         each = sample(i, gained=[5, 1, 4], drafted=[4, 4, 4], scores=score, category="ab"[i % 2])
-        rows[i] = row(decoder, i, [each], made)
+        rows[i] = row([each], made)
     return CellRows("part", decoder, decoder, "block", len(seconds), asked, rows)
 
 
@@ -64,7 +64,7 @@ def test_what_was_not_measured_has_no_figure():
 
 def test_rows_with_an_error_do_not_count():
     some = kept("a", [1.0, 1.0, 100.0])
-    some.rows[2] = row("a", 2, [sample(2, error="broken")], some.rows[2].metrics)
+    some.rows[2] = row([sample(2, error="broken")], some.rows[2].metrics)
     assert figures.figure("tokens/s", some).value == pytest.approx(10)
     assert figures.common(some, GREEDY) == [0, 1]
 
@@ -81,14 +81,14 @@ def test_timing_the_same_prompts_again_makes_no_further_prompts_of_them():
     once = kept("a", [1.0, 2.0, 3.0, 4.0])
     twice = kept("a", [1.0, 2.0, 3.0, 4.0] * 2)
     for i, each in twice.rows.items():
-        twice.rows[i] = each.with_outputs([replace(each.outputs[0], prompt=i % 4)])
+        twice.rows[i] = replace(each, samples=[replace(each.alone, prompt=i % 4)])
     assert figures.figure("tokens/s", twice) == figures.figure("tokens/s", once)
 
 
 def test_acceptance_by_position_and_mean_length():
     assert figures.accepted_by_position(kept("a", [1.0])) == [2 / 3, 2 / 3, 2 / 3, 1 / 3]
     tree = kept("a", [1.0])
-    tree.rows[0].outputs[0].drafted[:] = [20, 20, 20]
+    tree.rows[0].alone.drafted[:] = [20, 20, 20]
     # no places beyond the deepest
     assert figures.accepted_by_position(tree) == [2 / 3, 2 / 3, 2 / 3, 1 / 3]
     assert figures.mean_gained(kept("a", [1.0])) == pytest.approx(10 / 3)

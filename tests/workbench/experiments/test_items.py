@@ -86,10 +86,10 @@ class Place:
             count, size = min(part["limit"], limit or 5), kept.spec["batch_size"]
             firsts = [0] if kept.spec["scheme"] == "dynamic" else range(0, count, size)
             asked = Counter(dict.fromkeys(firsts, part["timings"] if part["timed"] else 1))
-            found = Counter(row.outputs[0].prompt for row in kept.rows.values())
+            found = Counter(row.samples[0].prompt for row in kept.rows.values())
             assert found <= asked
             whole = whole and found == asked
-            for output in (o for row in kept.rows.values() for o in row.outputs):
+            for output in (o for row in kept.rows.values() for o in row.samples):
                 assert output.text == PROMPTS[output.prompt]
         assert (now.done == now.total) == whole
         return whole
@@ -108,7 +108,7 @@ def test_a_number_means_the_same_prompts_under_any_limit(tmp_path):
         kept = Journal(place.path).cells(place.run(plan, limit))
         assert [len(cell.rows) for cell in kept] == [2 * limit] * 2
         for cell in kept:
-            written = Counter(row.outputs[0].text for row in cell.rows.values())
+            written = Counter(row.samples[0].text for row in cell.rows.values())
             assert written == dict.fromkeys(PROMPTS[:limit], 2)
     assert len(place.bench.ran) == 10
 

@@ -11,16 +11,17 @@ from decoders import InputError
 from tests.workbench.experiments import killed
 from tests.workbench.experiments.made import row, sample
 from tests.workbench.experiments.test_cells import DECODERS, spelled
-from workbench.experiments.journal import STALE_SECONDS, ItemRow, Journal, new_owner
+from workbench.experiments.journal import STALE_SECONDS, Journal, new_owner
 from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import report
+from workbench.runs.record import Result
 from workbench.runs.store import RunStore
 
 (BLOCK,) = spelled(DECODERS)
 
 
-def rows(item: int, error: str | None = None) -> list[ItemRow]:
-    return [row(id, item, [sample(item, "ab")], {"new_tokens": 2}, error) for id in BLOCK.ids]
+def rows(item: int, error: str | None = None) -> list[Result]:
+    return [row([sample(item, "ab")], {"new_tokens": 2}, error) for _ in BLOCK.ids]
 
 
 def begun(journal: Journal) -> Journal:
@@ -85,7 +86,7 @@ def test_a_full_disk_is_one_sentence_and_an_item_is_kept_whole_or_not_at_all(tmp
         db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0] + 2}")
         return db
 
-    large = [row(id, item, [sample(item, "x" * 6000)]) for id in BLOCK.ids]
+    large = [row([sample(item, "x" * 6000)]) for _ in BLOCK.ids]
     monkeypatch.setattr("workbench.runs.store.sqlite3.connect", full)
     with pytest.raises(InputError, match="the disk is full; free some space, then resume"):
         journal.commit(BLOCK, item, owner, large)

@@ -137,7 +137,7 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
 def test_csv_has_a_line_for_each_row_and_no_formula(found):
     cell = next(c for c in found.cells if c.label == "speculative")
     first = cell.rows[0]
-    hostile = first.with_outputs([replace(first.outputs[0], text="=1+1\nx")])
+    hostile = replace(first, samples=[replace(first.alone, text="=1+1\nx")])
     cells = [replace(c, rows={**c.rows, 0: hostile}) if c is cell else c for c in found.cells]
     (text,) = WRITERS["csv"](replace(found, cells=cells)).values()
     lines = list(csv.DictReader(io.StringIO(text, newline="")))
@@ -244,7 +244,7 @@ def test_an_output_that_could_not_be_scored_has_its_reason(two_sets):
     why = "the gold query failed: SQLite: no such table: ships"
 
     def unscored(row):
-        return row.with_outputs([replace(o, scores={"why": why}) for o in row.outputs])
+        return replace(row, samples=[replace(o, scores={"why": why}) for o in row.samples])
 
     cells = [replace(c, rows={i: unscored(r) for i, r in c.rows.items()}) for c in two_sets.cells]
     found = replace(two_sets, cells=cells)

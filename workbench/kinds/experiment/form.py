@@ -18,7 +18,7 @@ from decoders import InputError, catalog
 from workbench.experiments import plan as plans
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
 from workbench.experiments.files import WRITERS, orderings_html, shipped
-from workbench.experiments.journal import CellRows, ExperimentProgress, ItemRow, Journal
+from workbench.experiments.journal import CellRows, ExperimentProgress, Journal
 from workbench.experiments.plan import ExperimentRequest, pair_name
 from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.advice.form import AdviceCard
@@ -27,7 +27,7 @@ from workbench.models.presets import PairChoice
 from workbench.page import words
 from workbench.page.host import Host
 from workbench.page.widgets import QUIET, READ_ONCE, Given, given, room
-from workbench.runs.record import Run
+from workbench.runs.record import Result, Run
 from workbench.studies.settings import WARPING, Settings
 from workbench.studies.study import BASELINE
 
@@ -76,7 +76,7 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
         Settings(
             tuple(catalog[c.spec["decoder"]](**c.spec["settings"]) for c in beside),
             **{name: chosen.spec[name] for name in SHARED if name in chosen.spec},
-            seed=rows[0].result.seed,  # the cell's is that of the set's first prompt
+            seed=rows[0].seed,  # the cell's is that of the set's first prompt
             timings=1,  # of those of a prompt, one is shown
         ),
     )
@@ -84,16 +84,16 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
         hashlib.sha256("/".join((id, part, cell, str(prompt))).encode()).hexdigest()[:12],
         entry.created, study.kind, study.title, study.to_json(),
         places.get(chosen.spec["pair"], {}),
-        [replace(row.result, samples=[replace(row.outputs[0], prompt=0)]) for row in rows],
+        [replace(row, samples=[replace(row.alone, prompt=0)]) for row in rows],
     )  # fmt: skip
 
 
-def _traced(cell: CellRows) -> dict[int, ItemRow]:
+def _traced(cell: CellRows) -> dict[int, Result]:
     """The rows of a cell that can be opened, by the number of their prompt."""
     return {
-        row.outputs[0].prompt: row
+        row.alone.prompt: row
         for row in reversed(cell.rows.values())
-        if len(row.outputs) == 1 and row.outputs[0].tokens and not row.errors
+        if len(row.samples) == 1 and row.alone.tokens and not row.errors
     }
 
 
