@@ -78,17 +78,10 @@ def or_words(figure: go.Figure, words: str = "no measurement gives this figure")
     return figure
 
 
-LEFT, RIGHT, TOP, BOTTOM = 44, 14, 10, 36  # room around the plot for its axes
+WIDTH, HEIGHT = 460, 280
+LEFT, RIGHT, TOP, BOTTOM = 44, WIDTH - 14, 10, HEIGHT - 36  # the plot without its axes
 TICKS = 6
 LEAST = 1e-3  # part of a number by which others must differ from it for their labels to differ
-DASHED = {
-    "solid": "",
-    "dash": "7 4",
-    "dot": "2 3",
-    "dashdot": "7 3 2 3",
-    "longdash": "11 4",
-    "longdashdot": "11 3 2 3",
-}
 
 
 class Axis:
@@ -132,86 +125,9 @@ class Axis:
         return [n * step for n in range(first, first + 2 * TICKS) if n * step <= self.high]
 
 
-def framed(title: str, says: str, picture: str, below: str) -> str:
-    return (
-        f'<figure class="wb-chart"><figcaption><h4>{html.escape(title)}</h4>'
-        f'<p class="says">{html.escape(says)}</p></figcaption>{picture}{below}</figure>'
-    )
-
-
-def nothing(title: str, says: str, words: str) -> str:
-    """A chart without data, with the reason."""
-    return framed(title, says, "", f'<p class="says">{html.escape(words)}</p>')
-
-
-def grid(
-    x: Axis, y: Axis, width: int, height: int, x_title: str, y_title: str,
-    x_ticks: Sequence[float] | None = None,
-) -> str:  # fmt: skip
-    left, bottom = min(x.start, x.end), max(y.start, y.end)
-    parts = [
-        stroke(left, y(value), width - RIGHT, y(value), "grid")
-        + f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">'
-        f"{value:,.4g}</text>"
-        for value in y.ticks
-    ]
-    parts += [
-        f'<text x="{x(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:,.4g}</text>'
-        for value in (x.ticks if x_ticks is None else x_ticks)
-    ]
-    parts.append(stroke(left, bottom, width - RIGHT, bottom, "axis"))
-    for place, title, axis in (
-        (f'x="{(left + width - RIGHT) / 2}" y="{height - 4}" text-anchor="middle"', x_title, x),
-        (f'x="{left + 6}" y="{TOP + 4}" class="axis-title"', y_title, y),
-    ):
-        if title:
-            title += ", logarithmic" if axis.log else ""
-            parts.append(f"<text {place}>{html.escape(title)}</text>")
-    return "".join(parts)
-
-
-def stroke(x0: float, y0: float, x1: float, y1: float, kind: str) -> str:
-    return f'<line class="{kind}" x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}"/>'
-
-
-def path(places: Sequence[tuple[float, float]], style: Look, width: float = 2) -> str:
-    """A line through the places; "" if there is none."""
-    if not places:
-        return ""
-    through = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
-    dash = DASHED.get(style.dash, "")
-    return (
-        f'<path d="{through}" fill="none" stroke="{style.colour}" '
-        f'stroke-width="{width:g}" stroke-dasharray="{dash}"/>'
-    )
-
-
-def mark_at(style: Look, x: float, y: float, size: float, says: str) -> str:
-    return (
-        f'<path class="point" {shape(style)} '
-        f'transform="translate({x:.1f} {y:.1f}) scale({size})">'
-        f"<title>{html.escape(says)}</title></path>"
-    )
-
-
-def picture(parts: str, width: int, height: int) -> str:
-    return f'<svg class="plot" viewBox="0 0 {width} {height}" aria-hidden="true">{parts}</svg>'
-
-
-def legend(entries: Sequence[tuple[str, Look, str]]) -> str:
-    each = "".join(
-        f"<li>{mark(style)}<bdi>{html.escape(name)}</bdi><span>{html.escape(text)}</span></li>"
-        for name, style, text in entries
-    )
-    return f'<ul class="legend">{each}</ul>'
-
-
-FRONT = Look("currentColor", "dot", "circle")  # of the line that joins points
-
-
 @dataclass(frozen=True)
 class Point:
-    """A decoder in the plane.
+    """A mark in the plane.
 
     Attributes:
         name: its name
@@ -219,8 +135,8 @@ class Point:
         x: the figure across
         y: the figure upwards
         text: both in words
-        x_range: (low, high) of x, if known
-        y_range: (low, high) of y, if known
+        x_range: (low, high) of x
+        y_range: (low, high) of y
     """
 
     name: str
@@ -228,8 +144,8 @@ class Point:
     x: float
     y: float
     text: str
-    x_range: tuple[float, float] | None = None
-    y_range: tuple[float, float] | None = None
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -246,6 +162,19 @@ class Curve:
     look: Look
     points: Mapping[float, tuple[float, float, float]]
 
+    @property
+    def marks(self) -> list[Point]:
+        return [
+            Point(
+                f"{self.name}, {x:g}", self.look, x, y,
+                f"{y:.3g} ({low:.3g} to {high:.3g})", (x, x), (low, high),
+            )
+            for x, (y, low, high) in self.points.items()
+        ]  # fmt: skip
+
+
+Level = tuple[str, Look, float]  # the name, the look and the figure of a decoder
+
 
 def scatter(
     title: str,
@@ -253,7 +182,7 @@ def scatter(
     points: Sequence[Point],
     x_title: str,
     y_title: str,
-    joined: Sequence[Point] = (),
+    joined: Sequence[Point],
 ) -> str:
     """Marks in the plane, and below them the name and the figures of each.
 
@@ -265,25 +194,10 @@ def scatter(
         y_title: the name of the axis upwards
         joined: points that a dotted line goes through
     """
-    width, height = 460, 280
-    if not points:
-        return nothing(title, says, "No decoder of this run has both figures.")
-    x = Axis([v for p in points for v in (p.x, *(p.x_range or ()))], LEFT, width - RIGHT)
-    y = Axis([v for p in points for v in (p.y, *(p.y_range or ()))], height - BOTTOM, TOP)
-    parts = [
-        grid(x, y, width, height, x_title, y_title),
-        path([(x(p.x), y(p.y)) for p in joined], FRONT, 1.4),
-    ]
-    for p in points:
-        if p.y_range:
-            parts.append(stroke(x(p.x), y(p.y_range[0]), x(p.x), y(p.y_range[1]), "range"))
-        if p.x_range:
-            parts.append(stroke(x(p.x_range[0]), y(p.y), x(p.x_range[1]), y(p.y), "range"))
-    parts += [mark_at(p.look, x(p.x), y(p.y), 7, f"{p.name}: {p.text}") for p in points]
-    return framed(
-        title, says, picture("".join(parts), width, height),
-        legend([(p.name, p.look, p.text) for p in sorted(points, key=lambda p: -p.y)]),
-    )  # fmt: skip
+    x = Axis([v for p in points for v in p.x_range], LEFT, RIGHT)
+    picture = _picture(points, x, x.ticks, x_title, y_title, [(FRONT, joined)])
+    listed = [(p.name, p.look, p.text) for p in sorted(points, key=lambda p: -p.y)]
+    return framed(title, says, picture, _legend(listed))
 
 
 def curves(
@@ -292,7 +206,7 @@ def curves(
     lines: Sequence[Curve],
     x_title: str,
     y_title: str,
-    levels: Sequence[tuple[str, Look, float]] = (),
+    levels: Sequence[Level] = (),
 ) -> str:
     """Figures over a setting, with their ranges.
 
@@ -302,36 +216,109 @@ def curves(
         lines: the curves
         x_title: the name of the setting
         y_title: the name of the figure
-        levels: (name, look, figure) of decoders without the setting, drawn as dotted lines across
+        levels: decoders without the setting, drawn as dotted lines across
     """
-    at, width, height = sorted({x for curve in lines for x in curve.points}), 460, 280
-    x = Axis(at, LEFT, width - RIGHT, math.inf)
-    values = [v for curve in lines for point in curve.points.values() for v in point]
-    y = Axis([*values, *(v for _, _, v in levels)], height - BOTTOM, TOP)
-    parts = [grid(x, y, width, height, x_title, y_title, at)]
-    parts += [
-        path([(x.start, y(value)), (x.end, y(value))], style._replace(dash="dot"), 1.4)
-        + mark_at(style, x.end, y(value), 5, f"{name}: {value:.3g}")
-        for name, style, value in levels
-    ]
-    for curve in lines:
-        parts += [
-            stroke(x(a), y(low), x(a), y(high), "range")
-            for a, (_, low, high) in curve.points.items()
-        ]
-        parts.append(
-            path([(x(a), y(value)) for a, (value, _, _) in curve.points.items()], curve.look)
-        )
-        parts += [
-            mark_at(
-                curve.look, x(a), y(value), 5,
-                f"{curve.name}, {a:g}: {value:.3g} ({low:.3g} to {high:.3g})",
-            )
-            for a, (value, low, high) in curve.points.items()
-        ]  # fmt: skip
+    points = [point for curve in lines for point in curve.marks]
+    at = sorted({point.x for point in points})
+    joined = [(curve.look, curve.marks) for curve in lines]
+    x = Axis(at, LEFT, RIGHT, math.inf)
+    picture = _picture(points, x, at, x_title, y_title, joined, levels)
     listed = [
         (c.name, c.look, ", ".join(f"{value:.3g}" for value, _, _ in c.points.values()))
         for c in lines
     ]
     listed += [(name, style, f"{value:.3g}") for name, style, value in levels]
-    return framed(title, says, picture("".join(parts), width, height), legend(listed))
+    return framed(title, says, picture, _legend(listed))
+
+
+def framed(title: str, says: str, picture: str, below: str) -> str:
+    return (
+        f'<figure class="wb-chart"><figcaption><h4>{html.escape(title)}</h4>'
+        f'<p class="says">{html.escape(says)}</p></figcaption>{picture}{below}</figure>'
+    )
+
+
+def nothing(title: str, says: str, words: str) -> str:
+    """A chart without data, with the reason."""
+    return framed(title, says, "", f'<p class="says">{html.escape(words)}</p>')
+
+
+FRONT = Look("currentColor", "dot", "circle")  # of the line that joins points
+DASHED = {
+    "solid": "",
+    "dash": "7 4",
+    "dot": "2 3",
+    "dashdot": "7 3 2 3",
+    "longdash": "11 4",
+    "longdashdot": "11 3 2 3",
+}
+
+
+def _picture(
+    points: Sequence[Point],
+    x: Axis,
+    x_ticks: Sequence[float],
+    x_title: str,
+    y_title: str,
+    joined: Sequence[tuple[Look, Sequence[Point]]],
+    levels: Sequence[Level] = (),
+) -> str:
+    reach = [v for p in points for v in p.y_range]
+    y = Axis([*reach, *(value for _, _, value in levels)], BOTTOM, TOP)
+    names = [
+        html.escape(title + (", logarithmic" if axis.log else ""))
+        for title, axis in ((x_title, x), (y_title, y))
+    ]
+    parts = [
+        *(
+            f'<path class="grid" d="M{LEFT} {y(value):.1f}H{RIGHT}"/>'
+            f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:,.4g}</text>'
+            for value in y.ticks
+        ),
+        *(
+            f'<text x="{x(value):.1f}" y="{BOTTOM + 16}" text-anchor="middle">{value:,.4g}</text>'
+            for value in x_ticks
+        ),
+        f'<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/>',
+        f'<text x="{(LEFT + RIGHT) / 2}" y="{HEIGHT - 4}" text-anchor="middle">{names[0]}</text>',
+        f'<text x="{LEFT + 6}" y="{TOP + 4}" class="axis-title">{names[1]}</text>',
+    ]
+    for name, style, value in levels:
+        parts.append(_line([(LEFT, y(value)), (RIGHT, y(value))], style._replace(dash="dot")))
+        parts.append(_mark(style, RIGHT, y(value), f"{name}: {value:.3g}"))
+    for p in points:
+        (left, right), (low, high) = map(x, p.x_range), map(y, p.y_range)
+        across, upwards = (
+            f"M{left:.1f} {y(p.y):.1f}H{right:.1f}",
+            f"M{x(p.x):.1f} {low:.1f}V{high:.1f}",
+        )
+        parts.append(f'<path class="range" d="{across}{upwards}"/>')
+    parts += [_line([(x(p.x), y(p.y)) for p in group], style) for style, group in joined]
+    parts += [_mark(p.look, x(p.x), y(p.y), f"{p.name}: {p.text}") for p in points]
+    return (
+        f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _line(places: Sequence[tuple[float, float]], style: Look) -> str:
+    through = "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
+    return (
+        f'<path d="M{through}" fill="none" stroke="{style.colour}" stroke-width="1.6" '
+        f'stroke-dasharray="{DASHED.get(style.dash, "")}"/>'
+    )
+
+
+def _mark(style: Look, x: float, y: float, says: str) -> str:
+    return (
+        f'<path class="point" {shape(style)} transform="translate({x:.1f} {y:.1f}) scale(6)">'
+        f"<title>{html.escape(says)}</title></path>"
+    )
+
+
+def _legend(entries: Sequence[tuple[str, Look, str]]) -> str:
+    each = "".join(
+        f"<li>{mark(style)}<bdi>{html.escape(name)}</bdi><span>{html.escape(text)}</span></li>"
+        for name, style, text in entries
+    )
+    return f'<ul class="legend">{each}</ul>'

@@ -21,14 +21,16 @@ def test_no_two_ticks_say_the_same(values):
 
 def test_every_point_is_named_below_the_plot_fastest_first():
     """With five decoders names were written over each other."""
-    points = [Point(f"d{i}", look(i), 2.0, 10.0 + i, f"{10 + i} tokens/s") for i in range(15)]
-    text = plots.scatter("Speed", "", points, "perplexity", "tokens/s")
+    places = ((i, 10.0 + i) for i in range(15))
+    points = [Point(f"d{i}", look(i), 2.0, y, f"{y}", (2.0, 2.0), (y, y)) for i, y in places]
+    text = plots.scatter("Speed", "", points, "perplexity", "tokens/s", points[:3])
     assert re.findall("<bdi>(.*?)</bdi>", text) == [f"d{i}" for i in reversed(range(15))]
     assert text.count('class="point"') == 15
 
 
 def test_names_are_text():
-    text = plots.scatter("<b>", "<i>", [Point("<img>", look(0), 1.0, 1.0, "<u>")], "<s>", "<s>")
+    points = [Point("<img>", look(0), 1.0, 1.0, "<u>", (1.0, 1.0), (1.0, 1.0))]
+    text = plots.scatter("<b>", "<i>", points, "<s>", "<s>", points)
     assert not re.search("<(b|i|img|u|s)>", text)
 
 
