@@ -105,7 +105,6 @@ def cells(law: Mapping[Tokens, float]) -> Cells:
 
 
 def variation(counts: Sequence[int], chances: Sequence[float]) -> float:
-    """The total variation between the shares of the counts and the chances."""
     draws = sum(counts)
     return sum(abs(count / draws - p) for count, p in zip(counts, chances, strict=True)) / 2
 
@@ -219,7 +218,6 @@ class DrawNode:
 
     @property
     def following(self) -> list["DrawNode"]:
-        """The children, the most frequent first."""
         return sorted(self.children.values(), key=lambda child: -child.count)
 
 
@@ -236,7 +234,6 @@ def grown(texts: Iterable[Sequence[Piece]]) -> DrawNode:
 
 
 def grouped(run: Run) -> dict[str, list[Result]]:
-    """The results of each decoder: one for each set of seeds."""
     groups: dict[str, list[Result]] = {}
     for result in run.results:
         groups.setdefault(result.decoder, []).append(result)
@@ -328,7 +325,6 @@ class Finding:
 
 
 def findings(run: Run) -> list[Finding]:
-    """One finding for each decoder; [] at temperature 0, where nothing is random."""
     settings = run.settings
     if settings.get("temperature", 1.0) == 0:
         return []
@@ -349,7 +345,6 @@ def findings(run: Run) -> list[Finding]:
 
 
 def compared(decoder: str, settings: dict) -> Compared:
-    """The law that a decoder's draws are compared with, under the settings of a run."""
     law = catalog[decoder](**settings.get(decoder, {})).law
     return "own" if law is None or decoder == BASELINE else Law(law).tested
 

@@ -39,19 +39,16 @@ class Row:
 
     @property
     def once(self) -> "Row":
-        """The same row with its first repeat alone."""
         return replace(self, results=self.results[:1], greedy=self.greedy[:1])
 
 
 def label(decoder: str) -> str:
-    """A decoder's name as readers see it."""
     # A package may add decoders that have no title, and a later version decoders that are not here.
     plain = decoder.replace("_", " ")
     return getattr(method_of(decoder), "title", plain) if known(decoder) else plain
 
 
 def titled(result: Result) -> str:
-    """Its decoder's name as readers see it, with the settings that only this result has."""
     own = (f"{name}={value}" for name, value in result.settings.items())
     return " ".join([label(result.decoder), *own])
 
@@ -113,7 +110,6 @@ def mean_times_greedy(row: Row, decoding: bool = False) -> float | None:
 
 
 def timed_speed(result: Result, decoding: bool = False) -> timing.Estimate | None:
-    """`speed` with its range over the result's timings."""
     tokens = number(result, "decode_tokens" if decoding else "new_tokens")
     if not tokens:
         return None
@@ -125,7 +121,6 @@ def timed_speed(result: Result, decoding: bool = False) -> timing.Estimate | Non
 def timed_times_greedy(
     result: Result, greedy: Result | None, decoding: bool = False
 ) -> timing.Estimate | None:
-    """`times_greedy` with its range over the complete cycles of both."""
     if greedy is None or any(r.errors or r.cancelled for r in (result, greedy)):
         return None
     tokens, base = (
@@ -206,13 +201,11 @@ class BatchFigures:
         return [scheme for scheme in SCHEMES if scheme in names]
 
     def row(self, decoder: str, size: int, scheme: str) -> Row | None:
-        """The row; at batch size 1 all schemes are the same."""
         return self._rows.get((decoder, size, scheme if size > 1 else ALONE))
 
     def times_greedy(
         self, decoder: str, size: int, scheme: str, decoding: bool = False
     ) -> float | None:
-        """The speed divided by greedy's at the same batch size."""
         row = self.row(decoder, size, scheme)
         return mean_times_greedy(row, decoding) if row else None
 
@@ -258,7 +251,6 @@ class Fastest(NamedTuple):
 
 
 def fastest(run: Run) -> Fastest | None:
-    """The fastest decoder of a run; None if none was timed."""
     row, sure = quickest(rows(run.results))
     if row is None or (speed := mean_speed(row.results)) is None:
         return None
@@ -279,7 +271,6 @@ def quickest(lines: Sequence[Row]) -> tuple[Row | None, bool]:
 
 
 def leaders(lines: Sequence[Row]) -> list[Row]:
-    """The rows that share the first place in tokens per second."""
     timed = [row for row in lines if _mean(row)]
     turned = [(-high, -low) for low, high in map(_reach, timed)]
     return [row for row, place in zip(timed, places(turned), strict=True) if place == 1]

@@ -35,7 +35,6 @@ TEXTS = ("energy_source",)  # the metrics that are texts
 
 
 def date() -> str:
-    """The present time, UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -455,7 +454,6 @@ class Result:
 
     @property
     def alone(self) -> Sample:
-        """The only sample of a comparison's result."""
         return self.samples[0]
 
     @property
@@ -502,18 +500,15 @@ class Run:
 
     @property
     def decoders(self) -> list[str]:
-        """The decoders that have a result, in the order in which they ran."""
         return list(dict.fromkeys(r.decoder for r in self.results))
 
     @property
     def models(self) -> str:
-        """The pair in one line."""
         models = [self.environment.get(role) for role in ("target", "draft")]
         return " + ".join(str(m["name"]) for m in models if isinstance(m, dict) and "name" in m)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The study's settings, as `Settings.to_json` has them."""
         return self.study["settings"]
 
     def to_json(self) -> dict[str, Any]:
@@ -521,7 +516,6 @@ class Run:
         return _RUN.dump_python(self, mode="json")
 
     def dumps(self) -> str:
-        """The same as one compact text."""
         return _RUN.dump_json(self).decode()
 
     @staticmethod

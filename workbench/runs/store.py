@@ -63,7 +63,6 @@ JSON = "CAST(ifnull(json, '') AS TEXT)"
 
 
 def data_folder() -> Path:
-    """The folder where the workbench keeps the user's files."""
     return Path(
         os.environ.get("WORKBENCH_DATA")
         or platformdirs.user_data_dir("decoding-workbench", appauthor=False)
@@ -115,7 +114,6 @@ class Database(ABC):
             raise self._unusable(error) from error
 
     def _rows(self, statement: str, *values: Any) -> list[Any]:
-        """The rows that one statement gives, if any."""
         with self._open() as db:
             return db.execute(statement, values).fetchall()
 
@@ -353,7 +351,6 @@ class Recording:
 
 @cache
 def recordings() -> tuple[Recording, ...]:
-    """The recordings of this project, by file name; the page opens with the first."""
     return tuple(
         Recording.from_json(file.read_text(encoding="utf-8"))
         for file in sorted(FOLDER.glob("*.json"))
@@ -361,7 +358,6 @@ def recordings() -> tuple[Recording, ...]:
 
 
 def recorded(id: str) -> Recording | None:
-    """The recording of the run with this id; None if there is none."""
     return next((each for each in recordings() if each.run.id == id), None)
 
 

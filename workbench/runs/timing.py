@@ -114,7 +114,6 @@ class Estimate:
     laps: int
 
     def scaled(self, factor: float) -> "Estimate":
-        """The same estimate in another unit."""
         return Estimate(factor * self.value, factor * self.low, factor * self.high, self.laps)
 
     @property
@@ -173,7 +172,6 @@ def ratio(result: Result, base: Result, figure: LapFigure = whole) -> Estimate |
 
 
 def energy(laps: Laps) -> Energy:
-    """The energy of one lap, from those that drew nothing."""
     if len(laps) == 1:
         only = laps[0].energy
         more = "; drawing the page is included" if laps[0].drawn and only.joules is not None else ""
@@ -269,7 +267,6 @@ def unsteady(result: Result, base: Result | None) -> list[str]:
 
 
 def disturbances(result: Result) -> list[str]:
-    """The objections of the machine's counters to the result's timings, in sentences."""
     reasons = []
     for counter, (least, most, says) in BOUNDS.items():
         values = [getattr(lap.load, counter) for lap in result.laps]

@@ -35,7 +35,6 @@ SAME = "Hatched: one distribution, so they differ by chance alone."
 
 
 def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[go.Figure]:
-    """Speed, energy, and perplexity beside repetition: a bar for each decoder."""
     three = [speed(rows), energy(rows), perplexity(rows, settings)]
     top = max(chart.layout.margin.t for chart in three)
     height = max(chart.layout.height for chart in three)
@@ -44,7 +43,6 @@ def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[go.Figure]:
 
 
 def details(rows: Sequence[Row]) -> list[go.Figure]:
-    """What a researcher asks next: acceptance by place, ms a round, speed against perplexity."""
     return [draw(rows) for draw in DETAILS]
 
 
@@ -113,7 +111,6 @@ def energy(rows: Sequence[Row]) -> go.Figure:
 
 
 def on_gpu() -> str:
-    """The joules a token that were recorded on a GPU, in a sentence."""
     once = energy_on_gpu()
     each = ", ".join(
         f"{label(name)} {joules:.2f}" for name, joules in once.joules_per_token.items()
@@ -173,7 +170,6 @@ def round_times(rows: Sequence[Row]) -> go.Figure:
 
 
 def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
-    """Each decoder as a point; up and left is faster and likelier."""
     chart = _plane("Speed against perplexity", "perplexity", "tokens/s")
     both = [(r, spread(BY_NAME["speed"], r), spread(BY_NAME["perplexity"], r)) for r in rows]
     points = [(row, fast, likely) for row, fast, likely in both if fast and likely]
@@ -194,7 +190,6 @@ def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
 
 
 def acceptance_by_position(rows: Sequence[Row]) -> go.Figure:
-    """The share of the tested draft tokens that was kept, by place in the draft (from 1)."""
     chart = _plane("Acceptance by place", "place in the draft", "kept")
     for row in rows:
         tested, accepted = acceptance(row)
@@ -231,7 +226,6 @@ def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
 
 
 def _plane(title: str, x: str, y: str) -> go.Figure:
-    """An empty chart of points, with its legend under it."""
     chart = canvas(x, y, height=340)
     name = {"text": title, "font": {"size": 15}, "x": 0, "xanchor": "left"}
     legend = {"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0}
@@ -239,7 +233,6 @@ def _plane(title: str, x: str, y: str) -> go.Figure:
 
 
 def _titled(title: str, says: str, count: int) -> go.Figure:
-    """An empty chart of horizontal bars, with a name and a line under it."""
     wrapped = wrap(says, CAPTION)
     says, lines = "<br>".join(wrapped), len(wrapped)
     chart = canvas(height=AROUND_PIXELS + 14 * lines + BAR_PIXELS * max(1, count))

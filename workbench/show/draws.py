@@ -38,7 +38,6 @@ DEFINED = "Plain sampling draws from the target by definition"
 
 
 def headline(run: Run) -> str:
-    """The verdict in plain words, and in a fold those on each decoder, with a link to the proof."""
     each = "".join(f"<li>{html.escape(words)}</li>" for words in verdicts(run))
     if not each:
         return ""
@@ -92,12 +91,10 @@ def _paragraph(words: str) -> str:
 
 
 def sentences(run: Run) -> list[str]:
-    """All of it as plain text."""
     return [words for words in (shared(run), *verdicts(run), reach(run)) if words]
 
 
 def verdicts(run: Run) -> list[str]:
-    """A sentence for each decoder, or one that says why nothing is compared."""
     if not run.results:
         return []
     if run.settings.get("temperature", 1.0) == 0:
@@ -173,7 +170,6 @@ def further(finding: Finding) -> str:
 
 
 def shared(run: Run) -> str:
-    """The seeds that the decoders have in common, and the control among them."""
     if not run.results or run.settings.get("temperature", 1.0) == 0:
         return ""
     groups = grouped(run)
@@ -196,10 +192,6 @@ def shared(run: Run) -> str:
 
 
 def reach(run: Run) -> str:
-    """How reliable a verdict is, and the number of draws missing until there will be one.
-
-    It is "" if no decoder claims a law.
-    """
     claims = [each for each in findings(run) if each.p is not None and each.needed is not None]
     if not claims:
         return ""
@@ -248,11 +240,6 @@ HOW = (
 
 
 def table(run: Run) -> Table:
-    """A row for each decoder.
-
-    It has the number of texts drawn and of different ones, their distance from the law, and the
-    speed.
-    """
     known = {each.decoder: each for each in findings(run)}
     speed = quantities.BY_NAME["speed"]
     lines = []
@@ -339,10 +326,6 @@ def _first_words(
 
 
 def trees(run: Run) -> str:
-    """The draws of each decoder as a tree, side by side.
-
-    At each place stand the tokens that follow, with the number of texts that continue with them.
-    """
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
     # If only a decoder's first steps are compared, the law of its texts is not the target's.
     other = {finding.decoder for finding in findings(run) if finding.compared == "first step"}
@@ -373,7 +356,6 @@ class _Tree:
         )
 
     def after(self, node: DrawNode, path: Tokens, depth: int) -> str:
-        """The tokens after a node as items of a list, the rare ones in a fold."""
         often, rare = node.following[:SHOWN], node.following[SHOWN:]
         items = "".join(self.line(child, path, depth) for child in often)
         if not rare or self.left <= 0:
@@ -433,7 +415,6 @@ def _alike(p: float | None, other: float | None) -> bool:
 
 
 def _count(count: int, expected: float | None, share: float, text: str) -> str:
-    """The number of draws, the number that the target makes one expect, a bar, and the text."""
     title = "draws expected from the target" if expected else "the target never writes this"
     more = (
         "" if expected is None else f'<span class="expected" title="{title}">{expected:.1f}</span>'
@@ -446,7 +427,6 @@ def _count(count: int, expected: float | None, share: float, text: str) -> str:
 
 
 def proof(run: Run) -> str:
-    """The proof that decoders have their law, with the calls that prove those of this run."""
     names = [finding.decoder for finding in findings(run) if finding.compared == "target"] or [
         "speculative"
     ]

@@ -110,7 +110,6 @@ def claim(method: Method, temperature: float) -> Claim:
 
 
 def served(server: Server) -> Claim:
-    """What a server is, in the place of a claim."""
     name = " ".join(filter(None, (server.kind, server.version)))
     model = f"It serves “{server.model}”. " if server.model else ""
     return Claim(
@@ -146,7 +145,6 @@ GUESSED = "speculative_beam_search"
 
 
 def rule(method: Method) -> Rule:
-    """The criterion of a decoder, for the card of a token."""
     says = (
         "Kept if its beam is one of those that beam search keeps here: the likeliest under the "
         "large model alone."
@@ -178,7 +176,6 @@ Row = dict[str, Any]
 
 @cache
 def titles() -> dict[str, str]:
-    """From each rule to the title of the decoder that is known by it."""
     names: dict[str, str] = {}
     for method in catalog.values():
         decoder = method()

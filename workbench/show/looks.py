@@ -73,14 +73,12 @@ def look(i: int) -> Look:
 
 
 def look_of(decoder: str) -> Look:
-    """The look of a decoder or an engine, whichever others stand beside it."""
     if decoder in catalog:
         return look(list(catalog).index(decoder))
     return look(len(catalog) + crc32(decoder.encode()) % len(MARKS))
 
 
 def shape(style: Look) -> str:
-    """The outline of a mark and what it is filled with, as attributes of an SVG path."""
     outline, ink = MARKS[style.symbol.removesuffix(HOLLOW)], f'fill="{style.colour}"'
     if style.symbol.endswith(HOLLOW):
         ink = f'fill="none" style="stroke:{style.colour};stroke-width:.4"'
@@ -88,7 +86,6 @@ def shape(style: Look) -> str:
 
 
 def mark(style: Look) -> str:
-    """The mark as a picture, as high as a letter."""
     return (
         f'<svg class="sign" viewBox="-1.3 -1.3 2.6 2.6" aria-hidden="true">'
         f"<path {shape(style)}/></svg>"
@@ -251,7 +248,6 @@ def _family(method: type[Method]) -> str:
 
 
 def served(engines: Iterable[str]) -> Family:
-    """Engines by their names, beside the families of decoders."""
     return Family(
         "engines", "Engines",
         "Servers that whoever runs this page has named. They are asked for the same prompt and "

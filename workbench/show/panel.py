@@ -175,7 +175,6 @@ def _figures(row: Row, fellows: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _end(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """The end of a prompt in parts, at most PROMPT_SHOWN characters."""
     end, left = list[tuple[str, bool]](), PROMPT_SHOWN
     for text, template in reversed(parts):
         if len(text) > left:
@@ -209,7 +208,6 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def badge(agreement: Agreement) -> dict[str, str]:
-    """Whether the output is that of its reference, and if not, how they differ."""
     name = label(agreement.reference)
     if not agreement.differing:
         return {
@@ -241,7 +239,6 @@ COPIES = ("lookup", "suffix")  # sources whose drafts stand in the text already
 
 
 def run_panels(run: Run) -> list[str]:
-    """The panels of a finished comparison, one JSON text each; [] for runs of other kinds."""
     lines = rows(run.results)
     won = marks(lines)
     fellows = {
@@ -307,7 +304,6 @@ CUTS = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")
 
 
 def cuts(run: Run) -> dict[str, Any]:
-    """The settings that tell which tokens may be drawn."""
     return {name: run.settings.get(name) for name in CUTS}
 
 

@@ -18,7 +18,6 @@ GREY = "#808691"  # readable on either ground
 
 
 def canvas(x: str = "", y: str = "", *, title: str = "", height: int = 330) -> go.Figure:
-    """An empty figure with named axes; a legend stands above it."""
     axis = {
         "gridcolor": "rgba(128,134,145,0.18)",
         "zeroline": False,
@@ -58,7 +57,6 @@ def line(
 
 
 def level(figure: go.Figure, y: float, text: str = "") -> None:
-    """A dotted line across."""
     figure.add_hline(y, line={"color": GREY, "width": 1, "dash": "dot"}, annotation={"text": text})
 
 
@@ -114,7 +112,6 @@ class Axis:
 
     @property
     def ticks(self) -> list[float]:
-        """A few round numbers within the axis."""
         if self.log:
             low, high = math.ceil(self.low), math.floor(self.high)
             return [10.0**n for n in range(low, high + 1, 1 + (high - low) // TICKS)]
@@ -239,7 +236,6 @@ def framed(title: str, says: str, picture: str, below: str) -> str:
 
 
 def nothing(title: str, says: str, words: str) -> str:
-    """A chart without data, with the reason."""
     return framed(title, says, "", f'<p class="says">{html.escape(words)}</p>')
 
 

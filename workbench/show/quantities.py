@@ -144,7 +144,6 @@ def percent(value: float, more: int = 0) -> str:
 
 
 def metric(name: str) -> Callable[[Result, Result | None], float | None]:
-    """The figure that is a metric of a result."""
     return lambda result, _: number(result, name)
 
 
@@ -202,7 +201,6 @@ def _sum(name: str) -> Callable[[Result], float]:
 
 
 def _tokens_with(name: str) -> Callable[[Result], float]:
-    """The new tokens of results that have another metric."""
     return lambda result: _sum("new_tokens")(result) if number(result, name) else 0.0
 
 
@@ -422,13 +420,11 @@ class Spread:
 
     @property
     def ends(self) -> tuple[float, float] | None:
-        """The range of the figure; None if it is not known."""
         known = self.below or self.above
         return (self.mean - self.below, self.mean + self.above) if known else None
 
 
 def spread(quantity: Quantity, row: Row) -> Spread | None:
-    """The figure over the repeats of a row; None if no repeat has it."""
     if quantity.together is not None and len(row.results) > 1:
         value = quantity.together(row)
         return None if value is None else Spread(value)
@@ -469,7 +465,6 @@ def figure(quantity: Quantity, row: Row, sure: bool = True, more: int = 0) -> st
 
 
 def greedy_disturbed(row: Row) -> bool:
-    """Whether something disturbed the greedy timings that a row is compared with."""
     return any(timing.disturbances(greedy) for greedy in row.greedy if greedy is not None)
 
 

@@ -45,7 +45,6 @@ class Table:
 
 
 def markdown(table: Table) -> str:
-    """The table as Markdown: the first column to the left, figures to the right."""
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
         for line in (table.heads, [":---", *["---:"] * (len(table.heads) - 1)], *table.rows)
@@ -60,7 +59,6 @@ def markup(table: Table) -> str:
 
 
 def bare(table: Table) -> str:
-    """The same without the box."""
     head = "".join(f"<th>{html.escape(h)}</th>" for h in table.heads)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
@@ -130,7 +128,6 @@ def side_by_side(a: Run, b: Run) -> Table:
 
 
 def quantities(run: Run) -> Sequence[Quantity]:
-    """The figures that each row of a run has."""
     return BATCH_QUANTITIES if study_of(run.kind).batches else QUANTITIES
 
 
@@ -177,7 +174,6 @@ def notes(run: Run) -> list[str]:
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """Prompt, settings and environment of a run as (name, value), both as text."""
     values = {
         study_of(run.kind).named: run.title,
         "created": run.created,
@@ -258,7 +254,6 @@ def marks(lines: Sequence[Row]) -> dict[str, list[str]]:
 
 
 def _drafts(row: Row) -> bool:
-    """Whether its passes can be fewer than its tokens, and the text is long enough to tell."""
     if not known(row.decoder):
         return False
     drafts = method_of(row.decoder).law != Law.BEAM_SAMPLING and row.decoder not in PLAIN
@@ -269,7 +264,6 @@ PLAIN = ("greedy", "multinomial", "beam_search", "beam_sampling")
 
 
 def _fewest(lines: Sequence[Row]) -> Row | None:
-    """The row with most tokens per pass, if that is worth a sentence."""
     best = max(lines, key=_efficiency, default=None)
     return best if best is not None and _efficiency(best) >= WORTH_SAYING else None
 
@@ -294,7 +288,6 @@ def _times(row: Row) -> str:
 
 
 def _rough(lines: Sequence[Row]) -> str:
-    """The reason why speeds are rough; "" if they are not."""
     if any(disturbances(r) for row in lines for r in row.results) or any(
         greedy_disturbed(row) for row in lines
     ):

@@ -89,7 +89,6 @@ def parts(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def alike(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """How many items at the beginning of both are the same."""
     return next(
         (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
     )
@@ -107,7 +106,6 @@ def marked(pieces: Sequence[str], others: Sequence[str], side: str) -> str:
 
 
 def comparisons(a: Run, b: Run) -> str:
-    """Two comparisons as HTML: settings, then each decoder of either."""
     first, second = ({row.decoder: row for row in rows(run.results)} for run in (a, b))
     return settings(a, b) + "".join(
         _section(row, first.get(d), second.get(d)) for d, row in (first | second).items()
@@ -249,12 +247,10 @@ class View:
 
 
 def view_of(kind: str) -> View:
-    """The view of this kind, or one of any run if the kind is unknown."""
     return part_of(kind, "VIEW") or View(kind)
 
 
 def to_html(run: Run) -> str:
-    """One file that shows the run as the page does."""
     view = view_of(run.kind)
     body = view.body(run)
     notes = "".join(f"<p>{_text(note)}</p>" for note in tables.notes(run))
@@ -305,7 +301,6 @@ def frame(title: str, heading: str, content: str, *, script: str = "", plotly: b
 
 
 def figure_html(figure: go.Figure) -> str:
-    """A figure as part of such a file."""
     return figure.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
 
 

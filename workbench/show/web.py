@@ -48,7 +48,6 @@ _WORDS = re.compile(rf"(?<![\w-])({'|'.join(sorted(TERMS, key=len, reverse=True)
 
 
 def term(shown: str, help: str) -> str:
-    """A word with its explanation, as HTML."""
     return (
         f'<button type="button" class="wb-term" data-help="{html.escape(help)}">'
         f"{html.escape(shown)}</button>"
@@ -113,7 +112,6 @@ def embed(data: object) -> str:
 
 
 def fate_styles() -> str:
-    """A class for each fate: its colour for either ground, its line and its weight."""
     return "\n".join(
         f".wb .{name} {{ --fate: {fate.colour}; --line: {fate.line}; "
         f"--weight: {'600' if fate.bold else 'inherit'}; }}\n"
@@ -140,7 +138,6 @@ def head() -> str:
 
 @cache
 def embedded() -> str:
-    """The content of the <head> of an app that shows a drawing by itself, after Gradio's own."""
     return (
         f"{head()}<script>{joined(('alone.js',))}</script><style>{joined(('alone.css',))}</style>"
     )
@@ -148,5 +145,4 @@ def embedded() -> str:
 
 @cache
 def page_script() -> str:
-    """More content of the <head> of the live page, after `head`."""
     return f"<script>{joined(('address.js', 'settings.js', 'page.js'))}</script>"

@@ -68,7 +68,6 @@ class MeasuredBatch:
 
 
 def batches(run: Run) -> tuple[MeasuredBatch, ...]:
-    """The measurements of a run over several prompts, for each decoder with acceptance lengths."""
     figures = BatchFigures(run)
     return tuple(
         MeasuredBatch(
@@ -114,7 +113,6 @@ class MeasuredSpeculative:
 
     @property
     def expected_speedup(self) -> float | None:
-        """Theorem 3.8 for the run's own alpha, gamma and c."""
         return None if self.c is None else walltime_factor(self.alpha, self.gamma, self.c)
 
 

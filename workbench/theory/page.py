@@ -168,7 +168,6 @@ def _mark(
 
 
 def upright(figure: go.Figure, x: float, text: str, colour: str = GREY) -> None:
-    """A dotted line from top to bottom, with its label at the top."""
     figure.add_vline(
         x, line={"color": colour, "width": 1, "dash": "dot"},
         annotation={"text": text, "font": {"color": colour, "size": 13, "shadow": HALO}},

@@ -174,7 +174,6 @@ def _text(path: Path) -> str:
 
 
 def law_figure(outcome: Outcome) -> go.Figure:
-    """The law that comes out beside the target's, of the first tokens."""
     figure = canvas("text", "probability")
     for name, law, colour in (
         ("target", outcome.target, COLOURS[0]),
@@ -191,7 +190,6 @@ def law_figure(outcome: Outcome) -> go.Figure:
 
 
 def kept_figure(outcome: Outcome) -> go.Figure:
-    """The chance that each draft token is kept, beside the most of a lossless rule."""
     figure = canvas("place in the draft", "chance that its token is kept")
     places = list(range(1, len(outcome.chances) + 1))
     for name, chances, colour in (

@@ -41,7 +41,6 @@ HIGHEST = 5  # times as fast, of the opening picture, where its point is no high
 
 
 def gain(alpha: float, c: float) -> float:
-    """The wall-time factor of theorem 3.8 with the best draft length."""
     return theory.walltime_factor(alpha, theory.best_gamma(alpha, c, LONGEST), c)
 
 
