@@ -263,22 +263,19 @@ def quickest(lines: Sequence[Row]) -> tuple[Row | None, bool]:
     Returns:
         (row, sure): the row, None if none was timed, and whether no other row shares its place
     """
-    timed = [(speed, row) for row in lines if (speed := _mean(row))]
+    timed = [row for row in lines if _mean(row)]
     if not timed:
         return None, False
-    _, first = max(timed, key=lambda each: each[0])
-    return first, _reach(first) != UNKNOWN and len(leaders(lines)) == 1
+    first = max(timed, key=_mean)
+    low, _ = reach = _reach(first)
+    above = all(low > _reach(other)[1] for other in timed if other is not first)
+    return first, reach != UNKNOWN and above
 
 
-def leaders(lines: Sequence[Row]) -> list[Row]:
-    timed = [row for row in lines if _mean(row)]
-    turned = [(-high, -low) for low, high in map(_reach, timed)]
-    return [row for row, place in zip(timed, places(turned), strict=True) if place == 1]
-
-
-def _mean(row: Row) -> float | None:
-    speed = mean_speed(row.results)
-    return speed if speed and math.isfinite(speed) else None
+def _mean(row: Row) -> float:
+    """Its mean speed; 0 if that is not known."""
+    speed = mean_speed(row.results) or 0.0
+    return speed if math.isfinite(speed) else 0.0
 
 
 def _reach(row: Row) -> tuple[float, float]:

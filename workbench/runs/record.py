@@ -6,7 +6,7 @@ relies on the bounds of its fields. Runs of older versions are read too, see `ve
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -21,7 +21,6 @@ from pydantic import (
 )
 
 from decoders import Fate, InputError
-from decoders.errors import quoted
 from workbench.runs.version1 import FORMAT, upgraded
 from workbench.studies.settings import known
 from workbench.studies.study import ALONE, SCHEMES
@@ -31,7 +30,6 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 # Sums, squares and ratios of these stay within floating point.
 Amount = Annotated[float, Field(ge=-1e100, le=1e100)]
 Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | Amount | str | None
-TEXTS = ("energy_source",)  # the metrics that are texts
 
 
 def date() -> str:
@@ -49,26 +47,13 @@ def refused_if(wrong: Callable[[Any], bool], says: str) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def one_of(names: Collection[str]) -> AfterValidator:
-    def known(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"{quoted(name)} is not one of {', '.join(names)}")
-        return name
-
-    return AfterValidator(known)
-
-
 def _after_tomorrow(text: str) -> bool:
-    when = datetime.fromisoformat(text)
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    when = datetime.fromisoformat(text).replace(tzinfo=UTC)
     return when > datetime.now(UTC) + timedelta(days=1)
 
 
-def _numbers(metrics: dict[str, Any]) -> dict[str, Any]:
-    for name, value in metrics.items():
-        if isinstance(value, str) and name not in TEXTS:
-            raise ValueError(f"{quoted(name)} is a text where a number belongs")
-    return metrics
+def _worded(metrics: dict[str, Any]) -> bool:
+    return any(isinstance(metrics[name], str) for name in metrics if name != "energy_source")
 
 
 def _strict(data: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +68,7 @@ Scores = Annotated[
     dict[str, float | str],
     refused_if(lambda scores: isinstance(scores.get("score"), str), "the score is a text"),
 ]
-Metrics = Annotated[dict[str, Number], AfterValidator(_numbers)]
+Metrics = Annotated[dict[str, Number], refused_if(_worded, "a text stands where a number belongs")]
 # An object that strict JSON can hold.
 Plain = Annotated[dict[str, Any], AfterValidator(_strict)]
 PlainStudy = Annotated[
@@ -95,7 +80,9 @@ PlainStudy = Annotated[
 
 
 UNTOLD = "untold"  # the fate of a token of which its server does not tell
-FateName = Annotated[str, one_of([*Fate, UNTOLD])]
+FateName = Annotated[
+    str, refused_if(lambda name: name not in (*Fate, UNTOLD), "no such fate of a token")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +432,7 @@ class Result:
     samples: Annotated[list[Sample], Field(min_length=1)]
     laps: list[Lap] = field(default_factory=list)
     batch_size: Annotated[int, Field(ge=1, le=2**20)] = 1
-    scheme: Annotated[str, one_of(SCHEMES)] = ALONE
+    scheme: Annotated[str, refused_if(lambda name: name not in SCHEMES, "no such scheme")] = ALONE
     agreement: Agreement | None = None
     error: str | None = None
     remarks: list[str] = field(default_factory=list)

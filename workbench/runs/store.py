@@ -9,7 +9,7 @@ import os
 import secrets
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -321,7 +321,6 @@ def _summary(
 # writes them
 
 FOLDER = assets() / "recorded"
-ENERGY = assets() / "batch" / "energy.json"
 
 
 @dataclass(frozen=True)
@@ -341,7 +340,8 @@ class Recording:
     run: Run
 
     def to_json(self) -> str:
-        return _line({**vars(self), "run": self.run.to_json()})
+        data = {**vars(self), "run": self.run.to_json()}
+        return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
 
     @staticmethod
     def from_json(text: str) -> "Recording":
@@ -364,29 +364,3 @@ def recorded(id: str) -> Recording | None:
 def id_of(name: str) -> str:
     """The id of a recorded run; it stays when the run is recorded again, so links keep working."""
     return hashlib.sha256(f"recorded {name}".encode()).hexdigest()[:12]
-
-
-@dataclass(frozen=True)
-class EnergyRecording:
-    """Joules a token that a card took, by NVML's counter; notes/cuda.md says how.
-
-    Attributes:
-        card: its name
-        date: the day of the measurement
-        pair: the models
-        joules_per_token: by decoder
-    """
-
-    card: str
-    date: str
-    pair: str
-    joules_per_token: Mapping[str, float]
-
-
-@cache
-def energy_on_gpu(file: Path = ENERGY) -> EnergyRecording:
-    return EnergyRecording(**json.loads(file.read_text(encoding="utf-8")))
-
-
-def _line(data: dict[str, Any]) -> str:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"

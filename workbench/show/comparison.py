@@ -1,7 +1,9 @@
 """The charts of a comparison: rows of results in, figures of Plotly out."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from statistics import fmean
 from textwrap import wrap
 from typing import Any
@@ -9,10 +11,10 @@ from typing import Any
 import plotly.graph_objects as go
 
 from decoders import Fate
+from workbench import assets
 from workbench.runs import timing
 from workbench.runs.figures import Row, label, unsteady
 from workbench.runs.record import RoundRecord
-from workbench.runs.store import energy_on_gpu
 from workbench.show import laws
 from workbench.show.looks import look_of
 from workbench.show.plots import GREY, canvas, line, or_words
@@ -27,6 +29,8 @@ from workbench.show.quantities import (
     spread,
 )
 
+# Joules a token that a card took, by NVML's counter; notes/cuda.md says how.
+ENERGY_ON_GPU = assets() / "batch" / "energy.json"
 BAR = "#7c8494"  # the colours belong to the fates of tokens
 HATCHED = {"shape": "/", "fgcolor": BAR, "bgcolor": "rgba(0,0,0,0)", "size": 5, "solidity": 0.35}
 BAR_PIXELS, AROUND_PIXELS, CAPTION = 30, 62, 46
@@ -110,12 +114,12 @@ def energy(rows: Sequence[Row]) -> go.Figure:
     )  # fmt: skip
 
 
+@cache
 def on_gpu() -> str:
-    once = energy_on_gpu()
-    each = ", ".join(
-        f"{label(name)} {joules:.2f}" for name, joules in once.joules_per_token.items()
-    )
-    return f"Joules per token on an {once.card}, {once.date}, {once.pair}: {each}."
+    once = json.loads(ENERGY_ON_GPU.read_text("utf-8"))
+    each = (f"{label(name)} {joules:.2f}" for name, joules in once["joules_per_token"].items())
+    where = f"{once['card']}, {once['date']}, {once['pair']}"
+    return f"Joules per token on an {where}: {', '.join(each)}."
 
 
 def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> go.Figure:

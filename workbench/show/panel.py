@@ -26,7 +26,7 @@ from workbench.show.quantities import (
     significant,
     spread,
 )
-from workbench.show.tables import marks, why_not
+from workbench.show.tables import fastest, why_not
 from workbench.show.web import TERMS
 from workbench.studies.settings import method_of, ordinal
 
@@ -240,7 +240,7 @@ COPIES = ("lookup", "suffix")  # sources whose drafts stand in the text already
 
 def run_panels(run: Run) -> list[str]:
     lines = rows(run.results)
-    won = marks(lines)
+    first = fastest(lines)
     fellows = {
         d: [f for f in group if f != d]
         for group in laws.by_chance(run.settings, run.decoders)
@@ -254,7 +254,7 @@ def run_panels(run: Run) -> list[str]:
         panel = {
             **waiting(method, claim, run.title, row.first.alone.prompt_parts),
             "place": places.get(row.decoder, ("", "")),
-            "marks": won[row.decoder],
+            "marks": ["fastest"] if row is first else [],
             "head": laws.head(run.environment, method),
         }
         panels.append(packed(finished(panel, row, fellows.get(row.decoder, []))))

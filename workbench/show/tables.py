@@ -247,12 +247,6 @@ def why_not(lines: Sequence[Row]) -> str:
     return "the ranges of their timings overlap"
 
 
-def marks(lines: Sequence[Row]) -> dict[str, list[str]]:
-    """The mark of the fastest decoder; a likely text wins none, because loops are likely."""
-    first = fastest(lines)
-    return {row.decoder: ["fastest"] if row is first else [] for row in lines}
-
-
 def _drafts(row: Row) -> bool:
     if not known(row.decoder):
         return False

@@ -12,7 +12,7 @@ from workbench.runs.figures import fastest as run_fastest
 from workbench.runs.figures import rows
 from workbench.runs.record import Lap, Load, Result, Run, Sample
 from workbench.show import panel as strip
-from workbench.show.tables import fastest, marks, verdict
+from workbench.show.tables import fastest, verdict
 from workbench.studies.settings import Settings
 
 
@@ -97,7 +97,8 @@ def test_a_likely_text_wins_no_mark_and_chance_is_named():
     """Decoders of one distribution got perplexities of 4.9 to 23.0 under "lower is better"."""
     spectr = result("spectr", [0.9, 0.9, 0.9], 40, 1.2)
     run = made(GREEDY, SPECULATIVE, spectr)
-    assert marks(rows(run.results)) == {"greedy": [], "speculative": ["fastest"], "spectr": []}
+    won = {name: _panel(run, name)["marks"] for name in run.decoders}
+    assert won == {"greedy": [], "speculative": ["fastest"], "spectr": []}
     details = {n["name"]: n["detail"] for n in _panel(run, "spectr")["numbers"]}
     assert "differs from Speculative by chance alone" in details["perplexity"]
 
