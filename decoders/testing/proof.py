@@ -8,6 +8,7 @@ import inspect
 import itertools
 import math
 import operator
+import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -217,6 +218,13 @@ def is_chain(verify: Callable) -> bool:
     return len(names) == len(CHAIN)
 
 
+def generators() -> tuple:
+    """The states of the generators that every module of a process shares."""
+    mersenne = np.random.get_state(legacy=False)["state"]
+    shared = torch.get_rng_state().numpy().tobytes(), random.getstate()
+    return (*shared, mersenne["key"].tobytes(), mersenne["pos"])
+
+
 @dataclass(frozen=True)
 class Setup:
     """A function on one table.
@@ -254,6 +262,7 @@ class Setup:
         given = [p, q[: len(tokens)], tokens[:]]
         if not self.chain:
             given[1:] = [q, tokens[:], parents]
+        before = generators()
         try:
             row, token = map(operator.index, self.verify(*given, Chance(source)))
         except InputError:
@@ -264,6 +273,8 @@ class Setup:
                 f"The function failed with p = {p.tolist()}, q = {q.tolist()}, tokens = "
                 f"{tokens}: {type(error).__name__}: {first_line(error)}"
             ) from error
+        # What is drawn from them rarely might not show in the law.
+        refuse((generators() != before, HIDDEN))
         if not (0 <= row <= len(tokens) and 0 <= token < self.table.V):
             raise InputError(
                 f"The function returned {row}, {token}; it must return how many of "

@@ -264,6 +264,11 @@ def numpy_accept(p, q, tokens, source):
     return 0, source.draw(over(p[0], q[0]))
 
 
+def rare(p, q, tokens, source):
+    """Right but for one time in a million."""
+    return 0, source.draw(p[0]) * (np.random.random() > 1e-6)
+
+
 def private_length(p, q, tokens, source):
     """The number of its draws from the source depends on another one."""
     for _ in range(PRIVATE.integers(4)):
@@ -276,7 +281,7 @@ def remembering():
     return lambda p, q, tokens, source: (0, next(calls) // 7 % 2)
 
 
-@pytest.mark.parametrize("verify", [torch_draw, numpy_accept, private_length, remembering()])
+@pytest.mark.parametrize("verify", [torch_draw, numpy_accept, rare, private_length, remembering()])
 def test_a_function_that_draws_elsewhere_is_told_so_and_not_called_lossy(verify):
     for _ in range(10):
         with pytest.raises(InputError, match="draws from elsewhere than `source`"):
