@@ -16,15 +16,13 @@ import json
 import os
 import platform
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
-from itertools import chain
-from operator import is_
+from importlib.metadata import version
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, NoneType
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -166,276 +164,84 @@ PASSED_OVER = vars(torch.nn.Module()).keys() | {
 ROTARY = "inv_freq", "max_seq_len_cached", "attention_scaling"
 
 
-class Same:
-    """An object that is equal to itself alone."""
-
-    __slots__ = ("it",)
-
-    def __init__(self, it: Any):
-        self.it = it
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.it is other.it
-
-    def __hash__(self) -> int:
-        return id(self.it)
-
-
-class Numbers(NamedTuple):
-    """Weights: where they are, how often they were written to, and some of their numbers.
-
-    Attributes:
-        stamps: address, version, shape and strides of each
-        read: their numbers, by device, dtype and kind of `span`, as bytes
-    """
-
-    stamps: list[tuple]
-    read: dict[tuple, torch.Tensor]
-
-    def alike(self, other: "Numbers") -> bool:
-        return self.stamps == other.stamps and all(
-            torch.equal(read, other.read[kind]) for kind, read in self.read.items()
-        )
-
-
 class Fingerprint:
-    """What a model is now.
+    """What a model is at one moment.
 
-    Attributes:
-        modules: the modules, each with its class, its class's `forward`, its hooks, its attributes
-            and the shapes of its weights
-        config: the contents of the configs, and the hooks of all modules
-        attributes: tensors that are neither parameters nor buffers, of which a twin has copies
-        weights: parameters and buffers
+    Args:
+        model: the model
     """
 
     def __init__(self, model: torch.nn.Module):
-        self.modules: list[tuple] = []
-        self.config: list[Any] = [global_hooks()]
-        self._configs: list[PreTrainedConfig] = []  # which grows while they are read
-        self._numbers: dict[int, int] = {}  # by weight: two places may share one
-        weights: list[torch.Tensor] = []
-        self._loose: list[torch.Tensor] = []
-        for module in modules_of(model):
-            self.modules.append(self._module(module, weights))
-        self.config += [self._frozen(vars(config)) for config in self._configs]
-        self.weights = numbers(weights)
-        self.attributes = numbers(self._loose)._replace(stamps=[])
-        modules = [module for module, *_ in self.modules]
-        strange = (
-            self._loose or any(map(changes_frequencies, modules)) or not all(map(plain, weights))
+        self._model = model
+        self._form, weights, others = form_of(model)
+        # Of tensors no reference is kept, which would hold their memory.
+        self._stamps, self._lines = list(map(stamp, weights)), lines(weights)
+        self._weights = {} if self._lines else numbers(weights)
+        self._others = numbers(others)
+
+    def change(self) -> str:
+        """What is different now: "form", or else "weights", the numbers of weights; or nothing."""
+        form, weights, others = form_of(self._model)
+        if form != self._form or not alike(numbers(others), self._others):
+            return "form"
+        if list(map(stamp, weights)) != self._stamps:
+            return "weights"
+        same = (
+            kernels().alike(*self._lines) if self._lines else alike(numbers(weights), self._weights)
         )
-        self._glance = None if strange else Glance(modules, self._configs, weights)
-        del self._configs, self._numbers, self._loose
+        return "" if same else "weights"
 
-    def _module(self, module: torch.nn.Module, weights: list[torch.Tensor]) -> tuple:
-        held, kind = vars(module), type(module)
-        rotary = ROTARY if "rope_type" in held and changes_frequencies(module) else ()
-        shapes = list[tuple]()
-        for each in (held["_parameters"], held["_buffers"]):
-            for name, tensor in each.items():
-                if tensor is None or name.endswith(rotary or "\0"):
-                    continue
-                number = self._numbers.setdefault(id(tensor), len(self._numbers))
-                shapes.append(
-                    (name, number, type(tensor), tensor.shape, tensor.dtype, tensor.device)
-                )
-                weights.append(tensor)
-        attributes = {
-            name: value if type(value := held[name]) in ATOMS else self._frozen(value)
-            for name in held.keys() - PASSED_OVER
-            if not (rotary and name.endswith(rotary))
-        }
-        own = list(hooks(held)), forward_of(module) if "forward" in held else None
-        return module, kind, kind.forward, own, attributes, shapes
 
-    def _frozen(self, value: Any) -> Any:
+def form_of(model: torch.nn.Module) -> tuple[list[Any], list[torch.Tensor], list[torch.Tensor]]:
+    """What is compared of a model.
+
+    Returns:
+        the hooks of all modules; each module with its class, its class's `forward`, its hooks, its
+            attributes, its parts, and the kinds of its weights; the contents of configs
+        weights: parameters and buffers
+        other tensors, of which a twin has copies
+    """
+    configs: list[PreTrainedConfig] = []
+    weights: list[torch.Tensor] = []
+    others: list[torch.Tensor] = []
+    places: dict[int, int] = {}  # by weight: two modules may share one
+
+    def frozen(value: Any) -> Any:
         """What of an attribute is compared: contents of containers and configs, else identity."""
         if type(value) in ATOMS:
             return value
+        if isinstance(value, PreTrainedConfig):
+            if not any(value is config for config in configs):
+                configs.append(value)
+            return id(value)
         if isinstance(value, dict):
-            return {key: self._frozen(each) for key, each in value.items()}
+            return {key: frozen(each) for key, each in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._frozen(each) for each in value]
+            return [frozen(each) for each in value]
         if isinstance(value, (set, frozenset)):
-            return value.copy()
+            return set(value)
         if isinstance(value, torch.Tensor):
-            self._loose.append(value)
+            others.extend(parts(value))
             return value.shape, value.dtype, value.device
-        if isinstance(value, PreTrainedConfig) and not any(value is c for c in self._configs):
-            self._configs.append(value)
-        return Same(value)
+        return id(value), value  # as long as it is kept, no other object has its id
 
-    def lasts(self) -> bool:
-        """Whether the model certainly is what it was, at half the cost of another fingerprint."""
-        return (
-            self._glance is not None
-            and self.config[0] == global_hooks()
-            and self._glance.same(self.weights)
-        )
+    def of_module(module: torch.nn.Module) -> tuple:
+        held, kind = vars(module), type(module)
+        rotary = ROTARY if "rope_type" in held and changes_frequencies(module) else ()
+        kinds: list[tuple] = []
+        for name, tensor in (*held["_parameters"].items(), *held["_buffers"].items()):
+            if tensor is not None and not name.endswith(rotary):
+                place = places.setdefault(id(tensor), len(places))
+                kinds.append((name, place, type(tensor), tensor.shape, tensor.dtype, tensor.device))
+                weights.extend(parts(tensor))
+        names = held.keys() - PASSED_OVER
+        attributes = {name: frozen(held[name]) for name in names if not name.endswith(rotary)}
+        own = [*hooks(held)], forward_of(module) if "forward" in held else None
+        return module, kind, kind.forward, own, attributes, [*held["_modules"].items()], kinds
 
-    def alike(self, other: "Fingerprint") -> bool:
-        """Whether two are of the same model, but perhaps for the numbers of its weights."""
-        return (
-            self.modules == other.modules
-            and self.config == other.config
-            and self.attributes.alike(other.attributes)
-        )
-
-
-class Glance:
-    """Whether a model is made of the very objects of which it was made, and has the same numbers.
-
-    Args:
-        modules, configs: those of the model
-        weights: parameters and buffers
-    """
-
-    def __init__(
-        self,
-        modules: Sequence[torch.nn.Module],
-        configs: Sequence[PreTrainedConfig],
-        weights: Sequence[torch.Tensor],
-    ):
-        self._modules, self._holders = modules, [*modules, *configs]
-        self._dicts = list(map(vars, self._holders))
-        kinds: list[Any] = list(map(type, modules))
-        self._forwards: dict[Any, Any] = {kind: kind.forward for kind in kinds}
-        self._named: list[dict] = []
-        self._others: list[Collection] = []
-        for number, held in enumerate(self._dicts):
-            self._add(held, PASSED_OVER if number < len(modules) else ())
-        for held in self._dicts[: len(modules)]:
-            self._named += [held["_modules"], *(held[name] for name in HOOKS)]
-        # Of tensors no reference is kept, which would hold their memory.
-        self._tensors = [
-            held[name]
-            for held in self._dicts[: len(modules)]
-            for name in ("_parameters", "_buffers")
-        ]
-        self._counted = [*self._named, *self._others, *self._tensors]
-        self._named = list(filter(None, self._named))  # that the others are empty, sizes tell
-        self._spans = list(map(span, weights))
-        self._before = self._sizes(), list(self._objects())
-        self._lines = lines(weights, self._spans)
-
-    def _add(self, container: Collection, without: Collection[str] = ()) -> None:
-        """Note a container, and the containers in it but for those of some names."""
-        if isinstance(container, dict):
-            self._named.append(container)
-            inner = [value for name, value in container.items() if name not in without]
-        else:
-            self._others.append(container)
-            inner = list(container)
-        for value in inner:
-            if isinstance(value, (dict, list, tuple, set, frozenset)):
-                self._add(value)
-
-    def _sizes(self) -> list:
-        """What tells the same numbers, names and addresses."""
-        return [
-            *map(len, self._counted),
-            *chain.from_iterable(self._tensors),
-            *map(id, chain.from_iterable(map(dict.values, self._tensors))),
-        ]
-
-    def _objects(self) -> Iterator:
-        """All that is compared by identity, as many as `_sizes` tells."""
-        return chain(
-            map(type, self._modules),
-            chain.from_iterable(self._named),
-            chain.from_iterable(map(dict.values, self._named)),
-            chain.from_iterable(self._others),
-        )
-
-    def same(self, weights: Numbers) -> bool:
-        sizes, objects = self._before
-        return (
-            all(map(is_, map(vars, self._holders), self._dicts))
-            and all(kind.forward is forward for kind, forward in self._forwards.items())
-            and self._sizes() == sizes
-            and all(map(is_, self._objects(), objects))
-            and self._same_numbers(weights)
-        )
-
-    def _same_numbers(self, weights: Numbers) -> bool:
-        values = chain.from_iterable(map(dict.values, self._tensors))
-        tensors = [tensor for tensor in values if tensor is not None]
-        if list(map(stamp, tensors)) != weights.stamps:
-            return False
-        if self._lines:
-            return kernels().alike(*self._lines)
-        some = dict[tuple, list[torch.Tensor]]()
-        with torch.inference_mode():
-            for tensor, place in zip(tensors, self._spans, strict=True):
-                line = tensor.as_strided(*place)
-                some.setdefault((tensor.device, tensor.dtype, line.dim()), []).append(line)
-            return Numbers([], joined(some)).alike(weights._replace(stamps=[]))
-
-
-def lines(
-    weights: Sequence[torch.Tensor], spans: Sequence[tuple]
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """What `span` says of weights on the host, for kernels: they wait for many lines at once.
-
-    Returns:
-        the address of each line and its bytes (n, 2), and all bytes one after another
-    """
-    if not weights or not all(device_of(each.device).on_host for each in weights) or not kernels():
-        return None
-    places, numbers = list[tuple[int, int]](), list[torch.Tensor]()
-    with torch.inference_mode():
-        for tensor, (sizes, strides) in zip(weights, spans, strict=True):
-            begin, item = tensor.data_ptr(), tensor.itemsize
-            for row in range(sizes[0] if len(sizes) > 1 else 1):
-                places.append((begin + row * strides[0] * item, sizes[-1] * item))
-            numbers.append(tensor.as_strided(sizes, strides).flatten().view(torch.uint8))
-        return np.array(places), torch.cat(numbers).numpy()
-
-
-def modules_of(model: torch.nn.Module) -> list[torch.nn.Module]:
-    found = {id(model): model}
-    modules = [model]
-    for module in modules:  # which grow, layer by layer
-        for inner in vars(module)["_modules"].values():
-            if inner is not None and id(inner) not in found:
-                found[id(inner)] = inner
-                modules.append(inner)
-    return modules
-
-
-def numbers(tensors: Sequence[torch.Tensor]) -> Numbers:
-    """Read a few numbers of each tensor."""
-    stamps, lines = list[tuple](), dict[tuple, list[torch.Tensor]]()
-    with torch.inference_mode():
-        for whole in tensors:
-            for tensor in parts(whole):
-                if not readable(tensor):
-                    stamps.append((id(tensor),))
-                    continue
-                stamps.append(stamp(tensor))
-                if tensor.numel():
-                    line = tensor.as_strided(*span(tensor))
-                    lines.setdefault((tensor.device, tensor.dtype, line.dim()), []).append(line)
-        return Numbers(stamps, joined(lines))
-
-
-def plain(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is one of plain numbers, and has some."""
-    return readable(tensor) and tensor.numel() > 0 and not hasattr(tensor, "__tensor_flatten__")
-
-
-def readable(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_meta
-
-
-def stamp(tensor: torch.Tensor) -> tuple:
-    version = 0 if tensor.is_inference() else tensor._version
-    return tensor.data_ptr(), version, tensor.shape, tensor.stride()
-
-
-def joined(lines: dict[tuple, list[torch.Tensor]]) -> dict[tuple, torch.Tensor]:
-    return {kind: torch.cat(each).view(torch.uint8) for kind, each in lines.items()}
+    form: list[Any] = [global_hooks(), *map(of_module, model.modules())]
+    form += [(config, frozen(vars(config))) for config in configs]  # which grow meanwhile
+    return form, weights, others
 
 
 def parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -445,6 +251,54 @@ def parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
             yield from parts(getattr(tensor, name))
     else:
         yield tensor
+
+
+def readable(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_meta and tensor.numel() > 0
+
+
+def stamp(tensor: torch.Tensor) -> tuple:
+    """Where a tensor is, and how often it was written to, as far as PyTorch knows."""
+    if not readable(tensor):
+        return (id(tensor),)
+    version = 0 if tensor.is_inference() else tensor._version
+    return tensor.data_ptr(), version, tensor.shape, tensor.stride()
+
+
+def numbers(tensors: Sequence[torch.Tensor]) -> dict[tuple, torch.Tensor]:
+    """A few numbers of each tensor, by device, dtype and kind of `span`, as bytes."""
+    some: dict[tuple, list[torch.Tensor]] = defaultdict(list)
+    with torch.inference_mode():
+        for tensor in filter(readable, tensors):
+            line = tensor.as_strided(*span(tensor))
+            some[tensor.device, tensor.dtype, line.dim()].append(line)
+        return {kind: torch.cat(each).view(torch.uint8) for kind, each in some.items()}
+
+
+def alike(some: dict[tuple, torch.Tensor], others: dict[tuple, torch.Tensor]) -> bool:
+    return some.keys() == others.keys() and all(
+        torch.equal(each, others[kind]) for kind, each in some.items()
+    )
+
+
+def lines(tensors: Sequence[torch.Tensor]) -> tuple[np.ndarray, np.ndarray] | None:
+    """The same of tensors on the host, for kernels, which wait for many lines at once.
+
+    Returns:
+        the address of each line and its bytes (n, 2), and all bytes one after another
+    """
+    on_host = all(device_of(each.device).on_host and readable(each) for each in tensors)
+    if not tensors or not on_host or not kernels():
+        return None
+    places, bits = list[tuple[int, int]](), list[torch.Tensor]()
+    with torch.inference_mode():
+        for tensor in tensors:
+            sizes, strides = span(tensor)
+            begin, item = tensor.data_ptr(), tensor.itemsize
+            for row in range(sizes[0] if len(sizes) > 1 else 1):
+                places.append((begin + row * strides[0] * item, sizes[-1] * item))
+            bits.append(tensor.as_strided(sizes, strides).flatten().view(torch.uint8))
+        return np.array(places), torch.cat(bits).numpy()
 
 
 def span(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -465,9 +319,8 @@ def span(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return ((most - LINE) // step + 1, LINE), (step, 1)
 
 
-LIBRARIES = "torch", "transformers", "numpy", "numba", "llvmlite"
+LIBRARIES = "torch", "transformers", "numpy"
 SWITCHES = "ATEN_", "DNNL_", "KMP_", "MKL_", "NUMBA_", "OMP_", "ONEDNN_", "TORCH_"
-MOST = 200  # files
 
 
 class TrialLog:
@@ -497,62 +350,35 @@ class TrialLog:
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             self._file(trial).touch()
-            every = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime)
-            for old in every[:-MOST]:
-                old.unlink(missing_ok=True)
 
 
-def trials_of(
-    model: PreTrainedModel, passes: str, most: int, folder: Path | None = None
-) -> TrialLog | None:
+def trials_of(model: PreTrainedModel, passes: str, folder: Path | None = None) -> TrialLog | None:
     """The trials of a model that has just been loaded; None if they are to be made each time.
 
     Args:
         model: the model
         passes: how it runs, see `load_pair`
-        most: bytes of weights whose reading takes less than the trials
         folder: see `TrialLog`; by default one of the user's cache
     """
-    weights = model.state_dict().values()
-    if not all(map(is_plain, weights)):  # the numbers of quantised ones are not read
-        return None
-    size = sum(weight.nbytes for weight in weights)
-    if not device_of(model.device).on_host or size > most or patched(model):
+    readable = all(map(is_plain, model.state_dict().values()))  # as quantised weights are not
+    if not readable or not device_of(model.device).on_host or patched(model):
         return None
     folder = folder or Path(user_cache_dir("decoding-workbench", appauthor=False)) / "trials"
-    return TrialLog("\n".join((*_machine(), passes, *_of_model(model))), folder)
+    return TrialLog("\n".join((passes, *_facts_of(model))), folder)
 
 
-def _machine() -> Iterator[str]:
-    sources = [file for file in _sources(files("decoders")) if file.name.endswith(".py")]
-    code = b"".join(file.read_bytes() for file in sorted(sources, key=str))
-    yield hashlib.sha256(code).hexdigest()
-    yield from (f"{name} {_version(name)}" for name in LIBRARIES)
+def _facts_of(model: PreTrainedModel) -> Iterator[str]:
+    sources = sorted(Path(__file__).parents[1].rglob("*.py"))
+    yield hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()
+    yield from (f"{name} {version(name)}" for name in LIBRARIES)
     yield f"{platform.python_version()} {platform.platform()} {torch.get_num_threads()}"
     yield torch.backends.cpu.get_cpu_capability()
-    with suppress(ImportError):
+    with suppress(ImportError):  # without numba there are no kernels
         from llvmlite import binding
 
-        yield f"{binding.get_host_cpu_name()} {sorted(binding.get_host_cpu_features().items())}"
+        yield f"{version('numba')} {version('llvmlite')} {binding.get_host_cpu_name()}"
+        yield str(sorted(binding.get_host_cpu_features().items()))
     yield from sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith(SWITCHES))
-
-
-def _sources(folder: Any) -> Iterator[Any]:
-    for each in folder.iterdir():
-        if each.is_dir():
-            yield from _sources(each)
-        else:
-            yield each
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "absent"
-
-
-def _of_model(model: PreTrainedModel) -> Iterator[str]:
     yield json.dumps(model.config.to_dict(), sort_keys=True, default=str)
     yield f"{model.config._attn_implementation} {device_of(model.device).products()}"
     # Its code may be another than the library's, if somebody has put it there.

@@ -89,12 +89,12 @@ def kinds(args: argparse.Namespace) -> None:
 
 def check(args: argparse.Namespace) -> None:
     pair, text = decoders.load_pair(device="cpu"), prompts()["openings"][0]
-    spent, lasts = 0.0, Fingerprint.lasts
+    spent, change = 0.0, Fingerprint.change
 
-    def timed(self: Fingerprint) -> bool:
+    def timed(self: Fingerprint) -> str:
         nonlocal spent
         began = time.perf_counter()
-        answer = lasts(self)
+        answer = change(self)
         spent += time.perf_counter() - began
         return answer
 
@@ -106,7 +106,7 @@ def check(args: argparse.Namespace) -> None:
             decoders.generate(pair, text, decoders.catalog[name](), **given)
             yield 100 * spent / (time.perf_counter() - began)
 
-    Fingerprint.lasts = timed  # type: ignore[method-assign]  # to time it
+    Fingerprint.change = timed  # type: ignore[method-assign]  # to time it
     cases = [(name, t) for name in ("greedy", "speculative") for t in (0.0, 0.7)]
     table(
         ("a call of 64 tokens", "% of it"),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,11 +13,12 @@ from transformers import PreTrainedModel
 from decoders.devices import device_of
 from decoders.distribution import Tops
 from decoders.engine.attention import interface
-from decoders.engine.cache import CacheRows, Layout
+from decoders.engine.cache import CacheRows
 from decoders.engine.fingerprint import Fingerprint
 from decoders.engine.kernels.loading import scan_for
 from decoders.engine.lowering.program import Pass, Programs
 from decoders.engine.models.loaded import undisturbed
+from decoders.engine.models.packed import way_of
 from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
 from decoders.engine.passes import ALL, call, length
 from decoders.engine.protocols import Answer, Features, Launch, Layers, OpenChain, Passes, Wants
@@ -49,27 +50,18 @@ class HeadRows(CacheRows):
 
     def sync(self, tree: TokenTree) -> None:
         """Drop every row after the first that is not of the trunk or not made of a true state."""
-        if (stamp := self.stamp(tree)) == self._stamp:
-            return
-        self._stamp = stamp
-        while self.settled < len(self.nodes) and self._settles(self.nodes[self.settled], tree):
+        while self.settled < len(self.nodes) and self.lasts(self.nodes[self.settled], tree):
             self.settled += 1
-        while len(self.nodes) > self.settled:
-            self.drop_last()
+        self.cut(self.settled)
         self.true = set()  # of later rows; of earlier ones `settled` says it
-        self.trunk = min(self.trunk, self.settled)
         self._lengthen_trunk(tree)
 
     def forget(self, nodes: Iterable[NodeId]) -> None:
         """Drop the rows of these nodes, whose logits are wanted again, and all after the first."""
-        rows = [self.row[node] for node in nodes if node in self.row]
-        while rows and len(self.nodes) > min(rows):
-            self.drop_last()
-        self.settled = min(self.settled, len(self.nodes))
-        self.trunk = min(self.trunk, len(self.nodes))
+        self.cut(min((self.row[node] for node in nodes if node in self.row), default=len(self)))
 
-    def _settles(self, node: NodeId, tree: TokenTree) -> bool:
-        return node in self.true and tree.in_trunk(node)
+    def lasts(self, node: NodeId, tree: TokenTree) -> bool:
+        return node in self.true and super().lasts(node, tree)
 
 
 @dataclass(eq=False)
@@ -229,6 +221,8 @@ class HeadPasses(Passes):
         # first. Any proposal is valid there.
         unknown = not known.true and not known.rows
         blank = [node for node in nodes if unknown or tree.parents[node] < 0]
+        dtype = torch.promote_types(self.model.dtype, torch.float32)
+        nothing = torch.zeros(self.model.proposes, dtype=dtype, device=self.model.device)
         each = Waiting(
             tree,
             known,
@@ -236,7 +230,7 @@ class HeadPasses(Passes):
             if not unknown
             else [],
             list(nodes),
-            logits={node: self.model.no_logits() for node in blank},
+            logits=dict.fromkeys(blank, nothing),
         )
         if chunk is not None and sum(n < tree.prompt_length for n in each.missing) > chunk:
             each.missing, each.whole = each.missing[:chunk], False
@@ -317,36 +311,12 @@ class HeadPasses(Passes):
             known.own.update(zip(nodes, known.ahead, strict=False))
 
 
-class HeadLayers(Protocol):
-    """The layers of a head: a torch module, with a pass as `HeadModule.forward` makes it.
-
-    Attributes:
-        kind: what it is, for people
-        reads: the target's layers whose states it reads, rising, numbered as in transformers
-        width: W, of the states that its rows are made of
-        positions: the most tokens that it can see, or None
-        earlier: how much the position of a row is below that of its token
-    """
-
-    kind: str
-    reads: Layers
-    width: int
-    positions: int | None
-    earlier: int
-
-    def layout(self, device: torch.device) -> list[Layout]:
-        """The contents of the layers' caches."""
-
-    def entering(self, states: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The states that rows are made of, (n, W), given those of the target, each (n, H)."""
-
-
 class Head:
     """A draft that reads the target's hidden states.
 
     Args:
         name: its folder or hub id, for messages
-        module: its layers, on the target's device and in its dtype
+        module: its layers (`HeadModule` or `MtpLayers`), on the target's device and in its dtype
         target: the model whose states it reads
         ids: the target's token of each token that it proposes; None if they are all of them
         passes: "program", which small heads on a CPU have, or "plain"
@@ -368,15 +338,14 @@ class Head:
     def __init__(
         self,
         name: str,
-        module: HeadLayers,
+        module: Any,
         target: PreTrainedModel,
         ids: torch.Tensor | None = None,
         passes: str = "program",
     ):
         self.source, self.name = name, f"draft head {name}"
         self.kind, self.reads, self.positions = module.kind, module.reads, module.positions
-        layers: Any = module  # a torch module too
-        self.module = layers
+        self.module = module
         self.ids = None if ids is None else ids.to(target.device)
         self.vocabulary: int = target.config.get_text_config().vocab_size
         self.proposes = self.vocabulary if ids is None else len(ids)
@@ -397,7 +366,7 @@ class Head:
             weight.nbytes for weight in self.module.parameters() if id(weight) not in tables
         )
         self.bytes_read = BytesRead(self.module, self.dtype, self.weight_bytes)
-        self._fingerprint = Fingerprint(layers)
+        self._fingerprint = Fingerprint(module)
         self._examples = 0
         self.forward: Pass = self.plain
         small = device_of(self.device).on_host and self.weight_bytes <= COPIED_BYTES
@@ -415,11 +384,7 @@ class Head:
 
     @property
     def engine_name(self) -> str:
-        run = self.forward
-        if isinstance(run, Programs) and not run.why:
-            return "packed passes, as a program of kernels"
-        why = f" ({run.why})" if isinstance(run, Programs) else ""
-        return f"packed passes, module by module{why}"
+        return way_of(self.forward)
 
     @property
     def copied_bytes(self) -> int:
@@ -529,11 +494,6 @@ class Head:
         states = states.to(self.device, self.dtype)
         return inputs.input_ids, places, inputs.wanted, inputs.packing, states
 
-    def no_logits(self) -> torch.Tensor:
-        """Logits (R,) for a place where the head has nothing to read."""
-        dtype = torch.float64 if self.dtype == torch.float64 else torch.float32
-        return torch.zeros(self.proposes, dtype=dtype, device=self.device)
-
     def arenas(self, rows: int = 0, most_rows: int | None = None) -> Arenas:
         return Arenas(self.layout, self.dtype, self.device, rows, most_rows, HeadRows)
 
@@ -542,12 +502,9 @@ class Head:
 
     def follow(self) -> bool:
         """Take up other weights, its own or the target's."""
-        if self._fingerprint.lasts():
-            return True
-        before, self._fingerprint = self._fingerprint, Fingerprint(self.module)
-        now = self._fingerprint
-        if not (now.alike(before) and now.weights.alike(before.weights)):
+        if self._fingerprint.change():
             self.forget()
+            self._fingerprint = Fingerprint(self.module)
         return True
 
     def forget(self) -> None:

@@ -59,16 +59,13 @@ def agrees_with_plain_pass(model: PackedModel | PlainModel) -> None:
         InputError: if passes over whole texts give no numbers
     """
     try:
-        kind = "plain"
         whole, layout = whole_texts(model)
-        kind = "packed" if isinstance(model, PackedModel) else model.following.kind
         answers = list(cached_rows(model, layout))
-        kind = "plain"
         plain = plain_rows(model, whole, answers)
     except (MemoryError, torch.OutOfMemoryError, NotPackedError):
         raise
     except Exception as error:  # the model's code can fail in any way
-        raise NotPackedError(f"it fails in a {kind} forward pass ({first_line(error)})") from None
+        raise NotPackedError(f"it fails in a forward pass ({first_line(error)})") from None
     if all(row.isnan().any() for row in plain.values()):
         raise InputError(
             f"The {model.name} gives logits that are not numbers; check its weights and its dtype."

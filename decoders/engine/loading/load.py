@@ -37,7 +37,7 @@ from decoders.engine.loading.sources import (
     said_in_one_sentence,
 )
 from decoders.engine.models.packed import PASSES
-from decoders.engine.weights import COPIED_BYTES, options
+from decoders.engine.weights import options
 from decoders.errors import InputError, allowed, first_line, quoted, refuse
 from decoders.inputs import is_gguf
 from decoders.process import assets
@@ -228,7 +228,7 @@ def _load(
         models[0].config.name_or_path = title
     read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
     # Of SmolLM2 alone: other models are tried at every start.
-    known = None if title is None else trials_of(models[0], passes, COPIED_BYTES)
+    known = None if title is None else trials_of(models[0], passes)
     models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []
     if names[0] != bases[0]:

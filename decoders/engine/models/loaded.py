@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -55,7 +55,6 @@ class Loaded:
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes of the copies of weights that its linear layers have made so far."""
         return sum(m.copied_bytes for m in self._twin.modules() if isinstance(m, PassLinear))
 
     @property
@@ -80,18 +79,13 @@ class Loaded:
 
         This is called once, when a run begins.
         """
-        if self._fingerprint.lasts():
-            return True
-        now = Fingerprint(self.model)
-        if not now.alike(self._fingerprint):
-            return False
-        if not now.weights.alike(self._fingerprint.weights):
+        change = self._fingerprint.change()
+        if change == "weights":
             self.forget()
-        self._fingerprint = now
-        return True
+            self._fingerprint = Fingerprint(self.model)
+        return change != "form"
 
     def forget(self) -> None:
-        """Forget copies of weights, which are made anew when they are next needed."""
         forget_copies(self._twin)
 
     def refuse_features(self, layers: Layers) -> None:
@@ -193,7 +187,8 @@ def weight_bytes(model: PreTrainedModel) -> int:
     return sum(stored_bytes(p) for p in model.parameters() if id(p) not in looked_up)
 
 
-def undisturbed(device: torch.device) -> AbstractContextManager[None]:
+@contextmanager
+def undisturbed(device: torch.device) -> Iterator[None]:
     """A context for forward passes, without gradients, with memory on this device.
 
     A pass runs in the model's own dtype even if the caller has `torch.autocast` on.
@@ -201,12 +196,6 @@ def undisturbed(device: torch.device) -> AbstractContextManager[None]:
     Args:
         device: the device where the pass begins
     """
-    quiet = torch.is_inference_mode_enabled() and not torch.is_autocast_enabled(device.type)
-    return device_of(device).current() if quiet else _undisturbed(device)
-
-
-@contextmanager
-def _undisturbed(device: torch.device) -> Iterator[None]:
     with (
         device_of(device).current(),
         torch.inference_mode(),

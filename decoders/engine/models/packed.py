@@ -239,10 +239,19 @@ AttentionMaskInterface.register(PROBE, probing_mask)
 
 
 def launches(lowering: Lowering) -> Carrier:
-    """A program of Triton's kernels; they are imported only if they are used."""
     from decoders.engine.lowering.launches import Launches
 
     return Launches(lowering)
+
+
+def way_of(run: Pass, why: str = "") -> str:
+    """How passes run now, for people, and why they run module by module if they do."""
+    kind = "module by module"
+    if isinstance(run, (Programs, Graphs)):
+        why = run.why
+        if not why:
+            kind = run.kind if isinstance(run, Graphs) else "as a program of kernels"
+    return f"packed passes, {kind}" + (f" ({why})" if why else "")
 
 
 IDLE_BYTES = 2**26  # of arenas that a model keeps between two runs on a CPU
@@ -372,7 +381,6 @@ class PackedModel(Loaded):
         packing: interface.Packing | interface.Layered,
         features: Layers,
     ) -> tuple[torch.Tensor, ...]:
-        """A pass through the modules of the twin."""
         # Hooks bring the indices to another device than the head's, where they cannot select rows;
         # a list can.
         keep = {"logits_to_keep": wanted.tolist() if self.spread else wanted} if self.keeps else {}
@@ -394,14 +402,7 @@ class PackedModel(Loaded):
 
     @property
     def engine_name(self) -> str:
-        """How its passes run now, for people, and why they run plainly if they do."""
-        run = self.forward
-        kind, why = "module by module", self._why
-        if isinstance(run, Programs):
-            kind, why = ("module by module" if run.why else "as a program of kernels"), run.why
-        elif isinstance(run, Graphs):
-            kind, why = ("module by module" if run.why else run.kind), run.why
-        return f"packed passes, {kind}" + (f" ({why})" if why else "")
+        return way_of(self.forward, self._why)
 
     @property
     def graphs(self) -> Graphs | None:

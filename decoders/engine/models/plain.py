@@ -43,7 +43,6 @@ class Path:
 
     @property
     def tip(self) -> NodeId:
-        """The last node, or -1 if there is none."""
         return self.nodes[-1] if self.nodes else -1
 
     def copy(self) -> "Path":
@@ -61,7 +60,6 @@ class Path:
         return Path(self.nodes[:], self.tokens[:], cache)
 
     def rewind(self, length: int) -> None:
-        """Forget all but the first `length` nodes."""
         drop = len(self.nodes) - length
         if drop and isinstance(self.cache, DynamicCache):
             layers: list[Any] = self.cache.layers
@@ -88,18 +86,6 @@ def rewindable(cache: Any) -> bool:
     return isinstance(cache, DynamicCache) and all(
         type(layer) is DynamicLayer for layer in cache.layers
     )
-
-
-def begins_rewindable(model: PreTrainedModel) -> bool:
-    """Whether the cache that a model begins with is rewindable.
-
-    If transformers cannot make a cache from the config, it is not.
-    """
-    try:
-        return rewindable(DynamicCache(config=model.config.get_text_config(decoder=True)))
-    # A pass fails there too, and then the model is refused by name or runs without a cache.
-    except Exception:
-        return False
 
 
 class ReadPaths:
@@ -272,13 +258,7 @@ class Following:
     attention: str | None = "sdpa"
 
     @property
-    def kind(self) -> str:
-        """For messages: what its passes are called."""
-        return "cached" if self.cached else "plain"
-
-    @property
     def said(self) -> str:
-        """For messages: "with its own cache, one token at a time"."""
         if not self.cached:
             return "without a cache, the whole text in each pass"
         return "with its own cache" if self.several else "with its own cache, one token at a time"
@@ -305,7 +285,7 @@ class PlainModel(Loaded):
         why: the reason why it is not packed, as a clause
 
     Attributes:
-        rewindable: whether its cache can forget its last tokens
+        rewindable: whether its cache can forget its last tokens, as the passes before have shown
         row_bytes: 0, because its cache has no rows in an arena
 
     Raises:
@@ -317,7 +297,6 @@ class PlainModel(Loaded):
 
     @property
     def engine_name(self) -> str:
-        """How it runs, and why, for people."""
         return f"{self.following.said}, one request at a time, because {self.why}"
 
     def __init__(
@@ -341,7 +320,7 @@ class PlainModel(Loaded):
         self._cache_name = next((name for name in CACHES if name in taken), "")
         if following.cached and not self._cache_name:
             raise NotPackedError("it takes no cache")
-        self.rewindable = not following.cached or begins_rewindable(model)
+        self.rewindable = not following.cached
 
     def engine(self, rows: int = 0, most_rows: int | None = None) -> Passes:
         return PlainPasses(self)
