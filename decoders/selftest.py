@@ -8,7 +8,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import transformers
@@ -32,10 +32,6 @@ SHAPES: tuple[dict[str, int], ...] = (
     {"head_dim": 128, "sliding_window": 33},
     {"head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 1},
 )
-
-
-def wrong(fault: str) -> NoReturn:
-    sys.exit(f"  WRONG: {fault}.")
 
 
 def build(dtype: torch.dtype, place: Any = None, **sizes: int) -> Any:
@@ -63,28 +59,26 @@ def machine() -> Iterator[str]:
     """The versions, and the GPU."""
     yield f"Python {platform.python_version()}, torch {torch.__version__}"
     yield f"transformers {transformers.__version__}"
-    if default_device().type == "cuda":
+    if torch.cuda.is_available():
         yield f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
-        yield f"FlashAttention: {interface.FLASH}, Triton: {interface.TRITON}"
-    else:
-        yield "There is no CUDA device: kernels are left out, everything else runs on the CPU."
+    yield f"FlashAttention: {interface.FLASH}, Triton: {interface.TRITON}"
 
 
 def models() -> Iterator[str]:
     """The logits of models in each number type, compared with float64 on the CPU."""
     for dtype, allowed in ALLOWED.items():
-        error = max(error_of(dtype, sizes) for sizes in SHAPES)
+        errors = []
+        for sizes in SHAPES:
+            exact = logits_of(build(dtype, "cpu", **sizes).double())
+            off = logits_of(build(dtype, **sizes)) - exact
+            errors.append(off.norm() / exact.norm())
+        error = float(torch.stack(errors).max())
         yield f"{str(dtype)[6:]}: prompts, chains and trees, error {error:.1e}"
         if not error <= allowed:
-            wrong(f"a model is wrong in {dtype}: its error should be at most {allowed:.0e}")
+            sys.exit(f"WRONG: in {dtype} the error should be at most {allowed:.0e}.")
     if interface.FAILED:
         names = " and ".join(str(way.__doc__).split(",")[0] for way in interface.FAILED)
-        wrong(f"{names} did not run")
-
-
-def error_of(dtype: torch.dtype, sizes: dict[str, int]) -> float:
-    exact = logits_of(build(dtype, "cpu", **sizes).double())
-    return float((logits_of(build(dtype, **sizes)) - exact).norm() / exact.norm())
+        sys.exit(f"WRONG: {names} did not run.")
 
 
 def logits_of(model: Any) -> torch.Tensor:
@@ -121,7 +115,7 @@ def draws() -> Iterator[str]:
         yield f"{warping}: {differing} of 10,000 differ"
         # A uniform number may fall on the edge between two tokens, which rounding moves.
         if differing > 2:
-            wrong(f"draws differ between {default_device()} and the CPU")
+            sys.exit(f"WRONG: draws differ between {default_device()} and the CPU.")
 
 
 def tokens() -> Iterator[str]:
@@ -129,7 +123,7 @@ def tokens() -> Iterator[str]:
     programs = pair_of(torch.float32)  # which kernels and graphs take
     engines = " and ".join({packed.engine_name for packed in programs.packed.values()})
     if "module by module" in engines:
-        wrong(f"the passes are no programs, they run as {engines}")
+        sys.exit(f"WRONG: the passes are no programs, they run as {engines}.")
     yield alike(programs, pair_of(torch.float32, passes="plain"), engines, "plain passes")
     if default_device().type != "cpu":
         there, here = (pair_of(torch.float64, place) for place in (default_device(), "cpu"))
@@ -147,7 +141,7 @@ def alike(one: ModelPair, other: ModelPair, *names: str) -> str:
     for name in catalog:
         results = [generate(pair, PROMPTS, name, **options) for pair in (one, other)]
         if [r.tokens for r in results[0]] != [r.tokens for r in results[1]]:
-            wrong(f"{name} gives other tokens by {names[0]} than by {names[1]}")
+            sys.exit(f"WRONG: {name} gives other tokens by {names[0]} than by {names[1]}.")
     return f"{' and '.join(names)} give the same tokens: {len(catalog)} decoders"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from decoders.distribution import Distribution, Small, Warping, Whole
@@ -17,6 +18,23 @@ from decoders.testing.oracle import Branches
 from decoders.testing.situations import Path
 
 SOURCE, RULE = setting(None, "a source"), setting(None, "a rule")
+
+
+@dataclass(frozen=True)
+class HeadTable:
+    """A draft that reads the target's hidden states.
+
+    The logits after a path differ for all states of the part that the target has seen, and for all
+    tokens after that part."""
+
+    V: int
+    seed: int
+    spread: float = 1.5
+
+    def __call__(self, path: Path, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        numbers = [round(1e6 * abs(x)) for state in states for x in state.tolist()]
+        key = [self.seed, len(numbers), *numbers, *path[len(states) :]]
+        return torch.tensor(np.random.default_rng(key).normal(0, self.spread, self.V))
 
 
 @dataclass(frozen=True)

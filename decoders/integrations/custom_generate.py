@@ -280,52 +280,24 @@ def hf(
             if `generate` asks for something that decoders do not do: repeated rows, other logits
             processors or ways of decoding, scores, or a cache that is not empty.
     """
-    decoder, draft = _with_draft(method, draft, settings)
-    _check(decoder, draft, tokenizer, draft_tokenizer, streamer)
-    return CustomGenerate(
-        decoder,
-        draft,
-        tokenizer,
-        draft_tokenizer,
-        streamer,
-        stops=tuple(as_stops(stop, tokenizer)),
-        seed=None if seed is None else as_seed(seed),
-        options=as_options(options),
-    )
-
-
-def _with_draft(
-    method: Method | str, draft: Any, settings: Mapping[str, Any]
-) -> tuple[Method, PreTrainedModel | Head | None]:
-    """The decoder and its draft model, if it has one; a candidate generator becomes a setting."""
     if isinstance(draft, CandidateGenerator) and method == "speculative":
-        return Candidates(draft, **settings), None
+        method, draft, settings = Candidates(draft, **settings), None, {}
     decoder = as_method(method, **settings)
-    if draft is not None and not isinstance(draft, (PreTrainedModel, Head)):
-        raise InputError(
-            f"{decoder.name} cannot draft with {type(draft).__name__}; give a model, or take "
-            '"speculative" for a candidate generator.'
-        )
-    return decoder, draft
-
-
-def _check(
-    method: Method,
-    draft: PreTrainedModel | Head | None,
-    tokenizer: Any,
-    draft_tokenizer: Any,
-    streamer: BaseStreamer | None,
-) -> None:
     as_tokenizer("tokenizer", tokenizer)
     as_tokenizer("draft_tokenizer", draft_tokenizer)
     refuse(
         (
-            method.uses_draft and draft is None,
-            f'{method.name} needs a draft model: decoders.hf("{method.name}", draft=model).',
+            draft is not None and not isinstance(draft, (PreTrainedModel, Head)),
+            f"{decoder.name} cannot draft with {type(draft).__name__}; give a model, or take "
+            '"speculative" for a candidate generator.',
         ),
         (
-            method.uses_head and not isinstance(draft, Head),
-            f"{method.name} needs a head of the target, as load_pair(target, head).head; give it "
+            decoder.uses_draft and draft is None,
+            f'{decoder.name} needs a draft model: decoders.hf("{decoder.name}", draft=model).',
+        ),
+        (
+            decoder.uses_head and not isinstance(draft, Head),
+            f"{decoder.name} needs a head of the target, as load_pair(target, head).head; give it "
             "as draft.",
         ),
         (
@@ -339,20 +311,28 @@ def _check(
             f"{quoted(streamer)}.",
         ),
     )
+    return CustomGenerate(
+        decoder,
+        draft,
+        tokenizer,
+        draft_tokenizer,
+        streamer,
+        stops=tuple(as_stops(stop, tokenizer)),
+        seed=None if seed is None else as_seed(seed),
+        options=as_options({} if options is None else options),
+    )
 
 
 def as_options(options: Any) -> dict[str, Any]:
     """Further options of `stream` for `hf`: those that `generate` has no argument for."""
-    if options is None:
-        return {}
     if not isinstance(options, Mapping):
         raise InputError(
             f"options must be a dictionary, as {{'max_batch': 4}}, not {quoted(options)}."
         )
     known = (*(field.name for field in fields(Batching)), "cancel")
-    if strange := [name for name in options if name not in known]:
-        near = nearest(strange[0] if isinstance(strange[0], str) else "", known)
-        raise InputError(f"options has no {quoted(strange[0])}: {near}")
+    for name in options:
+        if name not in known:
+            raise InputError(f"options has no {quoted(name)}: {nearest(str(name), known)}")
     Batching(**{name: value for name, value in options.items() if name != "cancel"})
     cancel_check(options.get("cancel"))
     return dict(options)

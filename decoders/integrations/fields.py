@@ -5,7 +5,7 @@ Demands that decoders cannot meet, soft prompts among them, are refused in one s
 
 import copy
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any
@@ -166,16 +166,6 @@ FIELDS: dict[str, str | Refused] = {
 OUTPUTS = [name for name, met in FIELDS.items() if met == OUTPUT]
 
 
-def refusals(config: GenerationConfig) -> Iterator[str]:
-    """A sentence for each request of a generation config that decoders do not do.
-
-    It names the field and the fix.
-    """
-    for name, met in FIELDS.items():
-        if isinstance(met, Refused) and getattr(config, name, None) not in met.neutral:
-            yield f"{name} {met.why}."
-
-
 # Inputs that `generate` itself adds; a decoder need not follow them.
 # transformers 5.24 calls the cache `cache`.
 CACHES = "cache", "past_key_values"
@@ -227,8 +217,9 @@ def rows(
     Raises:
         InputError: for inputs and outputs that decoders do not have
     """
-    for sentence in refusals(config):
-        raise InputError(sentence)
+    for name, met in FIELDS.items():
+        if isinstance(met, Refused) and getattr(config, name, None) not in met.neutral:
+            raise InputError(f"{name} {met.why}.")
     whole = config.return_dict_in_generate
     output = next((name for name in OUTPUTS if whole and getattr(config, name)), "")
     others = [k for k, value in inputs.items() if value is not None and k not in PREPARED]

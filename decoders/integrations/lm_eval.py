@@ -1,4 +1,4 @@
-"""The decoders as a model of the lm-evaluation-harness: every task, with every decoder.
+"""The decoders as a model of the lm-evaluation-harness: every task in which a model writes.
 
 Example:
     import decoders, lm_eval
@@ -12,30 +12,29 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from lm_eval import utils
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import TemplateLM
+from lm_eval.api.model import LM
 from lm_eval.models.utils import normalize_gen_kwargs
-from transformers import PreTrainedModel
 
 from decoders.engine.loading.pair import ModelPair
-from decoders.engine.models.loaded import undisturbed
 from decoders.errors import InputError
 from decoders.generate import generate
 from decoders.settings import Method
 from decoders.shapes import TokenId
 
 LONGEST = 1024  # tokens that a model sees, if its config does not say
+ALONE = (
+    "Log-likelihoods are the target's alone, whatever decodes; take the harness's own model \"hf\" "
+    "for this task."
+)
 
 
-class DecodersLM(TemplateLM):
+class DecodersLM(LM):
     """A pair and a decoder.
 
     Args:
         pair: the models, with a tokenizer
-        method: a decoder or its name; it writes the texts, while log-likelihoods are the target's
-            own
+        method: a decoder or its name
         batch_size: requests decoded together
         max_gen_toks: new tokens if a task does not say
         seed: request i of a task's list has seed + i
@@ -56,42 +55,12 @@ class DecodersLM(TemplateLM):
         super().__init__()
         if pair.tokenizer is None:
             raise InputError("Tasks are texts, and this pair has no tokenizer; load one that has.")
-        if not isinstance(pair.target, PreTrainedModel):
-            raise InputError(
-                f"The {pair.packed['target'].name} cannot score whole texts; load a target of "
-                "transformers."
-            )
         self.pair, self.method, self.tokenizer = pair, method, pair.tokenizer
         self.batch_size, self.max_gen_toks, self.seed = batch_size, max_gen_toks, seed
-        self._device = pair.target.device
-
-    @property
-    def eot_token_id(self) -> TokenId:
-        end = self.tokenizer.eos_token_id
-        return end if end is not None else min(self.pair.end_tokens)
-
-    @property
-    def prefix_token_id(self) -> TokenId:
-        start = self.tokenizer.bos_token_id
-        return start if start is not None else self.eot_token_id
-
-    @property
-    def max_length(self) -> int:
-        return self.pair.positions or LONGEST
 
     @property
     def tokenizer_name(self) -> str:
         return str(self.tokenizer.name_or_path).replace("/", "__")
-
-    def tok_encode(
-        self, string: str, add_special_tokens: bool | None = None, **_: Any
-    ) -> list[TokenId]:
-        start = self.tokenizer.bos_token
-        if add_special_tokens is None and start and string.startswith(start):
-            # A chat template has put it there.
-            add_special_tokens = False
-        special = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
-        return list(self.tokenizer(string, **special).input_ids)
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
@@ -131,11 +100,10 @@ class DecodersLM(TemplateLM):
     ) -> list[str]:
         options = normalize_gen_kwargs(wishes, self.max_gen_toks)
         until = options.get("until") or []
-        budget = options["max_gen_toks"]
-        room = self.max_length - budget
-        if room < 1:
+        budget, longest = options["max_gen_toks"], self.pair.positions or LONGEST
+        if budget >= longest:
             raise InputError(
-                f"A task asks for {budget} new tokens, and the models see {self.max_length}; set "
+                f"A task asks for {budget} new tokens, and the models see {longest}; set "
                 "max_gen_toks lower."
             )
         sampled = {"temperature": float(options.get("temperature") or 0.0)}
@@ -147,7 +115,7 @@ class DecodersLM(TemplateLM):
             }
         results = generate(
             self.pair,
-            [self.tok_encode(context)[-room:] or [self.prefix_token_id] for context in contexts],
+            [self._encode(context)[budget - longest :] for context in contexts],
             self.method,
             max_new_tokens=budget,
             stop=[until] if isinstance(until, str) else [words for words in until if words],
@@ -160,37 +128,15 @@ class DecodersLM(TemplateLM):
                 raise result.error
         return [result.text for result in results]
 
-    def _loglikelihood_tokens(
-        self,
-        requests: list[tuple[Any, list[TokenId], list[TokenId]]],
-        disable_tqdm: bool = False,
-        **_: Any,
-    ) -> list[tuple[float, bool]]:
-        return [self._scored(context, continuation) for _, context, continuation in requests]
+    def _encode(self, text: str) -> list[TokenId]:
+        """The tokens of a context, an end token if it is empty."""
+        start = self.tokenizer.bos_token
+        begun = bool(start) and text.startswith(start)  # by a chat template
+        ids = self.tokenizer(text, add_special_tokens=not begun).input_ids
+        return list(ids) or [min(self.pair.end_tokens)]
 
-    def _scored(self, context: list[TokenId], continuation: list[TokenId]) -> tuple[float, bool]:
-        """The target's log-likelihood (nats) of the continuation; whether it is the greedy one."""
-        ids = [*context, *continuation][-(self.max_length + 1) :]
-        with undisturbed(self._device):
-            logits = self.pair.target(
-                torch.tensor([ids[:-1]], device=self._device), use_cache=False
-            ).logits[0]
-        logits = logits[-len(continuation) :]
-        logits = logits if logits.dtype == torch.float64 else logits.float()
-        wanted = torch.tensor(ids[-len(continuation) :], device=self._device)
-        total = logits.log_softmax(-1).gather(-1, wanted[:, None]).sum().item()
-        return total, bool((logits.argmax(-1) == wanted).all())
+    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
+        raise InputError(ALONE)
 
-    def loglikelihood_rolling(
-        self, requests: list[Instance], disable_tqdm: bool = False
-    ) -> list[float]:
-        """The target's log-likelihood (nats) of each text, in windows of the model's length."""
-        totals = []
-        for request in requests:
-            windows = utils.get_rolling_token_windows(
-                self.tok_encode(request.args[0]), self.prefix_token_id, self.max_length, 1
-            )
-            scored = (self._scored(*utils.make_disjoint_window(window)) for window in windows)
-            totals.append(sum(total for total, _ in scored))
-            self.cache_hook.add_partial("loglikelihood_rolling", request.args, totals[-1])
-        return totals
+    def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
+        raise InputError(ALONE)

@@ -82,35 +82,13 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class HeadTable:
-    """A draft that reads the target's hidden states.
-
-    The logits after a path differ for all states of the part that the target has seen, and for all
-    tokens after that part.
-
-    Attributes:
-        V: vocabulary size
-        seed: of the generator
-        spread: standard deviation
-    """
-
-    V: int
-    seed: int
-    spread: float = 1.5
-
-    def __call__(self, path: Path, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        numbers = [round(1e6 * abs(x)) for state in states for x in state.tolist()]
-        key = [self.seed, len(numbers), *numbers, *path[len(states) :]]
-        return torch.tensor(np.random.default_rng(key).normal(0, self.spread, self.V))
-
-
-@dataclass(frozen=True)
 class Situation:
     """The models and options that a decoder is run with; a failing test prints it, ready to paste.
 
     Attributes:
         target: logits after a path
-        draft: a table, or a Head that reads the last layer
+        draft: logits after a path; with `features` a head, which takes the states of the last
+            layer besides, up to where the target has read
         budget: most new tokens
         warping: how logits become the distribution that is sampled
         end: ids that end the output
@@ -120,7 +98,7 @@ class Situation:
     """
 
     target: Callable[[Path], torch.Tensor]
-    draft: Callable[[Path], torch.Tensor] | HeadTable
+    draft: Callable[..., torch.Tensor]
     budget: int = 3
     warping: Warping = WHOLE
     end: frozenset[int] = frozenset()
@@ -141,7 +119,7 @@ def logits(model: Callable[[Path], torch.Tensor], path: Path) -> torch.Tensor:
 @lru_cache(maxsize=100_000)
 def drafted(situation: Situation, path: Path, length: int) -> torch.Tensor:
     """The draft's logits after a path whose first `length` tokens the target has seen."""
-    if not isinstance(situation.draft, HeadTable):
+    if not situation.features:
         return situation.draft(path)
     return situation.draft(
         path, tuple(situation.features[-1](path[: i + 1]) for i in range(length))

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from decoders.training.students import (
     Step,
     later,
 )
-from decoders.training.texts import Batches, HeldOut, Text
+from decoders.training.texts import HeldOut, Text
 
 
 class InFloat32(TorchFunctionMode):
@@ -144,7 +145,7 @@ class Training:
         torch.manual_seed(recipe.seed)
         self.student = self._student(start)
         pair.packed["target"].refuse_features(self.student.reads)
-        output = {id(weight) for weight in self.student.output.parameters()}
+        output = {id(weight) for weight in self.student.module.lm_head.parameters()}
         trained = [p for p in self.student.module.parameters() if p.requires_grad]
         matrices = [p for p in trained if p.ndim == 2 and id(p) not in output]
         tables = {
@@ -163,7 +164,6 @@ class Training:
         )
         self.step = self.tokens = 0
         self._checkpoint = work / "checkpoint.pt"
-        self._simple = self._rows_are_products()
         self._resume()
 
     def _student(self, start: Path | None) -> HeadStudent | DraftStudent:
@@ -202,11 +202,10 @@ class Training:
             chosen = queries[:: texts.HELD_OUT]
             del queries[:: texts.HELD_OUT]
         self.held_out = HeldOut(chosen)
-        self.given = [
-            piece
-            for text in self._clean(texts.read_texts(files))
-            for piece in texts.pieces(texts.tokens_of(pair, text), length)
-        ]
+        self.given: list[Text] = []
+        for text in self._clean(texts.read_texts(files)):
+            ids = np.array(texts.tokens_of(pair, text), np.int32)
+            self.given += [Text(ids[i : i + length]) for i in range(0, len(ids), length)]
         rows = texts.read_answers(answers, pair.vocabulary)
         for row in self._clean(rows, lambda row: pair.tokenizer.decode(row.ids.tolist())):
             self.given.append(Text(row.ids[:length], min(row.prompt, length)))
@@ -278,11 +277,11 @@ class Training:
         own = texts.read_answers(sorted(self.work.glob("own-????.jsonl")), self.pair.vocabulary)
         # A text needs a place for a draft of all lengths.
         every = [t for t in [*self.given, *own] if len(t.ids) > max(t.prompt, 2) + 1]
-        batches = Batches(every, r.rows * r.length, r.seed)
+        batches = islice(texts.in_batches(every, r.rows * r.length, r.seed), self.step, None)
         measured = began = time.monotonic()
         first = self.step
         while self.step < r.steps:
-            loss = self._learn(batches[self.step])
+            loss = self._learn(next(batches))
             self.step += 1
             now, acceptance = time.monotonic(), None
             if self.step == r.steps or now - measured > MEASURE_SECONDS:
@@ -291,11 +290,6 @@ class Training:
                 measured = time.monotonic()
             left = (now - began) / (self.step - first) * (r.steps - self.step)
             yield Step(self.step, r.steps, self.tokens, loss, left, acceptance)
-
-    def rate(self, step: int) -> float:
-        """The factor of the learning rates at a step: rising, then falling straight to zero."""
-        steps = self.recipe.steps
-        return min((step + 1) / min(50, 1 + steps // 10), (steps - step) / steps, 1.0)
 
     def _learn(self, batch: Sequence[Text]) -> float:
         r, module = self.recipe, self.student.module
@@ -316,7 +310,7 @@ class Training:
                 known = p[here[counted]]
                 if not len(known):
                     continue
-                log_q = F.log_softmax(self.student.output(rows[here]).float(), -1)
+                log_q = F.log_softmax(module.lm_head(rows[here]).float(), -1)
                 missing = 0.5 * (known - log_q.exp()).abs().sum(-1).mean()
                 divergence = -(known * log_q).sum(-1).mean()
                 losses.append(LATER**k * (missing + share * divergence))
@@ -325,7 +319,9 @@ class Training:
         loss = torch.stack(losses).sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_([p for p in module.parameters() if p.requires_grad], 1.0)
-        self.optimizers.step(self.rate(self.step))
+        # The learning rates rise, then fall straight to zero.
+        rising, falling = (self.step + 1) / min(50, 1 + r.steps // 10), 1 - self.step / r.steps
+        self.optimizers.step(min(rising, falling))
         self.tokens += int(counted.sum())
         return loss.item()
 
@@ -344,24 +340,10 @@ class Training:
         target: Any = self.pair.target
         options = {"use_cache": False, "output_hidden_states": True}
         with self._passes():
-            if self._simple:
-                out = target.base_model(tokens, **options)
-                output = target.get_output_embeddings().weight[self.student.proposed]
-                logits = F.linear(out.last_hidden_state[:, 1:][counted], output)
-            else:
-                out = target(tokens, **options)
-                logits = out.logits[:, 1:][counted][:, self.student.proposed]
+            out = target(tokens, **options)
+        logits = out.logits[:, 1:][counted][:, self.student.proposed]
         states = [out.hidden_states[layer].float() for layer in self.student.reads]
         return states, logits.float().softmax(-1)
-
-    @torch.no_grad()
-    def _rows_are_products(self) -> bool:
-        """Whether logits are the last states times the rows of an output layer, and no more."""
-        target: Any = self.pair.target
-        tokens = torch.arange(8, device=self.device)[None] % self.pair.vocabulary
-        state = target.base_model(tokens, use_cache=False).last_hidden_state
-        product = F.linear(state, target.get_output_embeddings().weight)
-        return torch.allclose(product, target(tokens, use_cache=False).logits, 1e-3, 1e-3)
 
     # ---- figures
 

@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +95,17 @@ class Acceptance:
     greedy: tuple[float, ...]
     drawn: tuple[float, ...]
 
-    @staticmethod
-    def tokens(shares: tuple[float, ...]) -> float:
-        """Tokens of a round whose draft has all these places."""
-        total, reached = 1.0, 1.0
-        for share in shares:
-            reached *= share
-            total += reached
-        return total
+    def __str__(self) -> str:
+        return (
+            "held-out acceptance by place, of tokens whose places before were kept: "
+            f"{in_words(self.greedy)} at temperature 0, {in_words(self.drawn)} at 0.7 and top-p 0.9"
+        )
+
+
+def in_words(shares: Sequence[float]) -> str:
+    """The shares, and the tokens of a round whose draft has all these places."""
+    tokens = 1 + sum(accumulate(shares, mul))
+    return f"{', '.join(f'{share:.2f}' for share in shares)} ({tokens:.2f} tokens a pass)"
 
 
 @dataclass(frozen=True)
@@ -233,7 +238,9 @@ class HeadStudent:
         rows as the target's.
         """
         config: Any = target.config.get_text_config()
-        reads, width = usual_reads(config.num_hidden_layers), config.hidden_size
+        layers, width = config.num_hidden_layers, config.hidden_size
+        # Spread evenly, the last one among them.
+        reads = tuple(sorted({max(1, layers // 4), max(1, 5 * layers // 8), layers}))
         shape: Any = layer_of(recipe, target, 1)
         own, inner = shape.hidden_size, shape.intermediate_size
         heads = shape.num_attention_heads * shape.head_dim
@@ -285,10 +292,6 @@ class HeadStudent:
     ) -> Iterator[torch.Tensor]:
         """What the output layer takes at each place of a draft, see `unrolled`."""
         yield from unrolled(self.module, tokens, self.module.entering(states), places)
-
-    @property
-    def output(self) -> nn.Module:
-        return self.module.lm_head
 
     def save(self, folder: Path) -> None:
         """Write config.json and weights in float16 in files of at most 10 MB."""
@@ -358,19 +361,10 @@ class DraftStudent:
         for _ in range(places):
             yield state
 
-    @property
-    def output(self) -> nn.Module:
-        return self.module.lm_head
-
     def save(self, folder: Path) -> None:
         """Write the model in float16 in files of at most 10 MB, and the tokenizer."""
         deepcopy(self.module).half().save_pretrained(folder, max_shard_size=SHARD_BYTES)
         self.tokenizer.save_pretrained(folder)
-
-
-def usual_reads(layers: int) -> Layers:
-    """Three states that are spread evenly, the last one among them."""
-    return tuple(sorted({max(1, layers // 4), max(1, 5 * layers // 8), layers}))
 
 
 def layer_of(recipe: Recipe, target: PreTrainedModel, layers: int) -> LlamaConfig:

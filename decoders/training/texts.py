@@ -1,5 +1,6 @@
 """The texts that a drafter learns from: files, what the target writes, and which are held out."""
 
+import itertools
 import json
 import lzma
 import os
@@ -140,12 +141,6 @@ def as_prompt(pair: ModelPair, question: str) -> list[int]:
     return encode(prompt, pair.tokenizer, pair.vocabulary).ids
 
 
-def pieces(ids: Sequence[int], length: int) -> Iterator[Text]:
-    """A long text in pieces."""
-    for i in range(0, len(ids), length):
-        yield Text(np.array(ids[i : i + length], np.int32))
-
-
 def write_own(
     pair: ModelPair, prompts: Sequence[list[int]], folder: Path, length: int, seed: int
 ) -> Iterator[int]:
@@ -185,42 +180,26 @@ def write_own(
         yield begin + len(part)
 
 
-class Batches:
-    """The batches of a training, which its seed and their number decide: each text once an epoch.
-
-    Texts of a batch are of about one length.
+def in_batches(texts: Sequence[Text], tokens: int, seed: int) -> Iterator[list[Text]]:
+    """The batches of a training: each text once an epoch, beside others of about its length.
 
     Args:
         tokens: of a batch at most, places beside shorter texts included
         seed: of their order
     """
-
-    def __init__(self, texts: Sequence[Text], tokens: int, seed: int):
-        self.texts, self.tokens, self.seed = texts, tokens, seed
-        self._epoch, self._first, self._batches = -1, 0, list[list[int]]()
-
-    def __getitem__(self, number: int) -> list[Text]:
-        if number < self._first:
-            self._epoch, self._first, self._batches = -1, 0, []
-        while number >= self._first + len(self._batches):
-            self._first += len(self._batches)
-            self._epoch += 1
-            self._batches = self._of(np.random.default_rng([self.seed, self._epoch]))
-        return [self.texts[i] for i in self._batches[number - self._first]]
-
-    def _of(self, rng: np.random.Generator) -> list[list[int]]:
-        order = rng.permutation(len(self.texts))
-        lengths = np.array([len(text.ids) for text in self.texts])[order]
-        order = order[np.argsort(lengths // 16, kind="stable")]
-        batches: list[list[int]] = []
-        longest = self.tokens + 1
-        for i in order:
-            longest = max(longest, len(self.texts[i].ids))
-            if not batches or (len(batches[-1]) + 1) * longest > self.tokens:
+    lengths = np.array([len(text.ids) for text in texts])
+    for epoch in itertools.count():
+        rng = np.random.default_rng([seed, epoch])
+        order = rng.permutation(len(texts))
+        batches: list[list[Text]] = []
+        longest = tokens + 1
+        for i in order[np.argsort(lengths[order] // 16, kind="stable")]:
+            longest = max(longest, lengths[i])
+            if not batches or (len(batches[-1]) + 1) * longest > tokens:
                 batches.append([])
-                longest = len(self.texts[i].ids)
-            batches[-1].append(int(i))
-        return [batches[i] for i in rng.permutation(len(batches))]
+                longest = lengths[i]
+            batches[-1].append(texts[i])
+        yield from (batches[i] for i in rng.permutation(len(batches)))
 
 
 def padded(texts: Sequence[Text]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from decoders import InputError, ModelPair, load_pair
-from decoders.training.students import KINDS, Acceptance, Recipe
+from decoders.training.students import KINDS, Recipe
 from workbench.terminal import flags
 from workbench.terminal.show import interruptible
 
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
         for now in training.run():
             bar.update(task, completed=now.step, description=f"loss {now.loss:.2f}")
             if now.acceptance:
-                bar.console.print(f"step {now.step:,}: {places(now.acceptance)}")
+                bar.console.print(f"step {now.step:,}: {now.acceptance}")
             if stop.is_set():
                 training.checkpoint()
                 console.print("Stopped; the same command goes on from here.")
@@ -127,19 +127,6 @@ def run(args: argparse.Namespace) -> int:
     training.student.save(out)
     console.print(f"saved in {out}")
     return 0
-
-
-def places(acceptance: Acceptance) -> str:
-    """Held-out acceptance in words."""
-
-    def each(shares: tuple[float, ...]) -> str:
-        shown = ", ".join(f"{share:.2f}" for share in shares)
-        return f"{shown} ({Acceptance.tokens(shares):.2f} tokens a pass)"
-
-    return (
-        "held-out acceptance by place, of tokens whose places before were kept: "
-        f"{each(acceptance.greedy)} at temperature 0, {each(acceptance.drawn)} at 0.7 and top-p 0.9"
-    )
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:

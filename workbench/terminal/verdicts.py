@@ -25,12 +25,6 @@ from workbench.engines.client import Client, connect, version
 from workbench.show.tables import Table
 from workbench.terminal import flags, show
 
-
-def register(commands: Any) -> None:
-    _register_prove(commands)
-    _register_canary(commands)
-
-
 OF_RULES = """Say by enumeration whether a function that verifies drafts is lossless.
 
 FILE is Python code with a function
@@ -43,47 +37,6 @@ PROVED = """examples:
   python -m workbench prove my_rule.py
   python -m workbench prove my_tree_rule.py --function verify_tree --children without-replacement
 """
-
-
-def _register_prove(commands: Any) -> None:
-    command = flags.command(
-        commands, "prove", "whether a verification rule is lossless", OF_RULES, PROVED
-    )
-    command.set_defaults(command=prove_file)
-    command.add_argument("file", metavar="FILE", help="a file with Python code, which is run")
-    command.add_argument(
-        "--function", default="verify", metavar="NAME", help="the function (default: verify)"
-    )
-    command.add_argument(
-        "--children",
-        choices=list(CHILDREN),
-        default="with-replacement",
-        help="how draft tokens come from q (default: with-replacement)",
-    )
-
-
-def prove_file(args: argparse.Namespace) -> int:
-    try:
-        Path(args.file).read_bytes()  # what the code itself cannot read is another matter
-    except OSError as error:
-        raise InputError(f"{args.file} cannot be read: {error.strerror}.") from None
-    try:
-        names = runpy.run_path(args.file)
-    # A reader's file can fail in any way.
-    except (Exception, SystemExit) as error:
-        raise InputError(
-            f"{args.file} failed: {type(error).__name__}: {first_line(error)}"
-        ) from error
-    if args.function not in names:
-        raise InputError(
-            f"{args.file} has no function {quoted(args.function)}; name one with --function."
-        )
-    try:
-        proof = prove(names[args.function], sample=CHILDREN[args.children])
-    except TooManyWays as error:
-        raise InputError(f"The function draws too often: {error}.") from None
-    print(proof)
-    return int(not proof.lossless)
 
 
 DESCRIPTION = f"""Test a served model: does it draw from the distribution of the model, and
@@ -112,7 +65,22 @@ VERDICTS = {
 }
 
 
-def _register_canary(commands: Any) -> None:
+def register(commands: Any) -> None:
+    command = flags.command(
+        commands, "prove", "whether a verification rule is lossless", OF_RULES, PROVED
+    )
+    command.set_defaults(command=prove_file)
+    command.add_argument("file", metavar="FILE", help="a file with Python code, which is run")
+    command.add_argument(
+        "--function", default="verify", metavar="NAME", help="the function (default: verify)"
+    )
+    command.add_argument(
+        "--children",
+        choices=list(CHILDREN),
+        default="with-replacement",
+        help="how draft tokens come from q (default: with-replacement)",
+    )
+
     command = flags.command(
         commands,
         "canary",
@@ -141,8 +109,33 @@ def _register_canary(commands: Any) -> None:
     flags.add_models(command)
 
 
+def prove_file(args: argparse.Namespace) -> int:
+    try:
+        Path(args.file).read_bytes()  # what the code itself cannot read is another matter
+    except OSError as error:
+        raise InputError(f"{args.file} cannot be read: {error.strerror}.") from None
+    try:
+        names = runpy.run_path(args.file)
+    # A reader's file can fail in any way.
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"{args.file} failed: {type(error).__name__}: {first_line(error)}"
+        ) from error
+    if args.function not in names:
+        raise InputError(
+            f"{args.file} has no function {quoted(args.function)}; name one with --function."
+        )
+    try:
+        proof = prove(names[args.function], sample=CHILDREN[args.children])
+    except TooManyWays as error:
+        raise InputError(f"The function draws too often: {error}.") from None
+    print(proof)
+    return int(not proof.lossless)
+
+
 def run(args: argparse.Namespace) -> int:
-    files, what = [args.json] if args.json else [], watch_of(args)
+    files, prefixes = [args.json] if args.json else [], tuple(args.prefix or USUAL.prefixes)
+    what = CanaryPlan(prefixes, dtype=args.served_in, **flags.numbers(args, NUMBERS))
     flags.writable(files)
     said = {name: value for name in ("model", "key", "kind") if (value := getattr(args, name))}
     client = connect(dataclasses.replace(named(args.engine), **said))
@@ -163,12 +156,6 @@ def run(args: argparse.Namespace) -> int:
     for path in files:
         flags.write(path, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
     return {"like": 0, "cannot tell": 2}.get(report.verdict, 1)
-
-
-def watch_of(args: argparse.Namespace) -> CanaryPlan:
-    """What the flags ask for; raises InputError for what is no number."""
-    prefixes = tuple(args.prefix or USUAL.prefixes)
-    return CanaryPlan(prefixes, dtype=args.served_in, **flags.numbers(args, NUMBERS))
 
 
 def server(client: Client) -> str:

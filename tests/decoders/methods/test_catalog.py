@@ -16,8 +16,9 @@ from decoders.methods.named import RULES, SOURCES
 from decoders.request import SeededSource
 from decoders.settings import Method
 from decoders.testing.oracle import TooManyWays, assert_exact, decode
-from decoders.testing.situations import Drawn, HeadTable, Rows, Situation, drawn
+from decoders.testing.situations import Drawn, Rows, Situation, drawn
 from tests.pairwise import EVERYWHERE
+from tests.pieces import HeadTable
 
 END = frozenset({2})
 GREEDY = Warping(temperature=0)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from decoders.methods.baselines import Search, SpeculativeBeamSearch
 from decoders.request import SeededSource
 from decoders.testing.oracle import decode
-from decoders.testing.situations import Drawn, HeadTable, Path, Situation
+from decoders.testing.situations import Drawn, Path, Situation
 from decoders.trace import Fate
 from tests.pairwise import EVERYWHERE
+from tests.pieces import HeadTable
 
 CASES = 2000 if EVERYWHERE else 100
 
