@@ -9,7 +9,6 @@ from decoders.settings import Law
 
 
 def table() -> str:
-    """The catalog as a Markdown table."""
     rows = [
         "| name | what it does | text distributed as | draft model | from |",
         "|---|---|---|---|---|",

@@ -26,7 +26,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def page(args: argparse.Namespace) -> None:
-    """Serve the page until it is interrupted."""
     # Imported late: the terminal starts without Gradio.
     from workbench.page.layout import prepare, serve
 

@@ -90,18 +90,14 @@ def mutant(thing: Any, *edits: tuple[str, str], **names: Any) -> Any:
 
     Args:
         thing: the class or function
-        edits: pairs (old, new); each old text occurs once in its source, or else once in the
-            module's, and is replaced
+        edits: pairs (old, new); each old text occurs once in the module's source and is replaced
         names: values that the new source may use
     """
     module = sys.modules[thing.__module__]
-    source, own = inspect.getsource(module), inspect.getsource(thing)
+    source = inspect.getsource(module)
     for old, new in edits:
-        part = own if old in own else source
-        assert part.count(old) == 1, f"{old!r} stands {part.count(old)} times in {module.__name__}"
-        changed = part.replace(old, new)
-        source = source.replace(part, changed)
-        own = changed if part is own else own
+        assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {module}"
+        source = source.replace(old, new)
     wrong = types.ModuleType(module.__name__)
     wrong.__dict__.update(names)
     exec(compile(source, f"{module.__file__} (mutant)", "exec"), wrong.__dict__)

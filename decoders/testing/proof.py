@@ -51,8 +51,6 @@ class Table:
 
 @dataclass(frozen=True)
 class Everywhere:
-    """The same row after every text."""
-
     row: Row
 
     def __call__(self, path: Path) -> Row:
@@ -256,7 +254,6 @@ class Setup:
         return law, ways
 
     def _round(self, source: Branches) -> Path:
-        """What a round adds."""
         tokens, parents, paths = self._draft(source)
         p, q = (_rows(row, paths) for row in (self.table.p, self.table.q))
         given = [p, q[: len(tokens)], tokens[:]]

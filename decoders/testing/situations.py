@@ -29,15 +29,14 @@ def ensemble(rule: Any) -> Mixed:
 def cascade(rule: Any) -> Mixed:
     """The token rule or OPT (arXiv 2405.19261)."""
 
-    def by_token(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        ok = p >= (1 - rule.alpha) * p.max()
-        return q * ok + p * q[~ok].sum()
-
-    def opt(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    def mixed(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        if rule.defer == "token":
+            ok = p >= (1 - rule.alpha) * p.max()
+            return q * ok + p * q[~ok].sum()
         least = p.max() - rule.alpha * np.abs(p - q).sum() / 2
         return q if q.max() >= least - 1e-12 else p  # ties may be rounded
 
-    return by_token if rule.defer == "token" else opt
+    return mixed
 
 
 Path = tuple[int, ...]  # the tokens of a text, its prompt included
@@ -127,7 +126,6 @@ def drafted(situation: Situation, path: Path, length: int) -> torch.Tensor:
 
 
 def variation(a: Chances, b: Chances) -> float:
-    """Total variation."""
     return sum(abs(a.get(x, 0.0) - b.get(x, 0.0)) for x in {*a, *b}) / 2
 
 

@@ -262,7 +262,6 @@ class Training:
             )
 
     def write_own(self) -> Iterator[int]:
-        """Let the target answer, see `texts.write_own`."""
         return texts.write_own(
             self.pair, self.asked, self.work, self.recipe.length, self.recipe.seed
         )
@@ -304,8 +303,7 @@ class Training:
         share = 1 - 0.7 * self.step / r.steps
         losses = []
         with self._passes():
-            places = r.places if isinstance(self.student, HeadStudent) else 1
-            for k, rows in enumerate(self.student.rows(tokens, states, places)):
+            for k, rows in enumerate(self.student.rows(tokens, states, r.places)):
                 here = counted & later(counted, k, axis=1)  # a draft began k places before
                 known = p[here[counted]]
                 if not len(known):
@@ -338,9 +336,8 @@ class Training:
         That is its chances of the tokens that the drafter proposes, (n, Vd), which sum up to 1.
         """
         target: Any = self.pair.target
-        options = {"use_cache": False, "output_hidden_states": True}
         with self._passes():
-            out = target(tokens, **options)
+            out = target(tokens, use_cache=False, output_hidden_states=True)
         logits = out.logits[:, 1:][counted][:, self.student.proposed]
         states = [out.hidden_states[layer].float() for layer in self.student.reads]
         return states, logits.float().softmax(-1)
@@ -369,9 +366,8 @@ class Training:
     # ---- files
 
     def _trained(self) -> dict[str, torch.Tensor]:
-        module = self.student.module
-        frozen = {name for name, p in module.named_parameters() if not p.requires_grad}
-        return {name: w for name, w in module.state_dict().items() if name not in frozen}
+        weights = self.student.module.named_parameters()
+        return {name: weight.detach() for name, weight in weights if weight.requires_grad}
 
     def checkpoint(self) -> None:
         """Write what a training needs to go on from here."""

@@ -205,7 +205,6 @@ class HeadStudent:
     Attributes:
         module: its layers
         reads: layers of the target whose states it reads
-        places: of a draft, each of which it guesses otherwise
     """
 
     def __init__(
@@ -290,7 +289,6 @@ class HeadStudent:
     def rows(
         self, tokens: torch.Tensor, states: Sequence[torch.Tensor], places: int
     ) -> Iterator[torch.Tensor]:
-        """What the output layer takes at each place of a draft, see `unrolled`."""
         yield from unrolled(self.module, tokens, self.module.entering(states), places)
 
     def save(self, folder: Path) -> None:
@@ -349,17 +347,14 @@ class DraftStudent:
 
     @classmethod
     def saved(cls, folder: Path, target: PreTrainedModel, tokenizer: Any) -> "DraftStudent":
-        """A model that `save` has written."""
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         return cls(model.to(target.device), tokenizer)
 
     def rows(
         self, tokens: torch.Tensor, states: Sequence[torch.Tensor], places: int
     ) -> Iterator[torch.Tensor]:
-        """The same at every place: a model reads what it has drafted as it reads a text."""
-        state = self.module.model(tokens, use_cache=False).last_hidden_state[:, 1:]
-        for _ in range(places):
-            yield state
+        """Once for all places: a model reads what it has drafted as it reads a text."""
+        yield self.module.model(tokens, use_cache=False).last_hidden_state[:, 1:]
 
     def save(self, folder: Path) -> None:
         """Write the model in float16 in files of at most 10 MB, and the tokenizer."""
@@ -368,7 +363,6 @@ class DraftStudent:
 
 
 def layer_of(recipe: Recipe, target: PreTrainedModel, layers: int) -> LlamaConfig:
-    """The config of the layers of a drafter for this target."""
     config: Any = target.config.get_text_config()
     width = recipe.width or config.hidden_size
     heads = recipe.heads or max(1, width // 64)

@@ -31,7 +31,6 @@ GIVEN = "given"  # an engine of a URL; runs hold names and no addresses
 
 
 def add_engines(command: argparse.ArgumentParser) -> None:
-    """Add the flag that `engines` reads."""
     command.add_argument(
         "--engines", nargs="+", metavar="ENGINE", default=[],
         help=f"servers of other engines to compare: URLs, or names from {LISTED}",
@@ -89,7 +88,6 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
 
 
 def number(flag: str, text: str) -> int:
-    """The whole number of a flag; raises InputError for anything else."""
     refuse(
         (
             not (text.isascii() and text.isdecimal() and len(text) < 20),
@@ -100,13 +98,11 @@ def number(flag: str, text: str) -> int:
 
 
 def numbers(args: argparse.Namespace, names: Iterable[str]) -> dict[str, int]:
-    """The whole numbers of flags, by the names of fields; raises InputError for anything else."""
     fields = {name: name.replace("-", "_") for name in names}
     return {field: number(name, getattr(args, field)) for name, field in fields.items()}
 
 
 def add_prompt(command: argparse.ArgumentParser, **options: Any) -> None:
-    """The operand that `prompt` reads."""
     command.add_argument(
         "prompt",
         help="the text to continue, or a list of messages with role and content as JSON; - reads "
@@ -180,7 +176,6 @@ def add(command: argparse.ArgumentParser, start: Start, study: type[Study]) -> N
 
 
 def add_files(command: argparse.ArgumentParser) -> None:
-    """Add the flags that `files` reads, and the one for not keeping the run."""
     for kind in WRITERS:
         command.add_argument(
             f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}"
@@ -192,7 +187,6 @@ OPENING = "SmolLM2 where its weights are, else the embedded pair"
 
 
 def add_models(command: argparse.ArgumentParser, usual: str = OPENING) -> None:
-    """Add the flags that `pair` reads; `usual` says what runs without them."""
     command.add_argument(
         "--models",
         nargs="+",
@@ -248,7 +242,6 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
 
 
 def own(args: argparse.Namespace, study: type[Study]) -> dict[str, Any]:
-    """The settings that only this kind has and that the flags name."""
     return {
         field.name: parse(field, text)
         for field in study.own()
@@ -304,7 +297,6 @@ def writable(paths: Iterable[Path]) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file; raises InputError if that fails."""
     data = text.encode(errors="backslashreplace")  # half a character of an older run
     try:
         path.write_bytes(data)

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from decoders import InputError, ModelPair, load_pair
+from decoders import ModelPair, load_pair
+from decoders.errors import refuse
 from decoders.training.students import KINDS, Recipe
 from workbench.terminal import flags
 from workbench.terminal.show import interruptible
@@ -79,16 +80,22 @@ def run(args: argparse.Namespace) -> int:
 
     recipe, console, out = recipe_of(args), Console(highlight=False), Path(args.out)
     files = [[Path(file) for file in getattr(args, name.replace("-", "_"))] for name in FILES]
-    if (out / "config.json").exists():
-        raise InputError(f"{out} holds a model already; name another folder with --out.")
     home = next(p for p in (out, *out.absolute().parents) if p.exists())
-    if not (home.is_dir() and os.access(home, os.W_OK)):  # told now, not after hours of training
-        raise InputError(
+    refuse(
+        (
+            (out / "config.json").exists(),
+            f"{out} holds a model already; name another folder with --out.",
+        ),
+        (  # said now, not after hours of training
+            not (home.is_dir() and os.access(home, os.W_OK)),
             f"No head can be saved in {out}: {home} is not a folder that can be written to; name "
-            "another with --out."
-        )
-    if not args.text + args.questions + args.answers:
-        raise InputError("There is nothing to learn from; name files with --text or --questions.")
+            "another with --out.",
+        ),
+        (
+            not args.text + args.questions + args.answers,
+            "There is nothing to learn from; name files with --text or --questions.",
+        ),
+    )
     with Console(stderr=True).status("Loading the target and reading the text"):
         # A target of this package comes with a head, which reads nothing here.
         pair = load_pair(args.target, device=None if args.device == "auto" else args.device)
@@ -130,7 +137,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
-    """The recipe that the flags name; raises InputError for a flag that is no whole number."""
     numbers: dict[str, Any] = flags.numbers(args, NUMBERS)
     rates = {name: getattr(USUAL, name) * args.rate for name in ("rate", "muon")}
     return Recipe(kind=args.kind, **rates, **numbers)

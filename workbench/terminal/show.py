@@ -21,7 +21,7 @@ from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs import events
 from workbench.runs.events import onto
-from workbench.runs.record import Result, Run, TokenRecord
+from workbench.runs.record import Run, TokenRecord
 from workbench.runs.store import RunStore, RunSummary
 from workbench.show.looks import FATES
 from workbench.show.tables import Table, figures, notes
@@ -44,7 +44,6 @@ def printable(text: str) -> str:
 
 
 def coloured(tokens: Iterable[TokenRecord]) -> Text:
-    """Tokens in the colour and line of their fate."""
     text = Text()
     for token in tokens:
         text.append(printable(token.text), FATES[token.fate].terminal)
@@ -74,7 +73,7 @@ def whole(run: Run) -> Group:
         f"  {run.created}  {printable(run.models)}\n",
         (printable(run.title), "dim"),
     )
-    text = text_of(run)
+    text = part_of(run.kind, "text")  # None for a kind whose texts are not shown
     texts = [text(result) for result in run.results if result.repeat == 0] if text else [""]
     return Group(head, *texts, summary(run))
 
@@ -138,16 +137,11 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
             elif (
                 isinstance(event, events.Finished)
                 and not (event.at.repeat or event.at.lap)
-                and (text := text_of(event.run))
+                and (text := part_of(event.run.kind, "text"))
             ):
                 console.print(text(event.result))
     assert isinstance(event, events.Ended)  # it comes last
     return event.run
-
-
-def text_of(run: Run) -> Callable[[Result], Group] | None:
-    """Shows a result's text; None for a kind whose texts are not shown."""
-    return part_of(run.kind, "text")
 
 
 def _job(at: events.At) -> str:
