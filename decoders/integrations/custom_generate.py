@@ -8,9 +8,9 @@ Example:
 """
 
 import inspect
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, cast
 from weakref import WeakSet
@@ -34,9 +34,9 @@ from transformers.generation.streamers import BaseStreamer
 from decoders.engine.heads.head import Head
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import in_eval_mode
-from decoders.errors import InputError, ModelError, quoted, refuse
-from decoders.generate import Batching, stream
-from decoders.inputs import as_seed, as_stops, as_tokenizer, cancel_check, stop_finder
+from decoders.errors import InputError, ModelError, refuse
+from decoders.generate import stream
+from decoders.inputs import as_seed, as_stops, as_tokenizer, stop_finder
 from decoders.integrations.fields import PromptRow, refuse_soft_prompt, rows, sampling, withheld
 from decoders.methods.catalog import as_method
 from decoders.methods.named import Combination
@@ -44,7 +44,7 @@ from decoders.methods.rules import LENIENCE, Parts, Tokenwise
 from decoders.methods.sources import Draft, Drafting, Kind, Source, certain
 from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.settings import Method, nearest, setting
+from decoders.settings import Method, setting
 from decoders.shapes import TokenId
 from decoders.trace import Event, Metrics, Result, Round
 
@@ -160,10 +160,11 @@ class Generated(GenerateDecoderOnlyOutput):
     results: list[Result] | None = None
 
 
-def collect(events: Iterator[Event], streamers: Sequence[BaseStreamer]) -> list[Result]:
+def collect(events: Iterator[Event], streamer: BaseStreamer | None) -> list[Result]:
     """The result of each row.
 
-    Streamers get tokens one by one, as from `generate`, and none that a later round may take back.
+    A streamer gets tokens one by one, as from `generate`, and none that a later round may take
+    back.
     """
     results: dict[int, Result] = {}
     tokens, sent = list[TokenId](), 0
@@ -172,10 +173,10 @@ def collect(events: Iterator[Event], streamers: Sequence[BaseStreamer]) -> list[
             if event.result.error is not None:
                 raise event.result.error
             results[event.request] = event.result
-        if streamers:
+        if streamer is not None:
             tokens = tokens[: event.keep] + event.append
             for token in () if event.provisional else tokens[sent:]:
-                streamers[0].put(torch.tensor([token]))
+                streamer.put(torch.tensor([token]))
                 sent += 1
     return [results[i] for i in range(len(results))]
 
@@ -239,22 +240,14 @@ def pair_of(
     return pairs[-1]
 
 
-ASSISTED = (
-    "A decoder has its own draft; leave assistant_model out and take "
-    'decoders.hf("speculative", draft=model).'
-)
-
-
 def hf(
     method: Method | str,
     *,
     draft: PreTrainedModel | Head | CandidateGenerator | None = None,
     tokenizer: Any = None,
     draft_tokenizer: Any = None,
-    streamer: BaseStreamer | None = None,
     stop: str | Sequence[str] = (),
     seed: int | Sequence[int] | None = None,
-    options: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> "CustomGenerate":
     """A decoder for the argument `custom_generate` of transformers' `generate`.
@@ -269,14 +262,12 @@ def hf(
             candidate generator that needs only the text
         tokenizer: for `stop`, reference documents, and vocabularies of different sizes
         draft_tokenizer: the draft's, if its family is another; `tokenizer` is then needed too
-        streamer: gets the prompt, each token once no later round can take it back, and the end
         stop: strings that end a text; `generate` itself refuses `stop_strings` for such a method
         seed: row i gets seed + i, or one for each row; by default drawn from torch's generator
-        options: of `decoders.stream`: max_batch, prefill_chunk, padding, max_cache_bytes, cancel
         settings: the decoder's settings, if `method` is a name
 
     Raises:
-        InputError: for an unknown decoder, setting or option. The call raises it before any work
+        InputError: for an unknown decoder or setting. The call raises it before any work
             if `generate` asks for something that decoders do not do: repeated rows, other logits
             processors or ways of decoding, scores, or a cache that is not empty.
     """
@@ -305,37 +296,15 @@ def hf(
             "draft_tokenizer goes with a draft model and the target's own tokenizer; give draft "
             "and tokenizer too.",
         ),
-        (
-            streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")),
-            "streamer must be a streamer of transformers, as TextStreamer(tokenizer), not "
-            f"{quoted(streamer)}.",
-        ),
     )
     return CustomGenerate(
         decoder,
-        draft,
+        cast(PreTrainedModel | Head | None, draft),
         tokenizer,
         draft_tokenizer,
-        streamer,
         stops=tuple(as_stops(stop, tokenizer)),
         seed=None if seed is None else as_seed(seed),
-        options=as_options({} if options is None else options),
     )
-
-
-def as_options(options: Any) -> dict[str, Any]:
-    """Further options of `stream` for `hf`: those that `generate` has no argument for."""
-    if not isinstance(options, Mapping):
-        raise InputError(
-            f"options must be a dictionary, as {{'max_batch': 4}}, not {quoted(options)}."
-        )
-    known = (*(field.name for field in fields(Batching)), "cancel")
-    for name in options:
-        if name not in known:
-            raise InputError(f"options has no {quoted(name)}: {nearest(str(name), known)}")
-    Batching(**{name: value for name, value in options.items() if name != "cancel"})
-    cancel_check(options.get("cancel"))
-    return dict(options)
 
 
 @dataclass(eq=False)
@@ -349,10 +318,8 @@ class CustomGenerate:
     draft: PreTrainedModel | Head | None
     tokenizer: Any
     draft_tokenizer: Any
-    streamer: BaseStreamer | None
     stops: tuple[str, ...]
     seed: int | Sequence[int] | None
-    options: Mapping[str, Any]
     # The pairs that are new enough since the last `refresh`; None if there was none.
     _anew: WeakSet[ModelPair] | None = field(default=None, init=False, repr=False)
 
@@ -370,14 +337,17 @@ class CustomGenerate:
         **model_kwargs: Any,
     ) -> torch.Tensor | Generated:
         """input_ids (rows, prompt) -> (rows, prompt + new tokens), padded on the right."""
-        given, assistant = withheld()
-        streamers = list({id(s): s for s in (given, self.streamer) if s is not None}.values())
+        streamer, assistant = withheld()
         with ExitStack() as at_end:
-            # However the call ends: a listener would wait for ever otherwise.
-            for streamer in streamers:
+            if streamer is not None:
+                # However the call ends: a listener would wait for ever otherwise.
                 at_end.callback(streamer.end)
             refuse(
-                (assistant is not None, ASSISTED),
+                (
+                    assistant is not None,
+                    "A decoder has its own draft; leave assistant_model out and take "
+                    'decoders.hf("speculative", draft=model).',
+                ),
                 (
                     model.config.is_encoder_decoder,
                     f"{type(model).__name__} is an encoder-decoder model; take a causal language "
@@ -388,11 +358,7 @@ class CustomGenerate:
             refuse_soft_prompt(model, input_ids)
             refuse(
                 (
-                    len(streamers) > 1,
-                    "There are two streamers; give one, to generate or to decoders.hf.",
-                ),
-                (
-                    streamers and len(prompts) > 1,
+                    streamer is not None and len(prompts) > 1,
                     f"A streamer follows one text and there are {len(prompts)} rows; leave it out, "
                     "or give one prompt.",
                 ),
@@ -414,11 +380,8 @@ class CustomGenerate:
                 pair.refresh()
                 self._anew.add(pair)
             texts = [row.prompt for row in prompts]
-            events = stream(pair, texts, self.method, **wishes, **self.options)
-            # `generate` has passed the prompt to its own streamer.
-            if streamers and given is None:
-                streamers[0].put(input_ids.cpu())
-            return answer(input_ids, collect(events, streamers), generation_config)
+            events = stream(pair, texts, self.method, **wishes)
+            return answer(input_ids, collect(events, streamer), generation_config)
 
     def _ends(
         self, prompts: Sequence[PromptRow], criteria: StoppingCriteriaList, config: GenerationConfig

@@ -104,7 +104,6 @@ def decode(
     source: Any,
     *,
     request: type[Watched] = Watched,
-    clock: Callable[[], float] | None = None,
     ledger: Ledger | None = None,
     stops: Callable[[list[int]], bool] | None = None,
     whole: bool = False,
@@ -122,7 +121,7 @@ def decode(
         stops=stops,
         vocabulary=len(logits(situation.target, situation.prompt)),
         references=situation.references,
-        ledger=ledger or Ledger(clock or itertools.count().__next__),
+        ledger=ledger or Ledger(itertools.count().__next__),
     )
     turn = Turn(0, r, method.decode(r))
     turn.start()

@@ -121,17 +121,13 @@ def likely(table: Table, depth: int, known: dict[Path, float]) -> dict[Path, flo
         known: from each shorter text to the chance that a decoder's round ends with it; {(): 1.0}
             gives the target's own law
     """
-    law: dict[Path, float] = {}
-
-    def go_on(path: Path, mass: float) -> None:
-        mass += known.get(path, 0.0)
-        if len(path) == depth:
-            law[path] = mass
-            return
-        for token, p in enumerate(table.p(path)):
-            go_on((*path, token), mass * float(p))
-
-    go_on((), 0.0)
+    law: dict[Path, float] = {(): known.get((), 0.0)}
+    for _ in range(depth):
+        law = {
+            (*path, token): mass * float(p) + known.get((*path, token), 0.0)
+            for path, mass in law.items()
+            for token, p in enumerate(table.p(path))
+        }
     return law
 
 
@@ -143,18 +139,16 @@ def most_accepted(table: Table, length: int) -> list[Fraction]:
     Source:
         Sun et al. 2024, block verification (arXiv 2403.10444), which is optimal: its weights.
     """
-    most = [Fraction(0)] * length
-
-    def go_on(path: Path, chance: Fraction, weight: Fraction) -> None:
-        if len(path) == length:
-            return
-        for token, (p, q) in enumerate(zip(table.p(path), table.q(path), strict=True)):
-            if q:
-                w = min(Fraction(1), weight * p / q)
-                most[len(path)] += chance * q * w
-                go_on((*path, token), chance * q, w)
-
-    go_on((), Fraction(1), Fraction(1))
+    most, one = list[Fraction](), Fraction(1)
+    drafts: list[tuple[Path, Fraction, Fraction]] = [((), one, one)]  # text, chance, weight
+    for _ in range(length):
+        drafts = [
+            ((*path, token), chance * q, min(one, weight * p / q))
+            for path, chance, weight in drafts
+            for token, (p, q) in enumerate(zip(table.p(path), table.q(path), strict=True))
+            if q
+        ]
+        most.append(sum((chance * weight for _, chance, weight in drafts), Fraction(0)))
     return most
 
 
@@ -285,7 +279,8 @@ class Setup:
 
         Row 0 is the root, and row i + 1 belongs to token i.
         """
-        tokens, parents, paths, layer = list[TokenId](), list[int](), [()], [0]
+        tokens, parents, layer = list[TokenId](), list[int](), [0]
+        paths: list[Path] = [()]
         for children in self.shape:
             grown = len(paths)
             for row in layer:
@@ -330,7 +325,7 @@ class Counterexample:
     distance: float
 
     def __str__(self) -> str:
-        depth = len(self.shape)
+        depth, beginning = len(self.shape), " ".join(map(str, self.text))
         gap = _decimals(abs(self.actual - self.expected))
         draft = f"a draft of {depth}" if set(self.shape) == {1} else f"a tree {self.shape}"
         return "\n".join(
@@ -338,7 +333,7 @@ class Counterexample:
                 f"{draft}, {self.table.V} tokens",
                 f"target p = {_numbers(self.table.p, self.table.V, depth + 1)}",
                 f"draft  q = {_numbers(self.table.q, self.table.V, depth)}",
-                f"a text begins with {_ids(self.text)} with probability {self.actual:.{gap}f}; "
+                f"a text begins with {beginning} with probability {self.actual:.{gap}f}; "
                 f"the target's is {self.expected:.{gap}f}",
                 f"total variation {self.distance:.{_decimals(self.distance)}f}",
             ]
@@ -503,10 +498,6 @@ def _decimals(size: float) -> int:
     return max(6, 1 - math.floor(math.log10(size))) if size else 6
 
 
-def _ids(path: Path) -> str:
-    return " ".join(map(str, path))
-
-
 def _numbers(model: Callable[[Path], Row], V: int, depth: int) -> str:
     """The rows after all texts shorter than `depth`, or the one row that holds everywhere."""
     rows = {
@@ -516,4 +507,6 @@ def _numbers(model: Callable[[Path], Row], V: int, depth: int) -> str:
     }
     if len(set(rows.values())) == 1:
         return f"{rows[()]} everywhere"
-    return "; ".join(f"{row} after {_ids(path)}" if path else row for path, row in rows.items())
+    return "; ".join(
+        f"{row} after {' '.join(map(str, path))}" if path else row for path, row in rows.items()
+    )

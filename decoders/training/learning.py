@@ -204,7 +204,8 @@ class Training:
         self.held_out = HeldOut(chosen)
         self.given: list[Text] = []
         for text in self._clean(texts.read_texts(files)):
-            ids = np.array(texts.tokens_of(pair, text), np.int32)
+            ids = pair.tokenizer(text, add_special_tokens=False).input_ids
+            ids = np.array([*ids, *sorted(pair.end_tokens)[:1]], np.int32)
             self.given += [Text(ids[i : i + length]) for i in range(0, len(ids), length)]
         rows = texts.read_answers(answers, pair.vocabulary)
         for row in self._clean(rows, lambda row: pair.tokenizer.decode(row.ids.tolist())):

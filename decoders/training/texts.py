@@ -128,12 +128,6 @@ class HeldOut:
         )
 
 
-def tokens_of(pair: ModelPair, text: str) -> list[int]:
-    """The tokens of a document, its end token last."""
-    end = sorted(pair.end_tokens)[:1]
-    return [*pair.tokenizer(text, add_special_tokens=False).input_ids, *end]
-
-
 def as_prompt(pair: ModelPair, question: str) -> list[int]:
     """A question as the target's chat template puts it, or as it is if there is none."""
     chat = getattr(pair.tokenizer, "chat_template", None)

@@ -23,9 +23,9 @@ def test_models_in_each_number_type(capsys):
 @pytest.mark.slow
 def test_a_check_that_crashes_fails_alone(monkeypatch, capfd):
     """An illegal address on a GPU ends the process that it happens in."""
-    checks = {"draws": selftest.CHECKS["draws"], "nothing like it": selftest.CHECKS["machine"]}
+    checks = {"machine": selftest.CHECKS["machine"], "nothing like it": selftest.CHECKS["machine"]}
     monkeypatch.setattr(selftest, "CHECKS", checks)
     assert selftest.run_all() == 1
     out = capfd.readouterr().out
-    assert "0 of 10,000 differ" in out
+    assert "  transformers" in out
     assert "Something is wrong: nothing like it." in out

@@ -96,10 +96,8 @@ LOADING = {
 TOKENIZERS = {"tokenizer": "None  tokenizer", "draft_tokenizer": "None  tokenizer"}
 HF = TOKENIZERS | {
     "draft": "None  draft  Lookup()",
-    "streamer": "None  TextStreamer(tokenizer)",
     "stop": "()  'a'  ['a']",
     "seed": "None  3  [4]",
-    "options": "None  {}  {'max_batch': 1}  {'max_cache_bytes': 10**9, 'cancel': None}",
     "draft_length": "2",
     "beams": "2",
 }

@@ -199,20 +199,15 @@ def run(
         run = follow(events, console, Console(stderr=True))
     console.print(summary(run))
     if run.results and not args.no_save:
-        keep(run, console)
+        try:
+            RunStore().save(run)
+        except Exception as error:  # the results are still shown and written
+            print(f"\nThe run was not kept: {error}", file=sys.stderr)
+        else:
+            console.print(f"\nkept as run {run.id}")
     for path, write in files.items():
         flags.write(path, write(run))
     return 130 if run.cancelled else int(any(result.errors for result in run.results))
-
-
-def keep(run: Run, console: Console) -> None:
-    """Add the run to past runs; if that fails, say so, and still show and write the results."""
-    try:
-        RunStore().save(run)
-    except Exception as error:
-        print(f"\nThe run was not kept: {error}", file=sys.stderr)
-    else:
-        console.print(f"\nkept as run {run.id}")
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def generate(
         assistant_tokenizer: the draft model's tokenizer, if it is of another family; `tokenizer` is
             then needed, too
         tokenizer: as `decoders.hf` takes it
-        streamer: as `decoders.hf` takes it
+        streamer: as `generate` takes it
         stop_strings: as `decoders.hf` takes its `stop`
         seed: as `decoders.hf` takes it
         arguments: all other arguments of `generate`
@@ -54,9 +54,8 @@ def generate(
         draft=assistant_model,
         draft_tokenizer=assistant_tokenizer,
         tokenizer=tokenizer,
-        streamer=streamer,
         stop=stop_strings or (),
         seed=seed,
         **(settings or {}),
     )
-    return model.generate(**arguments, custom_generate=method)
+    return model.generate(**arguments, streamer=streamer, custom_generate=method)

@@ -191,17 +191,13 @@ class Heard(TextStreamer):
 
 @pytest.mark.parametrize("name", SOME)
 def test_a_streamer_hears_every_token_once(name, llama):
-    """Also a streamer that `generate` was given: it heard the prompt, then nothing, not even the
-    end."""
+    """It heard the prompt, then nothing, not even the end."""
     model, draft = llama
     given, options = inputs([TEXTS[0]]), {"max_new_tokens": 9, "do_sample": True}
-    for to_generate in (True, False):
-        heard = Heard()
-        ours, theirs = ({}, {"streamer": heard}) if to_generate else ({"streamer": heard}, {})
-        method = decoders.hf(name, draft=draft, seed=3, **ours)
-        output = model.generate(**given, **options, **theirs, custom_generate=method)
-        assert heard.tokens == output[0].tolist()
-        assert heard.ended == 1
+    heard, method = Heard(), decoders.hf(name, draft=draft, seed=3)
+    output = model.generate(**given, **options, streamer=heard, custom_generate=method)
+    assert heard.tokens == output[0].tolist()
+    assert heard.ended == 1
 
 
 def test_the_text_of_a_streamer_is_that_of_the_output(llama, capsys):
@@ -223,12 +219,10 @@ def test_the_text_of_a_streamer_is_that_of_the_output(llama, capsys):
 def test_a_streamer_is_told_the_end_when_the_call_fails(llama):
     model, given = llama[0], inputs([TEXTS[0]])
     streamer = TextIteratorStreamer(build_tokenizer(), timeout=60)
-    method, two = decoders.hf("greedy"), decoders.hf("greedy", streamer=Heard())
+    method = decoders.hf("greedy")
     with pytest.raises(decoders.InputError, match="penalty_alpha"):
         model.generate(**given, penalty_alpha=0.6, streamer=streamer, custom_generate=method)
     assert build_tokenizer().decode(TEXTS[0]) == "".join(streamer)
-    with pytest.raises(decoders.InputError, match="There are two streamers; give one"):
-        model.generate(**given, streamer=Heard(), custom_generate=two)
 
 
 def test_a_draft_of_another_family_has_its_own_tokenizer(llama):
@@ -330,9 +324,6 @@ def test_a_cache_that_is_not_empty_is_refused(llama):
     ("greedy", {"stop": "x"}, "need a tokenizer"),
     ("greedy", {"tokenizer": "gpt2"}, "tokenizer must be a tokenizer of transformers"),
     ("greedy", {"draft_tokenizer": build_tokenizer()}, "give draft and tokenizer too"),
-    ("greedy", {"streamer": print}, "streamer must be a streamer of transformers"),
-    ("greedy", {"options": {"max_bach": 2}}, "options has no 'max_bach': did you mean 'max_batch'"),
-    ("greedy", {"options": 4}, "options must be a dictionary, as {'max_batch': 4}, not 4"),
 ], ids=lambda value: ", ".join(value) if isinstance(value, dict) else "")  # fmt: skip
 def test_a_decoder_that_cannot_be_made_is_refused_when_it_is_named(decoder, options, words):
     """Some of these were refused only by the first `generate`, and some raised Python's errors."""
@@ -342,9 +333,9 @@ def test_a_decoder_that_cannot_be_made_is_refused_when_it_is_named(decoder, opti
 
 def test_two_rows_have_no_streamer_and_need_a_pad_token(llama):
     model, given = llama[0], {**inputs(TEXTS[:2]), "max_new_tokens": 3}
-    method, heard = decoders.hf("greedy"), decoders.hf("greedy", streamer=Heard())
+    method = decoders.hf("greedy")
     with pytest.raises(decoders.InputError, match="A streamer follows one text and there are 2"):
-        model.generate(**given, custom_generate=heard)
+        model.generate(**given, streamer=Heard(), custom_generate=method)
     bare = copy.deepcopy(model)
     bare.generation_config.pad_token_id = bare.config.pad_token_id = None
     criteria = StoppingCriteriaList([AfterTwoAlike()])
