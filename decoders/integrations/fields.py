@@ -69,7 +69,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 FOLLOWED = "it means the same as in `generate`"
-PROCESSOR = "`generate` makes a logits processor of it, and `asked.sampling` refuses that"
+PROCESSOR = "`generate` makes a logits processor of it, and `sampling` refuses that"
 OUTPUT = "refused if outputs are asked for"
 IDLE = "it does not change the tokens"
 

@@ -131,8 +131,9 @@ class DecodersLM(LM):
     def _encode(self, text: str) -> list[TokenId]:
         """The tokens of a context, an end token if it is empty."""
         start = self.tokenizer.bos_token
-        begun = bool(start) and text.startswith(start)  # by a chat template
-        ids = self.tokenizer(text, add_special_tokens=not begun).input_ids
+        # A chat template may have put the start there.
+        starts = bool(start) and text.startswith(start)
+        ids = self.tokenizer(text, add_special_tokens=not starts).input_ids
         return list(ids) or [min(self.pair.end_tokens)]
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:

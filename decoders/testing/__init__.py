@@ -20,7 +20,7 @@ from decoders.distribution import Warping
 from decoders.errors import InputError, allowed
 from decoders.methods.catalog import as_method
 from decoders.settings import Law, Method
-from decoders.testing.oracle import TooManyWays, decode, distance, output_law, ways
+from decoders.testing.oracle import TooManyWays, assert_exact, decode, distance, output_law, ways
 from decoders.testing.proof import CHILDREN, Counterexample, Proof, prove
 from decoders.testing.situations import Drawn, Rows, Situation, drawn, variation
 
@@ -76,11 +76,7 @@ def assert_law(
         )
     name = allowed("law", str(claimed), choices=[each.value for each in Law])
     for situation in situations:
-        d = distance(method, situation, law=name, limit=limit)
-        assert d < 1e-9, (
-            f"{method.name} does not have the law {name!r}: "
-            f"decoders.testing.distance({method!r}, {situation!r}, law={name!r}) is {d:.3g}"
-        )
+        assert_exact(method, situation, law=name, limit=limit)
 
 
 def mutant(thing: Any, *edits: tuple[str, str], **names: Any) -> Any:

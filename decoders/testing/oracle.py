@@ -261,8 +261,11 @@ def distance(
     return variation(output_law(method, situation, **options), expected)
 
 
-def assert_exact(method: Method, situation: Situation, **options: Any) -> None:
-    d = distance(method, situation, **options)
+def assert_exact(
+    method: Method, situation: Situation, *, law: str | None = None, **options: Any
+) -> None:
+    d = distance(method, situation, law=law, **options)
     assert d < 1e-9, (
-        f"decoders.testing.distance({method!r}, {situation!r}, **{options!r}) is {d:.3g}"
+        f"{method.name} does not have the law {str(law or method.law)!r}: "
+        f"decoders.testing.distance({method!r}, {situation!r}, law={law!r}) is {d:.3g}"
     )

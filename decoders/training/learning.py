@@ -197,11 +197,11 @@ class Training:
     ) -> None:
         pair, length, self.dropped = self.pair, self.recipe.length, 0
         queries = texts.read_questions(questions)
-        chosen = texts.read_questions(held_out)
-        if not chosen:
-            chosen = queries[:: texts.HELD_OUT]
+        exam = texts.read_questions(held_out)
+        if not exam:
+            exam = queries[:: texts.HELD_OUT]
             del queries[:: texts.HELD_OUT]
-        self.held_out = HeldOut(chosen)
+        self.held_out = HeldOut(exam)
         self.given: list[Text] = []
         for text in self._clean(texts.read_texts(files)):
             ids = pair.tokenizer(text, add_special_tokens=False).input_ids
@@ -210,16 +210,16 @@ class Training:
         rows = texts.read_answers(answers, pair.vocabulary)
         for row in self._clean(rows, lambda row: pair.tokenizer.decode(row.ids.tolist())):
             self.given.append(Text(row.ids[:length], min(row.prompt, length)))
-        probes = [texts.as_prompt(pair, question) for question in chosen]
+        probes = [texts.as_prompt(pair, question) for question in exam]
         if not probes:
             spare = self.given[:: texts.HELD_OUT]
             probes = [text.ids[: text.prompt or length // 4].tolist() for text in spare]
             del self.given[:: texts.HELD_OUT]
         self.probes = probes[: self.recipe.probes]
         beginnings = [text.ids[: max(1, length // 8)].tolist() for text in self.given[::-1]]
-        asked = [texts.as_prompt(pair, each) for each in self._clean(queries)] or beginnings
-        order = np.random.default_rng(self.recipe.seed).permutation(len(asked))
-        self.asked = [asked[i] for i in order[: self.recipe.own_texts]]
+        prompts = [texts.as_prompt(pair, each) for each in self._clean(queries)] or beginnings
+        order = np.random.default_rng(self.recipe.seed).permutation(len(prompts))
+        self.asked = [prompts[i] for i in order[: self.recipe.own_texts]]
         total = sum(len(text.ids) for text in self.given) + len(self.asked) * length
         if total < 4 * length or not probes:
             raise InputError(
@@ -401,11 +401,11 @@ class Training:
 
 def by_place(results: Sequence[Result]) -> tuple[float, ...]:
     """Of the tokens that were tested at each place of a draft, the share that was kept."""
-    tested, kept = np.zeros((2, DRAFT))
+    tries, hits = np.zeros((2, DRAFT))
     for result in results:
         if result.error is not None:
             raise result.error
         for each in result.rounds:
-            tested[: each.tested] += 1
-            kept[: each.accepted] += 1
-    return tuple((kept / tested.clip(min=1)).tolist())
+            tries[: each.tested] += 1
+            hits[: each.accepted] += 1
+    return tuple((hits / tries.clip(min=1)).tolist())

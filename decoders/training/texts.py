@@ -156,10 +156,8 @@ def write_own(
         file, part = folder / f"own-{number:04}.jsonl", prompts[begin : begin + PART]
         if not file.is_file():
             rows: list[list] = []
-            for i, temperature in enumerate(TEMPERATURES):
+            for i, temperature in enumerate(TEMPERATURES[: len(part)]):
                 mine = [prompt[-(3 * length // 4) :] for prompt in part[i :: len(TEMPERATURES)]]
-                if not mine:
-                    continue
                 results = generate(
                     pair, mine, "multinomial", temperature=temperature, max_batch=32,
                     max_new_tokens=length - min(map(len, mine)), seed=seed + begin + i,

@@ -245,6 +245,10 @@ def test_questions_are_answered_and_what_shares_words_with_held_out_ones_is_left
     list(training.write_own())
     rows = list(texts.read_answers([tmp_path / "work" / "own-0000.jsonl"], pair.vocabulary))
     assert sorted(row.ids[: row.prompt].tolist() for row in rows) == sorted(training.asked)
+    # Without such a file the first of a hundred questions is held out.
+    other = Training(pair, tmp_path / "alone", TINY, [lines], [questions])
+    assert other.probes == [pair.tokenizer("ab ba").input_ids]
+    assert (len(other.asked), other.dropped) == (2, 0)
     # What was answered elsewhere is learnt from as it is.
     elsewhere = Training(
         pair, tmp_path / "other", TINY, answers=[tmp_path / "work" / "own-0000.jsonl"],
