@@ -10,8 +10,10 @@ was stopped: nothing is done twice. Alone on two cores that takes a quarter of a
 """
 
 import argparse
+import json
 import sys
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 from training import ROOT, SHIPPED, card
@@ -25,6 +27,7 @@ from workbench.experiments.report import (
     Report,
     as_markdown,
     facts,
+    judged,
     orderings,
     report,
     table,
@@ -119,7 +122,10 @@ def main() -> None:
     if found.plan.name != PLAN:
         return
     where = dict(facts(found))["pair"]
-    args.orderings.write_text(Orderings.of(found, where).to_json(), encoding="utf-8")
+    progress, claims = found.progress, tuple(judged(found))
+    all = Orderings(found.plan.name, progress.id, progress.created, where, claims)
+    text = json.dumps(asdict(all), ensure_ascii=False, indent=1)
+    args.orderings.write_text(f"{text}\n", encoding="utf-8")
     args.card.write_text(
         card.fill(args.card.read_text(encoding="utf-8"), "decoders", of_card(found)),
         encoding="utf-8",

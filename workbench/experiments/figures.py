@@ -42,41 +42,35 @@ Row = tuple[Any, ...]
 Figures = dict[str, float | str]
 
 
-@dataclass(frozen=True, slots=True)
-class QueryRows:
-    """The rows of a query; `error` is one sentence if it could not be run."""
-
-    rows: list[Row]
-    error: str | None = None
-
-
-def execute(database: Path, query: str, deadline: float = DEADLINE) -> QueryRows:
+def execute(database: Path, query: str, deadline: float = DEADLINE) -> tuple[list[Row], str | None]:
     """Run a query in a child process with little memory and time.
 
     It can only read: no writing, attaching or loading.
 
     Args:
         deadline: seconds
+
+    Returns:
+        the rows, and one sentence if it could not be run
     """
     if not database.is_file():
-        return QueryRows([], f"there is no database {database.name}")
+        return [], f"there is no database {database.name}"
     order = json.dumps({"database": str(database.resolve()), "query": query, "deadline": deadline})
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(CHILD)],
             input=order.encode(), capture_output=True, timeout=deadline + 5, cwd="/", env={},
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return QueryRows([], f"stopped after {deadline:g} s")
-    try:
         answer = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return [], f"stopped after {deadline:g} s"
     except ValueError:
-        return QueryRows([], "its process broke down: it took too much memory or time")
+        return [], "its process broke down: it took too much memory or time"
     rows = [
         tuple(bytes.fromhex(v["hex"]) if isinstance(v, dict) else v for v in row)
         for row in answer["rows"]
     ]
-    return QueryRows(rows, answer["error"])
+    return rows, answer["error"]
 
 
 def as_official(query: str) -> str:
@@ -95,13 +89,13 @@ def execution_accuracy(database: Path, gold: str, predicted: str) -> tuple[bool 
         query could not, the verdict is None
     """
     gold, predicted = as_official(gold), as_official(predicted)
-    expected = execute(database, gold)
-    if expected.error:
-        return None, f"the gold query failed: {expected.error}"
-    given = execute(database, predicted)
-    if given.error:
-        return False, given.error
-    return same_rows(expected.rows, given.rows, ordered="order by" in gold.lower()), None
+    expected, fault = execute(database, gold)
+    if fault:
+        return None, f"the gold query failed: {fault}"
+    given, fault = execute(database, predicted)
+    if fault:
+        return False, fault
+    return same_rows(expected, given, ordered="order by" in gold.lower()), None
 
 
 def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
@@ -363,31 +357,26 @@ def below(
     return interval(other - one)
 
 
-def accepted_by_position(cell: CellRows) -> list[float]:
-    """For each place of the draft, the share of rounds in which the output grew beyond it.
+def acceptance(cell: CellRows) -> list[float]:
+    """Mean tokens per round, then for each place of the draft the share that grew beyond it.
 
-    Only rounds that drafted as far as this place count.
+    It is of the rounds that drafted as far as this place; [] if nothing was drafted.
     """
-    pairs = [
-        (g, d)
+    rounds = [
+        pair
         for row in good(cell).values()
         for o in row.samples
-        for g, d in zip(o.gained, o.drafted, strict=False)
+        for pair in zip(o.gained, o.drafted, strict=False)
     ]
+    if not any(drafted for _, drafted in rounds):
+        return []
     # A tree has more drafts than places, so stop at the deepest that was ever kept.
-    longest = min(
-        max((d for _, d in pairs), default=0), max(1, max((g - 1 for g, _ in pairs), default=0))
-    )
-    shares = []
-    for place in range(1, min(longest, 16) + 1):
-        reached = [g > place for g, d in pairs if d >= place]
-        shares.append(sum(reached) / len(reached))
+    deepest = max(1, max(gained for gained, _ in rounds) - 1)
+    shares = [sum(gained for gained, _ in rounds) / len(rounds)]
+    for place in range(1, min(max(drafted for _, drafted in rounds), deepest) + 1):
+        beyond = [gained > place for gained, drafted in rounds if drafted >= place]
+        shares.append(sum(beyond) / len(beyond))
     return shares
-
-
-def mean_gained(cell: CellRows) -> float | None:
-    gained = [g for row in good(cell).values() for o in row.samples for g in o.gained]
-    return sum(gained) / len(gained) if gained else None
 
 
 def categories(cell: CellRows) -> dict[str, list[int]]:
@@ -397,15 +386,3 @@ def categories(cell: CellRows) -> dict[str, list[int]]:
         if len(row.samples) == 1 and row.samples[0].category:
             items.setdefault(row.samples[0].category, []).append(item)
     return items
-
-
-def by_category(
-    name: str, cell: CellRows, cells: Sequence[CellRows], names: Sequence[str]
-) -> list[Interval | None]:
-    """A figure of a cell for each of some categories.
-
-    Args:
-        cells: all cells, among which is the greedy one
-    """
-    greedy, items = greedy_of(cell, cells), categories(cell)
-    return [figure(name, cell, greedy, items.get(category, [])) for category in names]

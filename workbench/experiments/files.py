@@ -3,25 +3,26 @@
 import html
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from decoders.process import assets
 from workbench.experiments.journal import NEXT_TIMING, CellRows
 from workbench.experiments.report import (
+    SIGNS,
+    VERDICTS,
     OrderingHere,
     Report,
     as_html,
     as_markdown,
-    judged,
     sections,
 )
 from workbench.runs.record import Result
 from workbench.show.view import as_csv, frame
 from workbench.studies.settings import WARPING
-
-Files = dict[str, str]
 
 
 def markdown(report: Report, charts: bool = False) -> str:
@@ -32,15 +33,16 @@ def markdown(report: Report, charts: bool = False) -> str:
     """
     parts = [f"# {report.plan.title}", report.plan.about.strip()]
     for section in sections(report):
-        parts += [f"## {section.title}", as_markdown(section.content, charts)]
+        parts += [f"## {section.title}", as_markdown(section.content)]
+        parts += section.charts if charts else ()
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
 def to_html(report: Report) -> str:
     """The report with its charts as one HTML file that loads nothing."""
-    parts = [as_html([report.plan.about.strip()])]
+    parts = [f"<p>{html.escape(report.plan.about.strip())}</p>"]
     for section in sections(report):
-        parts += [f"<h2>{html.escape(section.title)}</h2>", as_html(section.content)]
+        parts += [f"<h2>{html.escape(section.title)}</h2>", as_html(section)]
     return frame(report.name, report.plan.title, "\n".join(parts))
 
 
@@ -82,21 +84,10 @@ def _line(cell: CellRows, item: int, row: Result) -> dict[str, Any]:
     }
 
 
-WRITERS: dict[str, Callable[[Report], Files]] = {
-    "html": lambda report: {f"{report.name}.html": to_html(report)},
-    "md": lambda report: {f"{report.name}.md": markdown(report)},
-    "csv": lambda report: {f"{report.name}.csv": to_csv(report)},
-}
+WRITERS: dict[str, Callable[[Report], str]] = {"html": to_html, "md": markdown, "csv": to_csv}
 
 
 FILE = assets() / "stories" / "orderings.json"
-SIGNS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?", "not measured": "–"}
-MEANS = {
-    "reproduced": "as in the paper",
-    "not reproduced": "the other way round",
-    "undecided": "undecided: the interval of the difference includes 0",
-    "not measured": "not measured",
-}
 
 
 @dataclass(frozen=True)
@@ -117,25 +108,11 @@ class Orderings:
     pair: str
     found: Sequence[OrderingHere]
 
-    @staticmethod
-    def of(report: Report, pair: str) -> "Orderings":
-        """Those of a finished experiment; `pair` names its pair and its machine."""
-        where, each = report.progress, tuple(judged(report))
-        return Orderings(report.plan.name, where.id, where.created, pair, each)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
-
-    @staticmethod
-    def from_json(text: str) -> "Orderings":
-        data: dict[str, Any] = json.loads(text)
-        return Orderings(**{**data, "found": tuple(OrderingHere(**each) for each in data["found"])})
-
 
 @cache
-def shipped() -> Orderings | None:
-    """The orderings that ship with the embedded pair; None if there are none."""
-    return Orderings.from_json(FILE.read_text(encoding="utf-8")) if FILE.exists() else None
+def shipped() -> Orderings:
+    """The orderings that ship with the embedded pair."""
+    return TypeAdapter(Orderings).validate_json(FILE.read_bytes())
 
 
 def orderings_html(all: Orderings) -> str:
@@ -144,7 +121,7 @@ def orderings_html(all: Orderings) -> str:
         verdict: n for verdict in SIGNS if (n := sum(f.verdict == verdict for f in all.found))
     }
     summary = ", ".join(
-        f"<b>{n} {SIGNS[verdict]}</b> {MEANS[verdict]}" for verdict, n in counts.items()
+        f"<b>{n} {SIGNS[verdict]}</b> {VERDICTS[verdict].lower()}" for verdict, n in counts.items()
     )
     items = "".join(
         f'<li class="{each.verdict.replace(" ", "-")}"><b class="sign" role="img" '

@@ -323,7 +323,8 @@ class Plan:
     def __post_init__(self) -> None:
         if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
             raise InputError(f"two parts are named {quoted(twice[0])}; give each its own name.")
-        for name in (each.part for each in (*self.drawings, *self.orderings)):
+        named = [each.part for each in self.drawings] + [each.part for each in self.orderings]
+        for name in named:
             if name not in self.names:
                 raise InputError(f"there is no part {quoted(name)}: {nearest(name, self.names)}")
 

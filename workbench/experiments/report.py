@@ -4,7 +4,6 @@ import html
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from workbench.experiments import figures
@@ -131,16 +130,16 @@ def shown(interval: Interval | None, name: str) -> str:
     return f"{text} ({significant(interval.low)} to {significant(interval.high)})"
 
 
-def by_category(report: Report, part: str, name: str = "x greedy") -> Table | None:
+def by_category(report: Report, part: str, name: str) -> Table | None:
     """A figure of each cell by category; None if the prompts have none."""
-    cells, called = report.begun(part), report.names(part)
+    cells, called, rows = report.begun(part), report.names(part), []
     names = sorted({category for cell in cells for category in figures.categories(cell)})
     if len(names) < 2 or len(names) > 20:
         return None
-    rows = []
     for cell in cells:
-        values = figures.by_category(name, cell, report.cells, names)
-        rows.append([called[cell.cell], *(shown(v, name) for v in values)])
+        greedy, items = figures.greedy_of(cell, report.cells), figures.categories(cell)
+        values = (figures.figure(name, cell, greedy, items.get(each, [])) for each in names)
+        rows.append([called[cell.cell], *(shown(value, name) for value in values)])
     return Table([f"{name} by category", *names], rows)
 
 
@@ -169,9 +168,8 @@ def acceptance(report: Report, part: str) -> Table | None:
     for cell in cells:
         if cell.spec["batch_size"] > least:
             continue  # a round's gain does not depend on the batch
-        shares = figures.accepted_by_position(cell)
-        if shares and (mean := figures.mean_gained(cell)) is not None:
-            rows.append([names[cell.cell], *(f"{x:.2f}" for x in (mean, *shares[:8]))])
+        if shares := figures.acceptance(cell)[:9]:
+            rows.append([names[cell.cell], *(f"{x:.2f}" for x in shares)])
     if not rows:
         return None
     width = max(map(len, rows))
@@ -254,51 +252,39 @@ def facts(report: Report) -> list[tuple[str, str]]:
     return rows
 
 
-@dataclass(frozen=True)
-class Chart:
-    markup: str
-
-
-# A paragraph, a list of sentences, a table or a chart.
-Content = str | list[str] | Table | Chart
+# A paragraph, a list of sentences, or a table.
+Content = str | list[str] | Table
 
 
 @dataclass(frozen=True)
 class Section:
     title: str
     content: list[Content]
+    charts: Sequence[str] = ()
 
 
-def as_markdown(content: list[Content], charts: bool = False) -> str:
-    texts = [_markdown(c) for c in content if charts or not isinstance(c, Chart)]
-    return "\n\n".join(text for text in texts if text)
-
-
-def _markdown(content: Content) -> str:
-    if isinstance(content, list):
-        return "\n".join(f"- {sentence}" for sentence in content)
-    if isinstance(content, Table):
-        return tables.markdown(content)
-    return content.markup if isinstance(content, Chart) else content
-
-
-def as_html(content: list[Content]) -> str:
-    """A section's content as HTML, its charts last."""
+def as_markdown(content: list[Content]) -> str:
     parts = []
     for c in content:
         if isinstance(c, list):
+            c = "\n".join(f"- {sentence}" for sentence in c)
+        parts.append(tables.markdown(c) if isinstance(c, Table) else c)
+    return "\n\n".join(parts)
+
+
+def as_html(section: Section) -> str:
+    """A section's content as HTML, its charts last."""
+    parts = []
+    for c in section.content:
+        if isinstance(c, list):
             items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in c)
             parts.append(f"<ul>{items}</ul>")
-        elif not isinstance(c, Chart):
-            parts.append(_printed(c) if isinstance(c, Table) else f"<p>{html.escape(c)}</p>")
-    charts = "".join(c.markup for c in content if isinstance(c, Chart))
-    return "".join(parts) + (f'<div class="wb-charts">{charts}</div>' if charts else "")
-
-
-def _printed(table: Table) -> str:
-    """A table; the style sheet greys the papers' columns, which are the even ones."""
-    text, of_paper = tables.markup(table), [h.endswith(", paper") for h in table.heads[1:2]]
-    return f'<div class="wb-printed">{text}</div>' if any(of_paper) else text
+        else:
+            text = tables.markup(c) if isinstance(c, Table) else f"<p>{html.escape(c)}</p>"
+            parts.append(text)
+    if section.charts:
+        parts.append(f'<div class="wb-charts">{"".join(section.charts)}</div>')
+    return "".join(parts)
 
 
 def front(points: Sequence[tuple[float, float]], x: str, y: str) -> list[int]:
@@ -399,7 +385,7 @@ VERDICTS = {
     "undecided": "Undecided: the difference's interval includes 0, or there are too few prompts",
     "not measured": "Not measured",
 }
-MARKS = {"reproduced": "✓ ", "not reproduced": "✗ ", "undecided": "? "}
+SIGNS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?", "not measured": "–"}
 ITEMS = "items: prompts, or batches, that were decoded; each timing counts"
 PLACES = (
     "place 1, 2, ...: of the rounds whose draft reached this place, the share whose output grew "
@@ -484,7 +470,7 @@ def orderings(report: Report) -> Section:
             content += [
                 f"{heading} ({counts[verdict]}):",
                 [
-                    f"{MARKS.get(verdict, '')}{one.says} ({one.source}). Here {one.words}."
+                    f"{SIGNS[verdict]} {one.says} ({one.source}). Here {one.words}."
                     for one in each
                     if one.verdict == verdict
                 ],
@@ -495,15 +481,17 @@ def orderings(report: Report) -> Section:
 def _part(report: Report, part: Sweep) -> Section:
     drawings = [drawing for drawing in report.plan.drawings if drawing.part == part.name]
     charts = [chart for drawing in drawings for chart in draw(report, drawing)]
-    lengths = partial(by_category, name="tokens/call")
-    more = [make(report, part.name) for make in (padding, by_category, lengths, acceptance)]
     unsaid = [*dict.fromkeys(c.unsaid for c in report.of_part(part.name) if c.unsaid)]
     content = [
         part.about,
         table(report, part.name),
         unsaid and f"Settings other than the library's defaults: {'; '.join(unsaid)}.",
         INTERVALS,
-        *more,
-        *(Chart(chart) for chart in charts if not (report.unfinished and NOTHING in chart)),
+        padding(report, part.name),
+        by_category(report, part.name, figures.TIMES_GREEDY),
+        by_category(report, part.name, "tokens/call"),
+        acceptance(report, part.name),
     ]
-    return Section(part.name[:1].upper() + part.name[1:], [c for c in content if c])
+    charts = [chart for chart in charts if not (report.unfinished and NOTHING in chart)]
+    title = part.name[:1].upper() + part.name[1:]
+    return Section(title, [c for c in content if c], charts)

@@ -86,12 +86,12 @@ def test_timing_the_same_prompts_again_makes_no_further_prompts_of_them():
 
 
 def test_acceptance_by_position_and_mean_length():
-    assert figures.accepted_by_position(kept("a", [1.0])) == [2 / 3, 2 / 3, 2 / 3, 1 / 3]
+    wanted = pytest.approx([10 / 3, 2 / 3, 2 / 3, 2 / 3, 1 / 3])
+    assert figures.acceptance(kept("a", [1.0])) == wanted
     tree = kept("a", [1.0])
     tree.rows[0].alone.drafted[:] = [20, 20, 20]
     # no places beyond the deepest
-    assert figures.accepted_by_position(tree) == [2 / 3, 2 / 3, 2 / 3, 1 / 3]
-    assert figures.mean_gained(kept("a", [1.0])) == pytest.approx(10 / 3)
+    assert figures.acceptance(tree) == wanted
     assert figures.categories(GREEDY) == {"a": [0, 2], "b": [1]}
 
 

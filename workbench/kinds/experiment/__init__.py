@@ -63,9 +63,9 @@ def give(of: Report, args: argparse.Namespace, console: Console) -> None:
     """Print a report, and write its files that the options name."""
     console.print(Text(show.printable(markdown(of))), soft_wrap=True)
     for kind in args.to:
-        for name, text in WRITERS[kind](of).items():
-            flags.write(args.out / name, text)
-            print(f"written: {args.out / name}")
+        path = args.out / f"{of.name}.{kind}"
+        flags.write(path, WRITERS[kind](of))
+        print(f"written: {path}")
 
 
 def listed(console: Console, journal: Journal) -> None:

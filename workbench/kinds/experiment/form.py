@@ -215,9 +215,7 @@ class ExperimentView:
         now = whole.progress
         return now, [
             self._says(now),
-            "".join(
-                [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content)}" for s in sections(whole)]
-            ),
+            "".join([f"<h3>{html.escape(s.title)}</h3>{as_html(s)}" for s in sections(whole)]),
             (now.id, now.done, time.monotonic()),
         ]
 
@@ -341,12 +339,11 @@ class ExperimentsTab:
             gr.Markdown(
                 f"{INTRODUCTION} {PUBLIC}" if self.public else INTRODUCTION, elem_classes="wb-note"
             )
-            if orderings := shipped():
-                gr.HTML(
-                    orderings_html(orderings),
-                    elem_id="experiment-orderings",
-                    elem_classes="wb-note",
-                )
+            gr.HTML(
+                orderings_html(shipped()),
+                elem_id="experiment-orderings",
+                elem_classes="wb-note",
+            )
             with gr.Row():
                 self.plan = PlanFields(self.public)
                 self._lay_out_options()
@@ -468,10 +465,9 @@ class ExperimentsTab:
         cache, paths = Path(self.files.GRADIO_CACHE), list[str]()
         cache.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="experiment-", dir=cache))
-        for kind in ("html", "md", "csv"):
-            for name, text in WRITERS[kind](whole).items():
-                paths.append(str(folder / name))
-                (folder / name).write_bytes(text.encode(errors="backslashreplace"))
+        for kind, write in WRITERS.items():
+            paths.append(str(folder / f"{whole.name}.{kind}"))
+            Path(paths[-1]).write_bytes(write(whole).encode(errors="backslashreplace"))
         return gr.update(value=paths, visible=True), ""
 
     # ---- updates
