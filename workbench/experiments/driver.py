@@ -28,7 +28,7 @@ from workbench.experiments.journal import (
 )
 from workbench.experiments.plan import ExperimentRequest, Plan
 from workbench.experiments.sets import ScoredSet
-from workbench.experiments.workers import Crew, InProcess, Unit, answer
+from workbench.experiments.workers import Crew, InProcess, answer
 from workbench.measuring.device import Device, zero_gpu
 from workbench.models.presets import EMBEDDED
 from workbench.runs.record import Result
@@ -54,12 +54,6 @@ class Experiment:
     sets: Mapping[str, ScoredSet]
     blocks: Sequence[CellBlock]
     environment: Mapping[str, Any]
-
-    def unit(self, block: CellBlock, item: int) -> Unit:
-        """An item of a block, as a bench runs it."""
-        prompts = block.items[item]
-        texts = tuple(self.sets[block.prompts].text(i) for i in prompts)
-        return Unit(block.cells[0].choice, block.ids, block.cells, item, prompts, texts)
 
 
 def prepare(request: ExperimentRequest, crew: Crew) -> Experiment:
@@ -140,7 +134,7 @@ class _Driver:
         self.owner = new_owner()
         # For each future its worker's number, the block and the item.
         self.at_work: dict[Future, tuple[int, CellBlock, int]] = {}
-        self.began, self.cost, self.next_beat = time.monotonic(), 0.0, 0.0
+        self.began, self.done, self.next_beat = time.monotonic(), 0, 0.0
         self.open = merged(experiment.blocks)
         self.doing = ""
         self.deaths: Counter[tuple[str, int]] = Counter()
@@ -177,8 +171,11 @@ class _Driver:
             for block in self.open:
                 item = self.journal.claim(block, self.owner)
                 if item is not None:
-                    self.doing, unit = doing(block, item), self.experiment.unit(block, item)
-                    future = self.crew.worker(number).submit("run", unit)
+                    self.doing, prompts = doing(block, item), block.items[item]
+                    of = self.experiment.sets[block.prompts]
+                    texts = tuple(of.text(prompt) for prompt in prompts)
+                    alone = replace(block, items={item: prompts})
+                    future = self.crew.worker(number).submit("run", alone, texts)
                     self.at_work[future] = number, block, item
                     break
             else:
@@ -204,10 +201,9 @@ class _Driver:
             why = f"{type(failure).__name__}: {first_line(failure)}"
         if why:
             prompts = dict.fromkeys(block.items[item])
-            results = [failed(cell.to_json(), item, prompts, why) for cell in block.cells]
+            results = [failed(cell, item, prompts, why) for cell in block.cells]
         results = [self._scored(block, each) for each in results]
-        if self.journal.commit(block, item, self.owner, results, host):
-            self.cost += _cost(block)
+        self.done += self.journal.commit(block, item, self.owner, results, host)
 
     def _scored(self, block: CellBlock, result: Result) -> Result:
         of, samples = self.experiment.sets[block.prompts], []
@@ -219,16 +215,10 @@ class _Driver:
         return replace(result, samples=samples)
 
     def _eta(self) -> float | None:
-        if not self.cost:
+        if not self.done:
             return None
-        left = self.journal.left(self.open)
-        cost = sum(_cost(block) * left[block.id] for block in self.open)
-        return (time.monotonic() - self.began) * cost / self.cost
-
-
-def _cost(block: CellBlock) -> float:
-    """The relative time that an item of the block takes."""
-    return sum(len(block.items[0]) * cell.to_json()["max_new_tokens"] for cell in block.cells)
+        left = sum(self.journal.left(self.open).values())
+        return (time.monotonic() - self.began) / self.done * left
 
 
 PUBLIC_PROMPTS = 3  # of each set, on a shared machine

@@ -59,7 +59,7 @@ def execute(database: Path, query: str, deadline: float = DEADLINE) -> tuple[lis
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(CHILD)],
-            input=order.encode(), capture_output=True, timeout=deadline + 5, cwd="/", env={},
+            input=order.encode(), capture_output=True, timeout=deadline, cwd="/", env={},
         )  # fmt: skip
         answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,25 +18,24 @@ from pydantic import TypeAdapter
 
 from decoders import InputError, catalog
 from decoders.errors import quoted
-from workbench.experiments.cells import CellBlock, merged
+from workbench.experiments.cells import Cell, CellBlock, merged
 from workbench.experiments.plan import ExperimentRequest
 from workbench.runs.record import Energy, Result, Sample, date
 from workbench.runs.store import NEXT_TIMING, SHOWN, TOO_OLD, Database
 from workbench.studies.settings import changed
 
 
-def failed(spec: Mapping[str, Any], item: int, prompts: Iterable[int], error: str) -> Result:
+def failed(cell: Cell, item: int, prompts: Iterable[int], error: str) -> Result:
     """The result of an item that could not be decoded.
 
     Args:
-        spec: the cell's settings, as `Cell.to_json` has them
         item: the item's number
         prompts: numbers of the item's prompts
     """
-    size, samples = spec["batch_size"], [Sample(prompt, 0) for prompt in prompts]
+    seed = cell.settings.seed + item % NEXT_TIMING * cell.batch_size
     return Result(
-        spec["decoder"], 0, spec["seed"] + item % NEXT_TIMING * size, {}, Energy(None, UNMETERED),
-        samples, batch_size=size, scheme=spec["scheme"], error=error,
+        cell.method.name, 0, seed, {}, Energy(None, UNMETERED), [Sample(n, 0) for n in prompts],
+        batch_size=cell.batch_size, scheme=cell.scheme, error=error,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import platform
 import socket
 from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from decoders import Head, InputError, ModelPair, check
 from decoders.errors import quoted
 from decoders.inputs import decoded
 from decoders.process import light_heap
-from workbench.experiments.cells import Cell
+from workbench.experiments.cells import Cell, CellBlock
 from workbench.experiments.journal import NEXT_TIMING, failed
 from workbench.measuring.device import Device, chosen
 from workbench.measuring.job import measure
@@ -84,28 +84,6 @@ def weights(model: torch.nn.Module | Head) -> str:
     return digest.hexdigest()[:16]
 
 
-@dataclass(frozen=True)
-class Unit:
-    """Cells that take turns on one item.
-
-    Attributes:
-        choice: the pair
-        ids: the cells' ids
-        cells: the cells
-        item: the item's number
-        prompts: numbers of the item's prompts in their set; the last batch is filled up with
-            earlier prompts
-        texts: the text of each of these prompts
-    """
-
-    choice: PairChoice
-    ids: tuple[str, ...]
-    cells: tuple[Cell, ...]
-    item: int
-    prompts: tuple[int, ...]
-    texts: tuple[Words, ...]
-
-
 class Bench:
     """Runs units in the thread that calls it.
 
@@ -137,21 +115,30 @@ class Bench:
         where = environment(pair) | {"host": platform.node()}
         return {"identity": identity(pair, choice.quantization), "environment": where}
 
-    def run(self, unit: Unit) -> tuple[str, list[Result]]:
-        """The machine's name, and a result of each cell; a failure is a result with its error."""
-        pair = self._at(unit.choice)
-        turn, cells = sum(divmod(unit.item, NEXT_TIMING)), range(len(unit.cells))
+    def run(self, block: CellBlock, texts: Sequence[Words]) -> tuple[str, list[Result]]:
+        """Let the cells of a block with one item take turns on it; a failure becomes a result.
+
+        Args:
+            texts: of the item's prompts; the last batch of a set is filled up with earlier prompts
+
+        Returns:
+            the machine's name, and a result of each cell
+        """
+        pair = self._at(block.cells[0].choice)
+        turn, cells = sum(divmod(*block.items, NEXT_TIMING)), block.cells
         with light_heap():
-            results = [self._result(pair, unit, i) for i in in_turn(cells, turn)]
+            results = [self._result(pair, block, cell, texts) for cell in in_turn(cells, turn)]
         return platform.node(), list(in_turn(results, turn))
 
-    def _result(self, pair: ModelPair, unit: Unit, i: int) -> Result:
-        cell = unit.cells[i]
+    def _result(
+        self, pair: ModelPair, block: CellBlock, cell: Cell, texts: Sequence[Words]
+    ) -> Result:
+        ((item, prompts),) = block.items.items()
         try:
             chat = cell.settings.chat_template, cell.settings.system
-            encoded = [encode_prompt(pair, text, *chat) for text in unit.texts]
+            encoded = [encode_prompt(pair, text, *chat) for text in texts]
             ids = [each.ids for each in encoded]
-            job = cell.job(unit.prompts[0])
+            job = cell.job(prompts[0])
             check(
                 pair,
                 ids,
@@ -160,16 +147,15 @@ class Bench:
                 **job.batching,
             )
         except InputError as error:
-            prompts = [prompt for _, prompt in _first(unit.prompts)]
-            return failed(cell.to_json(), unit.item, prompts, str(error))
-        if len(ids) == 1 and unit.prompts[0] < TRACED:
+            return failed(cell, item, dict(_first(prompts)).values(), str(error))
+        if len(ids) == 1 and prompts[0] < TRACED:
             job = replace(job, keep="trace")
         parts = [each.parts for each in encoded]
         work = Work(pair, ids, cell.settings, *self._tools, lambda: False, parts=parts)
-        key = (unit.choice, cell.method, cell.batch_size, cell.scheme)
+        key = (cell.choice, cell.method, cell.batch_size, cell.scheme)
         measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, shows=False))
         self._warm.add(key)
-        samples = [_sample(pair, measured, ids, *each) for each in _first(unit.prompts)]
+        samples = [_sample(pair, measured, ids, *each) for each in _first(prompts)]
         return replace(measured.result, samples=samples)
 
 

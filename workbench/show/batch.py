@@ -25,23 +25,23 @@ def speed_up(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.
     """Figure 1: tokens/s divided by greedy's at the same batch size."""
     figure = _of_schemes("batch size", "times greedy")
     for scheme in figures.schemes(decoder, decoding):
-        _line(
-            figure,
-            {size: figures.times_greedy(decoder, size, scheme, decoding) for size in figures.sizes},
-            SCHEMES[scheme].label,
-            LOOKS[scheme],
-            "%{text}%{y:.2f}×",
-            _doubts(figures, decoder, scheme, over_greedy=True),
-        )
+        ratios = {s: figures.times_greedy(decoder, s, scheme, decoding) for s in figures.sizes}
+        rows = [figures.row(decoder, size, scheme) for size in figures.sizes]
+        doubtful = [row and (unsteady(row) or greedy_disturbed(row)) for row in rows]
+        marks = [marked("", not each) for each in doubtful]
+        name = SCHEMES[scheme].label
+        _line(figure, ratios, name, LOOKS[scheme], "%{text}%{y:.2f}×", marks)
     level(figure, 1)
     return figure
 
 
 def padding(figures: BatchFigures) -> go.Figure:
     """Figure 5 (c, f): the padding ratio of the vanilla scheme against batch size."""
-    return _of_decoders(figures, "padding ratio", padding_ratio, "%{y:.0%}").update_yaxes(
-        tickformat=".0%"
-    )
+    figure = canvas("batch size", "padding ratio")
+    for decoder in figures.decoders:
+        ratios = {size: padding_ratio(figures, decoder, size) for size in figures.sizes}
+        _line(figure, ratios, label(decoder), look_of(decoder), "%{y:.0%}")
+    return figure.update_yaxes(tickformat=".0%")
 
 
 def acceptance(figures: BatchFigures) -> go.Figure:
@@ -143,36 +143,9 @@ def _round(result: Result) -> tuple[float, float] | None:
     return (fed + (padded or 0)) / passes, 1e3 * seconds / passes
 
 
-def _of_decoders(
-    figures: BatchFigures, y: str, value: Callable[..., float | None], hover: str
-) -> go.Figure:
-    figure = canvas("batch size", y)
-    for decoder in figures.decoders:
-        _line(
-            figure,
-            {size: value(figures, decoder, size) for size in figures.sizes},
-            label(decoder),
-            look_of(decoder),
-            hover,
-        )
-    return figure
-
-
 def _of_schemes(x: str, y: str) -> go.Figure:
     figure = canvas(x, y).update_yaxes(rangemode="tozero")
     return figure.update_layout(margin_t=84)  # room for a legend of six
-
-
-def _doubts(
-    figures: BatchFigures, decoder: str, scheme: str, over_greedy: bool = False
-) -> list[str]:
-    """≈ for each batch size whose timings, or greedy's, cannot be trusted, "" for the others.
-
-    It is shown at the points.
-    """
-    rows = [figures.row(decoder, size, scheme) for size in figures.sizes]
-    doubtful = [row and (unsteady(row) or (over_greedy and greedy_disturbed(row))) for row in rows]
-    return [marked("", not each) for each in doubtful]
 
 
 def _line(

@@ -16,10 +16,11 @@ class Sleepy:
         identity = {"target": "pretend", "dtype": "float32", "device": "cpu"}
         return {"identity": identity, "environment": {}}
 
-    def run(self, unit):
+    def run(self, block, texts):
         time.sleep(self.seconds)
+        ((prompt, *_),) = block.items.values()
         figures = {"new_tokens": 2, "seconds": 1.0}
-        return "", [row([sample(unit.prompts[0], id)], figures) for id in unit.ids]
+        return "", [row([sample(prompt, id)], figures) for id in block.ids]
 
 
 class Reader(Sleepy):
@@ -28,12 +29,12 @@ class Reader(Sleepy):
     def __init__(self):
         self.ran = []
 
-    def run(self, unit):
+    def run(self, block, texts):
         time.sleep(self.seconds)
-        self.ran.append((unit.ids, unit.prompts))
-        texts = dict(zip(unit.prompts, unit.texts, strict=True))
-        samples = [sample(prompt, text) for prompt, text in texts.items()]
-        return "", [row(samples, {"new_tokens": 1, "seconds": 1.0}) for _ in unit.ids]
+        (prompts,) = block.items.values()
+        self.ran.append((block.ids, prompts))
+        samples = [sample(*each) for each in dict(zip(prompts, texts, strict=True)).items()]
+        return "", [row(samples, {"new_tokens": 1, "seconds": 1.0}) for _ in block.ids]
 
 
 class Either:
@@ -49,5 +50,5 @@ class Either:
     def facts(self, choice):
         return self._for(choice).facts(choice)
 
-    def run(self, unit):
-        return self._for(unit.choice).run(unit)
+    def run(self, block, texts):
+        return self._for(block.cells[0].choice).run(block, texts)

@@ -29,7 +29,7 @@ import pytest
     ("experiment engines", "The plan `engines` is gone; AIPerf, GuideLLM and `vllm bench"),
     ("experiment stories --limit x", "--limit takes a whole number"),
     ("experiment stories --data /no/such", "There is no folder /no/such"),
-    ("experiment stories --to pdf", "--to takes html, md, csv"),
+    ("experiment stories --to pdf", "invalid choice: 'pdf'"),
     ("experiment report nothing", "There is no experiment 'nothing'"),
     ("runs show abc", "There is no run 'abc'"),
     ("runs delete abc", "There is no run 'abc'"),

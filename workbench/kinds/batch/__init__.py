@@ -6,6 +6,7 @@ Its findings are the agreement of its tokens, acceptance lengths, and the tables
 
 import argparse
 import html
+import itertools
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,8 +16,7 @@ from rich.console import Group
 from rich.text import Text
 
 from decoders import InputError, catalog
-from decoders.errors import quoted
-from decoders.inputs import is_whole
+from decoders.errors import flag, quoted, refuse, whole
 from decoders.settings import check, nearest, setting
 from workbench.runs.figures import BatchFigures, Row, label, rows, speed, unsteady
 from workbench.runs.record import Result, Run
@@ -96,26 +96,25 @@ class Batch(Study):
         for field in self.own():
             check("batch", field, getattr(self, field.name))
         for size in self.sizes:
-            if not is_whole(size) or not 1 <= size <= LARGEST_BATCH:
-                raise InputError(
-                    f"A batch size must be a whole number from 1 to {LARGEST_BATCH}, "
-                    f"not {quoted(size)}."
-                )
+            whole("A batch size", size, LARGEST_BATCH)
         for scheme in self.schemes:
             if not isinstance(scheme, str) or scheme not in SCHEMES:
                 raise InputError(
                     f"There is no scheme {quoted(scheme)}: {nearest(str(scheme), SCHEMES)}"
                 )
-        if not isinstance(self.ignore_eos, bool):
-            raise InputError(f"ignore_eos must be true or false, not {quoted(self.ignore_eos)}.")
-        if not self.sizes or not self.schemes:
-            raise InputError("No batch size or no scheme is chosen; choose at least one of each.")
+        flag("ignore_eos", self.ignore_eos)
         padded = [SCHEMES[s].label for s in self.schemes if SCHEMES[s].padding != "none"]
-        if self.cache_mb is not None and max(self.sizes) > 1 and padded:
-            raise InputError(
+        refuse(
+            (
+                not self.sizes or not self.schemes,
+                "No batch size or no scheme is chosen; choose at least one of each.",
+            ),
+            (
+                self.cache_mb is not None and max(self.sizes, default=1) > 1 and padded,
                 "A memory budget works only with schemes that pad nothing: leave out "
-                f"{', '.join(padded)}, or leave the budget empty."
-            )
+                f"{', '.join(padded)}, or leave the budget empty.",
+            ),
+        )
 
     @property
     def title(self) -> str:
@@ -137,21 +136,20 @@ class Batch(Study):
         names: set[str] = set()
         methods = [m for m in self.settings.methods if m.name != BASELINE]
         jobs = []
-        for repeat in range(self.settings.repeats):
-            for size in sorted(set(self.sizes)):
-                schemes = schemes_at(size, self.schemes)
-                cells = [
-                    (catalog[BASELINE](), s) for s in dict.fromkeys(map(baseline_scheme, schemes))
-                ]
-                for method, scheme in [*cells, *((m, s) for m in methods for s in schemes)]:
-                    keep: Keep = "figures" if method.name in names else "lengths"
-                    names.add(method.name)
-                    jobs.append(
-                        Job(
-                            method, repeat, self.settings.seed + repeat, size, scheme, keep,
-                            self.ignore_eos, self.max_cache_bytes, self.prefill_chunk,
-                        )
-                    )  # fmt: skip
+        grid = itertools.product(range(self.settings.repeats), sorted(set(self.sizes)))
+        for repeat, size in grid:
+            schemes = schemes_at(size, self.schemes)
+            usual = dict.fromkeys(map(baseline_scheme, schemes))
+            cells = [(catalog[BASELINE](), scheme) for scheme in usual]
+            for method, scheme in [*cells, *itertools.product(methods, schemes)]:
+                keep: Keep = "figures" if method.name in names else "lengths"
+                names.add(method.name)
+                jobs.append(
+                    Job(
+                        method, repeat, self.settings.seed + repeat, size, scheme, keep,
+                        self.ignore_eos, self.max_cache_bytes, self.prefill_chunk,
+                    )
+                )  # fmt: skip
         return jobs
 
     def to_json(self) -> dict[str, Any]:
@@ -182,12 +180,6 @@ class Batch(Study):
         """
         prompts = data.get("prompts")
         if isinstance(prompts, Mapping) and prompts.get("texts") is None:
-            count = prompts.get("count")
-            if not is_whole(count) or count < 1:
-                raise InputError(
-                    "The number of prompts must be a whole number of at least 1, "
-                    f"not {quoted(count)}."
-                )
             data = {**data, "prompts": {"name": prompts.get("name"), "texts": ["-"]}}
         return cls.from_json(data)
 
@@ -234,43 +226,37 @@ REDRAW = """for (const event of ["resize", "beforeprint", "afterprint"])
 READINGS = ((False, "with the reading of prompts"), (True, "without the reading of prompts"))
 
 
-def verdict(run: Run) -> str:
-    """Sentences on whether all outputs have the tokens that they must have, and on failures."""
+def findings(run: Run) -> list[str]:
+    """The findings in sentences.
+
+    They are whether all outputs have the tokens that they must have, what failed, and the spread of
+    each decoder's acceptance lengths.
+    """
     compared = [r.agreement for r in run.results if r.agreement is not None]
-    words = "Too little to compare."
+    words = "Identical tokens in every scheme and at every batch size."
+    if not compared:
+        words = "Too little to compare."
     if differing := sum(a.differing for a in compared):
         words = (
             f"{counted(differing, 'output differs', 'outputs differ')} from the decoder's first: "
             "near-ties, rounded differently by passes of another shape."
         )
-    elif compared:
-        words = "Identical tokens in every scheme and at every batch size."
     for what, errors in (
         ("measurement", [r.error for r in run.results if r.error]),
         ("request", [error for r in run.results if not r.error for error in r.errors]),
     ):
         if errors:
             words += f" {counted(len(errors), what)} failed: {errors[0]}"
-    return words
-
-
-def findings(run: Run) -> list[str]:
-    """The findings in sentences: the tokens, and each decoder's acceptance lengths."""
-    figures = BatchFigures(run)
-    each = {label(d): acceptance(figures, d) for d in figures.decoders}
-    return [verdict(run), *(f"{name}: {words}" for name, words in each.items() if words)]
-
-
-def acceptance(figures: BatchFigures, decoder: str) -> str:
-    """A sentence on the spread of the samples' mean acceptance lengths; "" if none is known."""
-    if not (means := figures.mean_acceptances(decoder)):
-        return ""
-    deviation = f", deviation {statistics.stdev(means):.2f}" if len(means) > 1 else ""
-    return (
-        f"{statistics.fmean(means):.2f} tokens per round, mean of "
-        f"{counted(len(means), 'sample')} that range from {min(means):.2f} to "
-        f"{max(means):.2f}{deviation}."
-    )
+    sentences, figures = [words], BatchFigures(run)
+    for decoder in figures.decoders:
+        if means := figures.mean_acceptances(decoder):
+            deviation = f", deviation {statistics.stdev(means):.2f}" if len(means) > 1 else ""
+            sentences.append(
+                f"{label(decoder)}: {statistics.fmean(means):.2f} tokens per round, mean of "
+                f"{counted(len(means), 'sample')} that range from {min(means):.2f} to "
+                f"{max(means):.2f}{deviation}."
+            )
+    return sentences
 
 
 def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> tables.Table:
@@ -320,11 +306,7 @@ def _timed(row: Row | None, decoding: bool) -> list[str]:
         return [MISSING, MISSING]
     names = ("decoding", "decoding_x_greedy") if decoding else ("speed", "x_greedy")
     sure = not unsteady(row)
-    return [
-        figure(quantity, row, sure)
-        for quantity in quantities.BATCH_QUANTITIES
-        if quantity.name in names
-    ]
+    return [figure(each, row, sure) for each in quantities.BATCH_QUANTITIES if each.name in names]
 
 
 def body(run: Run) -> Body:

@@ -21,9 +21,9 @@ from workbench.experiments import driver
 from workbench.experiments import plan as plans
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import ExperimentProgress, Journal
-from workbench.experiments.plan import ExperimentRequest, Plan
+from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import Report, report
-from workbench.experiments.workers import Cluster, Crew, InProcess, Pool
+from workbench.experiments.workers import Cluster, Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -123,8 +123,8 @@ def register(commands: Any) -> None:
         help="workers on a Ray cluster: its address, auto, or local for one on this machine",
     )
     command.add_argument(
-        "--to", nargs="+", metavar="KIND", default=[],
-        help=f"also write the report as files: {', '.join(WRITERS)}",
+        "--to", nargs="+", choices=[*WRITERS], default=[],
+        help="also write the report as files",
     )  # fmt: skip
     command.add_argument(
         "--out", type=Path, metavar="FOLDER", default=Path(),
@@ -134,9 +134,6 @@ def register(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit status is 0, 1 if a row failed, 130 if it was stopped."""
-    for kind in args.to:
-        if kind not in WRITERS:
-            raise InputError(f"--to takes {', '.join(WRITERS)}, not {quoted(kind)}.")
     if not args.out.is_dir():
         raise InputError(f"There is no folder {args.out} to write a report into.")
     console, journal, words = Console(highlight=False), Journal(), args.words
@@ -157,10 +154,6 @@ def run(args: argparse.Namespace) -> int:
     return follow(journal.experiment(name).request, journal, args, console, name)
 
 
-def plan(name: str) -> Plan:
-    return plans.read(name) if Path(name).suffix == ".toml" else plans.find(name)
-
-
 def request_of(name: str, args: argparse.Namespace) -> ExperimentRequest:
     """The request for a plan, by its name or file, with the options."""
     if args.limit is not None and not (args.limit.isdecimal() and int(args.limit) > 0):
@@ -170,7 +163,8 @@ def request_of(name: str, args: argparse.Namespace) -> ExperimentRequest:
             f"There is no folder {args.data}; --data takes the folder of downloaded sets."
         )
     choice = flags.pair(args, PairChoice())  # a plan that names none is of the embedded pair
-    of, named = plan(name), args.models or choice != PairChoice()
+    of = plans.read(name) if Path(name).suffix == ".toml" else plans.find(name)
+    named = args.models or choice != PairChoice()
     if named and not args.models and any(p.target for part in of.parts for p in part.pairs):
         raise InputError(
             f"The plan {of.name} names its models: give --models, or omit --device, --dtype "
@@ -181,10 +175,6 @@ def request_of(name: str, args: argparse.Namespace) -> ExperimentRequest:
         of.source, f"{of.name}.toml", choice if named else None,
         args.limit and int(args.limit), str(folder.resolve()) if folder else None,
     )  # fmt: skip
-
-
-def pool(args: argparse.Namespace) -> Pool:
-    return Cluster(args.ray) if args.ray else InProcess(Device(PairKeeper()))
 
 
 def follow(
@@ -203,7 +193,8 @@ def follow(
         the exit status: 0, 1 if a row failed, 130 if it was stopped
     """
     request.read()  # raises errors of the plan before models are loaded
-    with Crew(pool(args)) as crew:
+    pool = Cluster(args.ray) if args.ray else InProcess(Device(PairKeeper()))
+    with Crew(pool) as crew:
         with Console(stderr=True).status("Loading the models"):
             transformers_logging.disable_progress_bar()
             experiment = driver.prepare(request, crew)

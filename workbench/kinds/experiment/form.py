@@ -176,64 +176,6 @@ class PlanFields:
         return words.note(" ".join(chosen.about.split())) if chosen else ""
 
 
-class ExperimentView:
-    """An experiment's progress and report.
-
-    `draw` updates `outputs`. `shown` holds the state drawn last, so that nothing is drawn twice.
-    """
-
-    def __init__(self, journal: Journal, background: Background):
-        self.journal, self.background = journal, background
-        self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
-        self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
-        self.shown = gr.State(None)  # (experiment, items done, time) of the last drawing
-        self.outputs = [self.progress, self.report, self.shown]
-
-    def draw(
-        self, id: str | None, shown: tuple[str, int, float] | None
-    ) -> tuple[ExperimentProgress | None, list[Any]]:
-        """The experiment's progress, and the values of `outputs`.
-
-        Args:
-            id: the experiment's id
-            shown: the state drawn last, None if there is none
-        """
-        try:
-            now = self.journal.progress(id) if id else None
-        except InputError:  # it is still loading, and so not in the journal
-            now = None
-        if now is None:
-            return None, [self._says(None), "", None]
-        if shown is not None and shown[0] == now.id:
-            waits = now.running and time.monotonic() - shown[2] < REDRAW_SECONDS
-            if waits or shown[1] == now.done:
-                return now, [self._says(now), gr.skip(), gr.skip()]
-        try:
-            whole = report(self.journal, now.id)
-        except InputError as error:  # the plan names a decoder that is gone
-            return now, [words.note(str(error), "alert"), "", None]
-        now = whole.progress
-        return now, [
-            self._says(now),
-            "".join([f"<h3>{html.escape(s.title)}</h3>{as_html(s)}" for s in sections(whole)]),
-            (now.id, now.done, time.monotonic()),
-        ]
-
-    def _says(self, now: ExperimentProgress | None) -> str:
-        work = self.background.work
-        fault, left = "", ""
-        # The fault of an experiment that never began is shown with any other.
-        if work and work.fault and work.id in (None, now and now.id):
-            fault = words.note(f"{work.title}: {work.fault}", "alert")
-        if now is None:
-            says = words.note(self.background.says(None)) if self.background.running else ""
-            return says + fault
-        if now.running and now.eta is not None:
-            left = f" · about {words.seconds_left(now.eta)} left"
-        says = words.note(self.background.says(now) + left)
-        return says + words.bar(now.done / max(1, now.total)) + fault
-
-
 class Opener:
     """Opens a prompt of a decoder's cell as a run, with its texts, trees and charts.
 
@@ -262,8 +204,8 @@ class Opener:
         The cells are listed as the fold opens: reading them takes time from what is timed.
         """
         chosen, fields = [past, self.cell], [self.cell, self.prompt, self.note]
-        gr.on([self.fold.expand, past.input], self._offered, chosen, fields, **QUIET)
-        self.cell.input(self._chosen, chosen, self.prompt, **QUIET)
+        events = [self.fold.expand, past.input, self.cell.input]
+        gr.on(events, self._offered, chosen, fields, **QUIET)
         self.open.click(self._opened, [*chosen, self.prompt], self.note, **QUIET)
 
     def _cells(self, id: str | None) -> dict[str, CellRows]:
@@ -285,12 +227,6 @@ class Opener:
             _numbers(cells.get(name or "")),
             "" if cells else words.note("No text of this experiment can be opened yet."),
         ]
-
-    def _chosen(self, id: str | None, name: str | None) -> Any:
-        try:
-            return _numbers(self._cells(id).get(name or ""))
-        except InputError:
-            return gr.skip()
 
     def _opened(self, id: str | None, name: str | None, number: str | None) -> str:
         try:
@@ -349,7 +285,10 @@ class ExperimentsTab:
                 self._lay_out_options()
             self.note = gr.HTML(elem_id="experiment-note", elem_classes="wb-note")
             self._lay_out_past()
-            self.view = ExperimentView(self.journal, self.background)
+            self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
+            self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
+            # (experiment, items done, time) of the last drawing, so that nothing is drawn twice.
+            self.shown = gr.State(None)
             self.opener = Opener(host, self.journal)
             self.cards = [AdviceCard(host, pair)]
             self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs
@@ -392,8 +331,11 @@ class ExperimentsTab:
 
     def _wire(self) -> None:
         self.plan.wire()
-        state = [self.past, self.view.shown]
-        outputs = [self.past, self.stop, self.resume, self.make, self.timer, *self.view.outputs]
+        state = [self.past, self.shown]
+        outputs = [
+            self.past, self.stop, self.resume, self.make, self.timer,
+            self.progress, self.report, self.shown,
+        ]  # fmt: skip
         gr.on(
             [self.tab.select, self.timer.tick, self.past.input],
             self._refresh,
@@ -486,23 +428,55 @@ class ExperimentsTab:
             id = work.id
         elif past and (self.public or id is None):
             id = past[0].id
-        now, view = self.view.draw(id, shown)
-        past = [now if now and p.id == now.id else p for p in past]
-        if self.public and now:
-            past = [now]
+        try:
+            now = self.journal.progress(id) if id else None
+        except InputError:  # it is still loading, and so not in the journal
+            now = None
+        listed = {p.id: p for p in past} | ({now.id: now} if now else {})
         running = busy or bool(now and now.running)
         left = bool(now and now.done < now.total and not running)
         return [
             # None for the info would leave the present text.
             gr.update(
-                choices=[(_named(p), p.id) for p in past],
+                choices=[(_named(p), p.id) for p in listed.values()],
                 value=now and now.id,
                 info="" if past else NONE_YET,
             ),
             *(gr.update(visible=visible) for visible in (running, left, bool(now and now.done))),
             gr.Timer(active=running),
-            *view,
+            self._says(now),
+            *self._report(now, shown),
         ]
+
+    def _says(self, now: ExperimentProgress | None) -> str:
+        """How far it is, with a bar, and what broke down."""
+        work, says = self.background.work, self.background.says(now)
+        if now and now.running and now.eta is not None:
+            says += f" · about {words.seconds_left(now.eta)} left"
+        parts = [words.note(says)] if says else []
+        if now:
+            parts.append(words.bar(now.done / max(1, now.total)))
+        # The fault of an experiment that never began is shown with any other.
+        if work and work.fault and work.id in (None, now and now.id):
+            parts.append(words.note(f"{work.title}: {work.fault}", "alert"))
+        return "".join(parts)
+
+    def _report(
+        self, now: ExperimentProgress | None, shown: tuple[str, int, float] | None
+    ) -> list[Any]:
+        """The report, and what is shown now; nothing new while it is the same or was just drawn."""
+        if now is None:
+            return ["", None]
+        if shown is not None and shown[0] == now.id:
+            waits = now.running and time.monotonic() - shown[2] < REDRAW_SECONDS
+            if waits or shown[1] == now.done:
+                return [gr.skip(), gr.skip()]
+        try:
+            whole = report(self.journal, now.id)
+        except InputError as error:  # the plan names a decoder that is gone
+            return [words.note(str(error), "alert"), None]
+        parts = [f"<h3>{html.escape(s.title)}</h3>{as_html(s)}" for s in sections(whole)]
+        return ["".join(parts), (now.id, whole.progress.done, time.monotonic())]
 
 
 def _named(past: ExperimentProgress) -> str:
