@@ -52,7 +52,6 @@ class Cell:
         return self.settings.methods[0]
 
     def job(self, first: int) -> Job:
-        """The job of the item whose first prompt has this number."""
         seed = self.settings.seed + first
         return Job(self.method, 0, seed, self.batch_size, self.scheme, "lengths", self.ignore_eos)
 
@@ -96,7 +95,6 @@ class CellBlock:
 
     @property
     def prompts(self) -> str:
-        """Name of its set of prompts."""
         return self.cells[0].prompts
 
 
@@ -220,7 +218,6 @@ def _told(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(value: Any) -> str:
-    """A short hash of plain data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 

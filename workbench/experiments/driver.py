@@ -76,13 +76,10 @@ def prepare(request: ExperimentRequest, crew: Crew) -> Experiment:
 
 
 def doing(block: CellBlock, item: int) -> str:
-    """One line about an item that is decoded now."""
-    prompts, (again, place) = block.items[item], divmod(item, NEXT_TIMING)
-    timings = 1 + max(block.items) // NEXT_TIMING
-    count = sum(other // NEXT_TIMING == again for other in block.items)
-    what = f"{'prompt' if len(prompts) == 1 else 'batch'} {place + 1} of {count}"
-    says = f"{block.part}: {block.prompts}, {what}"
-    return f"{says}, timing {again + 1} of {timings}" if timings > 1 else says
+    what = "prompt" if len(block.items[item]) == 1 else "batch"
+    again, place = divmod(item, NEXT_TIMING)
+    says = f"{block.part}: {block.prompts}, {what} {place + 1}"
+    return f"{says}, timing {again + 1}" if again else says
 
 
 BEAT_SECONDS = 5.0
@@ -331,7 +328,6 @@ class Background:
             work.fault = why
 
     def says(self, now: ExperimentProgress | None) -> str:
-        """One line about the state of the experiment."""
         work = self.work if self.running else None
         if work and (now is None or work.id is None):
             return f"{work.title}: loading the models."

@@ -123,7 +123,6 @@ def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
 def _orders(
     gold: Sequence[frozenset], given: Sequence[frozenset], order: tuple[int, ...] = ()
 ) -> Iterator[tuple[int, ...]]:
-    """Every way to put the given columns in the places of gold's that have the same values."""
     if len(order) == len(gold):
         yield order
         return
@@ -231,7 +230,7 @@ TIMES_GREEDY = "x greedy"
 
 
 def good(cell: CellRows) -> dict[int, Result]:
-    """The rows without an error, by item."""
+    # Rows with an error count nowhere.
     return {
         item: row
         for item, row in cell.rows.items()
@@ -264,13 +263,12 @@ def figure(
 
 
 def interval(values: np.ndarray) -> Interval:
-    """The first of some values, with the percentiles of the others."""
+    # The first is the figure itself, the others are of resamples.
     low, high = np.percentile(values[1:], COVERED)
     return Interval(float(values[0]), float(low), float(high))
 
 
 def common(*cells: CellRows, among: Sequence[int] | None = None) -> list[int]:
-    """The items that all of the cells have."""
     shared = set.intersection(*(set(good(cell)) for cell in cells))
     return sorted(shared if among is None else shared & set(among))
 

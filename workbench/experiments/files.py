@@ -39,7 +39,6 @@ def markdown(report: Report, charts: bool = False) -> str:
 
 
 def to_html(report: Report) -> str:
-    """The report with its charts as one HTML file that loads nothing."""
     parts = [f"<p>{html.escape(report.plan.about.strip())}</p>"]
     for section in sections(report):
         parts += [f"<h2>{html.escape(section.title)}</h2>", as_html(section)]
@@ -58,7 +57,6 @@ HEADS = (
 
 
 def to_csv(report: Report) -> str:
-    """A line for each row of each cell."""
     lines = (_line(c, item, row) for c in report.cells for item, row in c.rows.items())
     return as_csv(HEADS, lines, quoted=True)
 
@@ -111,12 +109,10 @@ class Orderings:
 
 @cache
 def shipped() -> Orderings:
-    """The orderings that ship with the embedded pair."""
     return TypeAdapter(Orderings).validate_json(FILE.read_bytes())
 
 
 def orderings_html(all: Orderings) -> str:
-    """The orderings with a sign each, their counts, and where they come from."""
     counts = {
         verdict: n for verdict in SIGNS if (n := sum(f.verdict == verdict for f in all.found))
     }

@@ -103,7 +103,6 @@ RELEASE = "DELETE FROM claims WHERE block = ? AND item = ? AND owner = ?"
 
 
 def new_owner(number: int = 0) -> str:
-    """A unique name for a driver of this process."""
     pid = os.getpid()
     return f"{platform.node()}|{pid}|{started_at(pid)}|{number}-{time.monotonic_ns()}"
 
@@ -268,7 +267,6 @@ class Journal(Database):
             db.execute("INSERT OR REPLACE INTO drivers VALUES (?, ?, ?, ?, ?)", values)
 
     def leave(self, owner: str) -> None:
-        """Give back everything that a driver has claimed."""
         with self._open() as db:
             for table in ("claims", "drivers"):
                 db.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))
@@ -337,7 +335,6 @@ class Journal(Database):
             return Entry(created, parsed, json.loads(environment))
 
     def _read(self, id: str, *columns: str) -> Sequence[Any]:
-        """These columns of an experiment. Raises InputError if there is none."""
         for row in self._rows(f"SELECT {', '.join(columns)} FROM experiments WHERE id = ?", id):
             return row
         raise InputError(
@@ -377,7 +374,6 @@ class Journal(Database):
         )  # fmt: skip
 
     def ask_to_stop(self, id: str) -> None:
-        """Ask all drivers of an experiment to stop after the item at work."""
         self._rows("UPDATE experiments SET stop = 1 WHERE id = ?", id)
 
     def cells(self, id: str) -> list[CellRows]:

@@ -154,7 +154,6 @@ class Sweep(Sampling):
 
     @property
     def sampled(self) -> tuple[tuple[float, ...], ...]:
-        """The values of each setting in GRID, and the seeds."""
         return (*(getattr(self, name) for name in GRID), self.seeds)
 
 
@@ -237,7 +236,6 @@ class Printed:
 
 
 def _methods(value: Any, usual: Mapping[str, dict[str, Any]]) -> tuple[Method, ...]:
-    """The decoders of a part; each begins with its usual settings."""
     if not isinstance(value, list) or not value:
         raise InputError(
             "`decoders` must be a list of names, or of tables with a name and settings."
@@ -278,7 +276,6 @@ def _grid(name: str, grid: Mapping[str, Any]) -> list[Method]:
 
 
 def _spelled(data: dict[str, Any]) -> dict[str, Any]:
-    """A part with its decoders spelled out and what it leaves out."""
     kind, pairs = data.get("settings", DEFAULTS), data.get("pairs", [EMBEDDED_NAME])
     if kind not in (DEFAULTS, TUNED):
         near = nearest(str(kind), (DEFAULTS, TUNED))
@@ -350,7 +347,6 @@ def settings(part: Sweep, method: Method, *sampled: Any) -> Settings:
 
 
 def pair_name(choice: PairChoice) -> str:
-    """The name of a pair in reports: its preset's name, or its models."""
     if choice.preset is None:
         return choice.title
     return EMBEDDED_NAME if choice.preset is EMBEDDED else choice.preset.name
@@ -361,7 +357,6 @@ LARGEST_PLAN = 2**18  # bytes
 
 
 def shipped() -> list[str]:
-    """The names of the plans that come with the project."""
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
 
 

@@ -83,7 +83,6 @@ class Report:
         }
 
     def figure(self, name: str, cell: CellRows) -> Interval | None:
-        """A figure of a cell; None if the cell does not have it."""
         key = (name, cell.part, cell.cell)
         if key not in self._known:
             self._known[key] = figures.figure(name, cell, figures.greedy_of(cell, self.cells))
@@ -195,7 +194,6 @@ def beside(report: Report, printed: Printed) -> Table:
 
 
 def judged(report: Report) -> list[OrderingHere]:
-    """Each ordering of the plan, tested on the rows."""
     return [_judge(report, ordering) for ordering in report.plan.orderings]
 
 
@@ -310,7 +308,6 @@ RANGES = "Whiskers: 95% intervals over prompts or batches."
 
 
 def draw(report: Report, drawing: Drawing) -> list[str]:
-    """A figure for each y of a curve or a front."""
     one = _curve if drawing.kind == "curve" else _front
     return [one(report, drawing, y) for y in drawing.y]
 
@@ -399,7 +396,6 @@ ACCURACY = (
 
 
 def errors(report: Report) -> list[str]:
-    """One sentence for each kind of failure, with how often it happened."""
     counts: Counter[str] = Counter()
     for part in report.plan.names:
         names = report.names(part)
@@ -482,10 +478,10 @@ def _part(report: Report, part: Sweep) -> Section:
     drawings = [drawing for drawing in report.plan.drawings if drawing.part == part.name]
     charts = [chart for drawing in drawings for chart in draw(report, drawing)]
     unsaid = [*dict.fromkeys(c.unsaid for c in report.of_part(part.name) if c.unsaid)]
-    content = [
+    content: list[Content | None] = [
         part.about,
         table(report, part.name),
-        unsaid and f"Settings other than the library's defaults: {'; '.join(unsaid)}.",
+        f"Settings other than the library's defaults: {'; '.join(unsaid)}." if unsaid else "",
         INTERVALS,
         padding(report, part.name),
         by_category(report, part.name, figures.TIMES_GREEDY),

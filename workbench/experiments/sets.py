@@ -73,13 +73,11 @@ class ScoredSet:
     stop: tuple[str, ...] = ()
 
     def text(self, index: int) -> Words:
-        """The prompt with this number as the models read it."""
         question = self.items[index].question
         prompt = question.get("prompt")
         return prompt if isinstance(prompt, Chat) else self.template.format_map(question)
 
     def answer(self, output: str) -> str:
-        """The part of an output that counts."""
         for stop in self.stop:
             output = output.split(stop, 1)[0]
         return output
@@ -200,7 +198,6 @@ def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
 
 
 def members(place: str, value: Any, key: str, name: str) -> Iterator[tuple[str, Any]]:
-    """(place, member) of each member of the list `value[key]`."""
     for number, member in enumerate(take(place, value, key, list), 1):
         yield f"{place}, {name} {number}", member
 
@@ -286,7 +283,6 @@ def spider(path: Path) -> Iterator[Item]:
 
 
 def _schema(place: str, entry: dict[str, Any]) -> tuple[str, str]:
-    """The name of a database, and its tables with their columns, one line per table."""
     tables = take(place, entry, "table_names_original", list)
     columns = take(place, entry, "column_names_original", list)
     try:
@@ -380,7 +376,6 @@ def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
 
 
 def _local(name: str, data: Path | None) -> ScoredSet:
-    """A set from its file; InputError if there is none, if it is malformed or too long."""
     format = FORMATS[name]
     if data is None:
         raise InputError(

@@ -42,7 +42,6 @@ TRACED = 3
 
 @cache
 def code() -> str:
-    """A hash of the sources of `decoders`."""
     root = Path(decoders.__file__).parent
     digest = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
@@ -100,7 +99,6 @@ class Bench:
         self._warm: set[tuple[Any, ...]] = set()
 
     def _at(self, choice: PairChoice) -> ModelPair:
-        """The loaded pair, with its threads and meters."""
         pair = self._ready(choice)
         if pair is not self._pair:
             if self._own:
@@ -125,7 +123,7 @@ class Bench:
             the machine's name, and a result of each cell
         """
         pair = self._at(block.cells[0].choice)
-        turn, cells = sum(divmod(*block.items, NEXT_TIMING)), block.cells
+        turn, cells = sum(divmod(min(block.items), NEXT_TIMING)), block.cells
         with light_heap():
             results = [self._result(pair, block, cell, texts) for cell in in_turn(cells, turn)]
         return platform.node(), list(in_turn(results, turn))
@@ -211,7 +209,6 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
         self._up: dict[int, Worker] = {}
 
     def worker(self, number: int) -> "Worker":
-        """The worker with this number, which is started if it is not running."""
         if number not in self._up:
             self._up[number] = self.pool.start(number)
         return self._up[number]

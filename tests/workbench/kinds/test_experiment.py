@@ -13,7 +13,7 @@ from workbench.experiments import driver
 from workbench.experiments.journal import Journal
 from workbench.experiments.plan import ExperimentRequest
 from workbench.kinds.comparison import Comparison
-from workbench.kinds.experiment.form import ExperimentsTab, as_run, prompts
+from workbench.kinds.experiment.form import ExperimentsTab, as_run, openable
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
@@ -177,19 +177,16 @@ def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a
 
 
 def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
-    """What an experiment had written could be seen in no panel, tree or chart. The numbers of
-    prompts were no texts, which the page refuses of a list to choose from."""
+    """What an experiment had written could be seen in no panel, tree or chart."""
     texts = visitor.find("experiment-texts")
     visitor.fire(texts, "expand")
     assert "No text of this experiment can be opened yet." in visitor.value("experiment-opened")
     started(visitor, plan)
     ended(visitor, "2 of 2 items done")
     visitor.fire(texts, "expand")
-    cell, prompt = (visitor.find(f"experiment-{name}") for name in ("cell", "prompt"))
-    assert visitor.told(cell, "choices") == ["part 1: greedy", "part 1: speculative"]
-    assert visitor.told(prompt, "choices") == ["1", "2"]
-    visitor.put("experiment-cell", "part 1: speculative")
-    visitor.put("experiment-prompt", "2")
+    wanted = [f"part 1: {name}, prompt {n}" for name in ("greedy", "speculative") for n in (1, 2)]
+    assert visitor.told(visitor.find("experiment-text"), "choices") == wanted
+    visitor.put("experiment-text", "part 1: speculative, prompt 2")
     for _ in range(2):  # it is kept once
         visitor.press("experiment-open")
         assert visitor.breakdowns == []
@@ -204,9 +201,9 @@ def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
     opened = Visitor(build(host), f"run={run.id}")
     assert opened.value("prompt") == run.title
     assert len(opened.value("panels")["panels"]) == 2
-    visitor.put("experiment-prompt", None)
+    visitor.put("experiment-text", None)
     visitor.press("experiment-open")
-    assert "Choose a decoder and a prompt." in visitor.value("experiment-opened")
+    assert "Choose a text." in visitor.value("experiment-opened")
 
 
 TWICE = """
@@ -228,9 +225,9 @@ def test_a_prompt_states_the_settings_it_was_decoded_with_so_that_it_can_be_run_
     *_, last = driver.run(experiment, journal, crew)
     assert (last.done, last.failed) == (8, 0)
     for cell in journal.cells(experiment.id):
-        assert prompts(cell) == [0, 1]
-        for prompt in prompts(cell):
-            run = as_run(journal, experiment.id, cell.part, cell.cell, prompt)
+        assert sorted(openable(cell)) == [0, 1]
+        for prompt in openable(cell):
+            run = as_run(journal, experiment.id, cell, prompt)
             assert run.settings["seed"] == cell.spec["seed"] + prompt
             assert [r.seed for r in run.results] == [run.settings["seed"]] * 2
             assert run.settings["timings"] == 1

@@ -310,7 +310,6 @@ def _timed(row: Row | None, decoding: bool) -> list[str]:
 
 
 def body(run: Run) -> Body:
-    """Findings in sentences, charts and tables of each decoder, and the figures of every job."""
     figures = BatchFigures(run)
     parts = ["".join(f"<p>{html.escape(words)}</p>" for words in findings(run))]
     for decoder in figures.decoders:

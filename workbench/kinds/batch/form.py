@@ -105,20 +105,11 @@ class BatchResults(Figures):
 
 
 class LiveBatch:
-    """The figures of a batch study while it grows.
+    """The figures of a batch study while it grows, for what the visitor looks at."""
 
-    Args:
-        results: the part of the page that shows them
-        decoder: the decoder that the visitor looks at
-        decoding: whether the visitor leaves out the reading of prompts
-    """
-
-    def __init__(self, results: BatchResults, decoder: str | None, decoding: bool):
-        self._results, self._looked_at = results, (decoder, decoding)
+    def __init__(self, results: BatchResults, *looked_at: Any):
+        self.begin, self._results, self._looked_at = results.begin, results, looked_at
         self._drawn = -math.inf  # the clock of a machine that has just started is small
-
-    def begin(self) -> Updates:
-        return self._results.begin()
 
     def update(self, event: Started | Progress | Finished) -> Updates:
         if not isinstance(event, Finished) or time.monotonic() < self._drawn + DRAWN_SECONDS:
@@ -205,9 +196,7 @@ class BatchTab(StudyTab):
         )  # fmt: skip
 
     def unfolded(self, faults: Mapping[Any, str]) -> Updates:
-        inside = {self.count, self.ignore_eos, self.sizes, self.schemes}
-        opened = {self.folds[0]: gr.update(open=True)} if faults.keys() & inside else {}
-        return {**opened, **super().unfolded(faults)}
+        return self.doors if faults.keys() - {self.set} else {}
 
     @property
     def fields(self) -> list[Any]:
@@ -293,7 +282,6 @@ class BatchTab(StudyTab):
         return own if values[self.set] == OWN else prompts.built_in(values[self.set])
 
     def _read(self, data: Any) -> tuple[prompts.PromptSet | str, str]:
-        """The prompts of an uploaded file, and a note about them."""
 
         def read() -> prompts.PromptSet:
             file: Any = given(data)

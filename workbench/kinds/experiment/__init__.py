@@ -60,7 +60,6 @@ def watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Expe
 
 
 def give(of: Report, args: argparse.Namespace, console: Console) -> None:
-    """Print a report, and write its files that the options name."""
     console.print(Text(show.printable(markdown(of))), soft_wrap=True)
     for kind in args.to:
         path = args.out / f"{of.name}.{kind}"
@@ -69,7 +68,6 @@ def give(of: Report, args: argparse.Namespace, console: Console) -> None:
 
 
 def listed(console: Console, journal: Journal) -> None:
-    """Print the plans that ship, and past experiments."""
     shipped = [[name, plans.find(name).title] for name in plans.shipped()]
     console.print(show.grid(Table(["plan", "title"], shipped)), "")
     past = [
@@ -155,7 +153,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def request_of(name: str, args: argparse.Namespace) -> ExperimentRequest:
-    """The request for a plan, by its name or file, with the options."""
     if args.limit is not None and not (args.limit.isdecimal() and int(args.limit) > 0):
         raise InputError(f"--limit takes a whole number of at least 1, not {quoted(args.limit)}.")
     if args.data is not None and not args.data.exists():

@@ -34,43 +34,26 @@ from workbench.studies.study import BASELINE
 SHARED = ("max_new_tokens", *WARPING, "chat_template", "system")
 
 
-def prompts(cell: CellRows) -> list[int]:
-    """Numbers of a cell's prompts that can be opened."""
-    return sorted(_traced(cell))
-
-
-def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
-    """One prompt of a cell, beside the other decoders that took turns on it, as a comparison.
+def as_run(journal: Journal, id: str, chosen: CellRows, prompt: int) -> Run:
+    """A prompt of a cell, beside the other decoders that took turns on it, as a comparison.
 
     If several cells have the same decoder with other settings, the chosen one is shown.
 
     Args:
         id: the experiment's id
-        cell: the cell's id
-        prompt: the prompt's number in its set
+        prompt: the prompt's number in its set, one of `openable`
 
     Returns:
         the run, whose id is always the same, so that it is kept once
 
     Raises:
-        InputError: if there is no such experiment, cell or prompt, if its set of prompts cannot be
-            read here, or if the prompt's rounds were not kept
+        InputError: if its set of prompts cannot be read here
     """
-    entry, cells = journal.experiment(id), journal.cells(id)
-    chosen = next((c for c in cells if (c.part, c.cell) == (part, cell)), None)
-    if chosen is None:
-        raise InputError(f"Experiment {id} has no such cell; choose one of its decoders.")
-    if prompt not in (known := prompts(chosen)):
-        numbers = ", ".join(str(n + 1) for n in known) or "none yet"
-        raise InputError(
-            f"The prompts of this cell that can be opened are {numbers}: all rounds are kept only "
-            "for the first prompts."
-        )
+    entry, beside = journal.experiment(id), _beside(chosen, journal.cells(id), prompt)
     plan, sets = entry.request.read()
     names = dict.fromkeys(pair_name(choice) for each in plan.parts for choice in each.pairs)
     places = dict(zip(names, entry.environment.get("pairs", []), strict=False))
-    beside = _beside(chosen, cells, prompt)
-    rows = [_traced(c)[prompt] for c in beside]
+    rows = [openable(c)[prompt] for c in beside]
     study = Comparison(
         sets[chosen.spec["prompts"]].text(prompt),
         Settings(
@@ -80,15 +63,16 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
             timings=1,  # of those of a prompt, one is shown
         ),
     )
+    name = "/".join((id, chosen.part, chosen.cell, str(prompt)))
     return Run(
-        hashlib.sha256("/".join((id, part, cell, str(prompt))).encode()).hexdigest()[:12],
+        hashlib.sha256(name.encode()).hexdigest()[:12],
         entry.created, study.kind, study.title, study.to_json(),
         places.get(chosen.spec["pair"], {}),
         [replace(row, samples=[replace(row.alone, prompt=0)]) for row in rows],
     )  # fmt: skip
 
 
-def _traced(cell: CellRows) -> dict[int, Result]:
+def openable(cell: CellRows) -> dict[int, Result]:
     """The rows of a cell that can be opened, by the number of their prompt."""
     return {
         row.alone.prompt: row
@@ -98,9 +82,9 @@ def _traced(cell: CellRows) -> dict[int, Result]:
 
 
 def _beside(chosen: CellRows, cells: Sequence[CellRows], prompt: int) -> list[CellRows]:
-    """The cells of its block that have the prompt, one for each decoder, greedy first."""
+    # One cell of its block for each decoder, greedy first.
     fellows = [c for c in cells if c.block == chosen.block and c.part == chosen.part]
-    one = {c.spec["decoder"]: c for c in [*reversed(fellows), chosen] if prompt in _traced(c)}
+    one = {c.spec["decoder"]: c for c in [*reversed(fellows), chosen] if prompt in openable(c)}
     return sorted(one.values(), key=lambda c: c.spec["decoder"] != BASELINE)
 
 
@@ -189,11 +173,8 @@ class Opener:
             "Open a text of this experiment", open=False, elem_id="experiment-texts"
         ) as self.fold:
             with gr.Row():
-                self.cell = gr.Dropdown(
-                    [], label="Decoder", elem_id="experiment-cell", scale=3, min_width=280
-                )
-                self.prompt = gr.Dropdown(
-                    [], label="Prompt", elem_id="experiment-prompt", min_width=140
+                self.text = gr.Dropdown(
+                    [], label="Text", elem_id="experiment-text", scale=3, min_width=280
                 )
                 self.open = gr.Button("Open as a run", elem_id="experiment-open", min_width=140)
             self.note = gr.HTML(elem_id="experiment-opened", elem_classes="wb-note")
@@ -201,48 +182,37 @@ class Opener:
     def wire(self, past: gr.Dropdown) -> None:
         """Connect the fields; `past` holds the experiment's id.
 
-        The cells are listed as the fold opens: reading them takes time from what is timed.
+        The texts are listed as the fold opens: reading them takes time from what is timed.
         """
-        chosen, fields = [past, self.cell], [self.cell, self.prompt, self.note]
-        events = [self.fold.expand, past.input, self.cell.input]
-        gr.on(events, self._offered, chosen, fields, **QUIET)
-        self.open.click(self._opened, [*chosen, self.prompt], self.note, **QUIET)
+        gr.on([self.fold.expand, past.input], self._offered, past, [self.text, self.note], **QUIET)
+        self.open.click(self._opened, [past, self.text], self.note, **QUIET)
 
-    def _cells(self, id: str | None) -> dict[str, CellRows]:
+    def _texts(self, id: str | None) -> dict[str, tuple[CellRows, int]]:
         whole = report(self.journal, id or "")
         return {
-            f"{cell.part}: {whole.names(cell.part)[cell.cell]}": cell
+            f"{cell.part}: {whole.names(cell.part)[cell.cell]}, prompt {prompt + 1}": (cell, prompt)
             for cell in whole.cells
-            if prompts(cell)
+            for prompt in sorted(openable(cell))
         }
 
-    def _offered(self, id: str | None, name: str | None) -> list[Any]:
+    def _offered(self, id: str | None) -> tuple[Any, str]:
         try:
-            cells = self._cells(id) if id else {}
-        except InputError:  # the note above says what is wrong with the experiment
-            cells = {}
-        name = name if name in cells else next(iter(cells), None)
-        return [
-            gr.update(choices=[*cells], value=name),
-            _numbers(cells.get(name or "")),
-            "" if cells else words.note("No text of this experiment can be opened yet."),
-        ]
+            texts = [*self._texts(id)]
+        except InputError:  # there is none, or the note above says what is wrong with it
+            texts = []
+        note = "" if texts else words.note("No text of this experiment can be opened yet.")
+        return gr.update(choices=texts, value=next(iter(texts), None)), note
 
-    def _opened(self, id: str | None, name: str | None, number: str | None) -> str:
+    def _opened(self, id: str | None, name: str | None) -> str:
         try:
-            cell = self._cells(id).get(name or "")
-            if cell is None or not (number or "").isdecimal():
-                raise InputError("Choose a decoder and a prompt.")
-            run = as_run(self.journal, id or "", cell.part, cell.cell, int(number or 0) - 1)
+            texts = self._texts(id)
+            if name not in texts:
+                raise InputError("Choose a text.")
+            run = as_run(self.journal, id or "", *texts[name])
             self.host.store.save(run)
         except InputError as error:
             return words.note(str(error), "alert")
         return f'<div role="status">Kept as <a href="?run={run.id}">run {run.id}</a></div>'
-
-
-def _numbers(cell: CellRows | None) -> Any:
-    numbers = [str(number + 1) for number in prompts(cell)] if cell else []
-    return gr.update(choices=numbers, value=next(iter(numbers), None))
 
 
 NONE_YET = "None yet: run a plan."
@@ -449,7 +419,6 @@ class ExperimentsTab:
         ]
 
     def _says(self, now: ExperimentProgress | None) -> str:
-        """How far it is, with a bar, and what broke down."""
         work, says = self.background.work, self.background.says(now)
         if now and now.running and now.eta is not None:
             says += f" · about {words.seconds_left(now.eta)} left"
@@ -480,7 +449,6 @@ class ExperimentsTab:
 
 
 def _named(past: ExperimentProgress) -> str:
-    """A line of the list; the progress of the chosen one stands below it."""
     state = "running" if past.running else "unfinished" if past.done < past.total else ""
     return " · ".join(filter(None, (past.title, words.when(past.created), state, past.id)))
 
