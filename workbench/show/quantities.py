@@ -1,17 +1,12 @@
 """The figures of results and of batches as readers see them: names, units, rounding and ranges.
 
-They are the same on the page, in charts, files, plans and reports. Figures that a sentence relates
-to each other, such as "0.538 / 0.645 = 83%", have as many digits as it takes for the sentence to be
-true of them. A figure of a row is text over its repeats, with its deviation, and with ≈ if it is in
-doubt.
+They are the same on the page, in charts, files, plans and reports. A figure of a row is text over
+its repeats, with its deviation, and with ≈ if it is in doubt.
 """
 
-import re
 import statistics
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -31,43 +26,6 @@ from workbench.runs.figures import (
 )
 from workbench.runs.record import Result
 from workbench.studies.study import MEGABYTE
-
-MOST = 9  # digits more than usual
-NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
-
-
-def enough(holds: Callable[..., bool], *shown: Callable[[int], str]) -> list[str]:
-    """The texts of some figures with as few more digits as possible to make `holds` true of them.
-
-    Args:
-        holds: called with the numbers that a reader finds in the texts
-        shown: the text of each figure, with a number of digits more than usual
-
-    Returns:
-        the texts; with no more digits than usual if `holds` is never true
-    """
-    for more in range(MOST + 1):
-        texts = [text(more) for text in shown]
-        numbers = [_number(text) for text in texts]
-        with suppress(ZeroDivisionError):  # by a number that shows as 0
-            if None in numbers or holds(*numbers):
-                return texts
-    return [text(0) for text in shown]
-
-
-def gives(result: str, value: float) -> bool:
-    """Whether `value`, rounded as `result` is, is `result`."""
-    match, shown = NUMBER.search(result), _number(result)
-    if match is None or shown is None:
-        return True
-    last = int(Decimal(match[0].replace(",", "")).as_tuple().exponent) - 2 * ("%" in result)
-    return abs(value - shown) <= 0.5000001 * 10.0**last
-
-
-def _number(text: str) -> float | None:
-    match = NUMBER.search(text)
-    return float(match[0].replace(",", "")) / (100 if "%" in text else 1) if match else None
-
 
 REPEATED = 4  # tokens
 KEPT = "draft tokens kept, as a share of those that the rule tested and of all that were drafted"
@@ -175,25 +133,15 @@ def _target_passes(result: Result) -> str:
 
 
 def _timing(result: Result) -> str:
-    tokens, seconds, speed = (
-        number(result, name) for name in ("new_tokens", "seconds", "tokens_per_second")
-    )
-    if tokens is None or seconds is None:
-        return ""
-    shown = significant(speed) if speed else ""
-    [text] = enough(lambda s: gives(shown, tokens / s), lambda more: two_decimals(seconds, more))
-    return f"{_count(result, 'new_tokens')} tokens in {text} s"
+    """With digits enough for a reader who divides."""
+    seconds = number(result, "seconds")
+    tokens = _count(result, "new_tokens")
+    return "" if seconds is None else f"{tokens} tokens in {significant(seconds, 2)} s"
 
 
 def _read(result: Result) -> str:
-    read, tokens = number(result, "bytes_read"), number(result, "new_tokens")
-    if read is None:
-        return ""
-    each = megabytes(read / tokens) if tokens else ""
-    [text] = enough(
-        lambda all: not tokens or gives(each, all / tokens), lambda more: megabytes(read, more)
-    )
-    return f"{text} read"
+    read = number(result, "bytes_read")
+    return "" if read is None else f"{megabytes(read, 2)} read"
 
 
 def _sum(name: str) -> Callable[[Result], float]:

@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -32,7 +31,7 @@ from workbench.runs.figures import (
     unsteady,
 )
 from workbench.runs.record import Result, Run
-from workbench.show import looks, quantities, tables, web
+from workbench.show import looks, tables, web
 from workbench.show.quantities import MISSING, QUANTITIES, Quantity, figure, spread, times
 from workbench.show.tables import Table, markup, words
 from workbench.studies import prompts
@@ -151,13 +150,9 @@ def ratios(a: Row, b: Row) -> Table:
     """
     lines = []
     for quantity in QUANTITIES:
-        times = ratio(quantity, a, b)
-        cells = quantities.enough(
-            lambda x, y, times=times: quantities.gives(times, y / x),
-            *(partial(figure, quantity, row, not unsteady(row)) for row in (a, b)),
-        )
+        cells = [figure(quantity, row, not unsteady(row), more=1) for row in (a, b)]
         if set(cells) != {MISSING}:
-            lines.append([quantity.label, *cells, times])
+            lines.append([quantity.label, *cells, ratio(quantity, a, b)])
     return Table(["figure", *SIDES, "B / A"], lines)
 
 

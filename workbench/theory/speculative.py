@@ -5,13 +5,11 @@ Source:
     below.
 """
 
-from functools import partial
-
 import plotly.graph_objects as go
 
 from decoders import theory
 from workbench.show.plots import GREY, canvas, level
-from workbench.show.quantities import enough, gives, marked, percent, times, two_decimals
+from workbench.show.quantities import marked, percent, times
 from workbench.studies.settings import counted
 from workbench.theory.estimates import MeasuredSpeculative, Measurements
 from workbench.theory.page import FAMILY, UNIT, FigureCard, Page, Slider, Values, diamond, family
@@ -156,47 +154,28 @@ def of_run(m: Measurements) -> str:
     run = m.speculative
     if run is None:
         return "This run has no rounds of speculative decoding."
-    (alpha, gamma, *costs), (expected, *speedups) = _shown(run)
+    # Three digits, and what follows from these.
+    alpha, gamma = (float(f"{value:.3g}") for value in (run.alpha, run.gamma))
+    tokens = theory.expected_tokens(alpha, gamma)
     text = (
         f"Speculative decoding kept {run.accepted} of the {run.tested} draft tokens that it tested,"
-        f" α = {alpha}, and gained {run.tokens:.2f} tokens per round with γ = {gamma} on average"
-        f" (expected {expected})."
+        f" α = {alpha:g}, and gained {run.tokens:.2f} tokens per round with γ = {gamma:g} on"
+        f" average (expected {tokens:.2f})."
     )
     if run.speedup is None:
         return f"{text} c and the speed-up were not measured, because greedy did not run."
     speed = marked(times(run.speedup), run.sure)
-    if not costs:
+    if run.c is None or run.verify_cost is None:
         return f"{text} Its speed was {speed} greedy’s; no draft model ran, so there is no c."
+    c, verify = (float(f"{value:.3g}") for value in (run.c, run.verify_cost))
+    expected = marked(times(theory.walltime_factor(alpha, gamma, c)), run.sure)
+    with_verify = marked(times(tokens / (gamma * c + verify)), run.sure)
     return (
-        f"{text} A draft pass took c = {costs[0]} of greedy’s pass: theorem 3.8 expects"
-        f" {speedups[0]}×, measured {speed}. It assumes that verifying γ+1 tokens takes as long as"
-        f" one pass; here it took {costs[1]} passes, with which the expectation is {speedups[1]}×."
+        f"{text} A draft pass took c = {marked(f'{c:g}', run.sure)} of greedy’s pass: theorem 3.8"
+        f" expects {expected}, measured {speed}. It assumes that verifying γ+1 tokens takes as long"
+        f" as one pass; here it took {marked(f'{verify:g}', run.sure)} passes, with which the"
+        f" expectation is {with_verify}."
     )
-
-
-def _shown(run: MeasuredSpeculative) -> tuple[list[str], list[str]]:
-    """Measurements, and the results of the formulas for them, as texts.
-
-    Measurements are alpha, gamma, c and the cost of verifying; results are the tokens per round,
-    the speed-up, and the speed-up with the cost of verifying. Results follow from the measurements
-    as shown. Without greedy there are only those that need no clock.
-    """
-    values = [run.alpha, run.gamma]
-    if run.c is not None and run.verify_cost is not None:
-        values += [run.c, run.verify_cost]
-    results = [two_decimals(value) for value in _formulas(*values)]
-    read = [partial(two_decimals, value) for value in values]
-    texts = enough(lambda *numbers: all(map(gives, results, _formulas(*numbers))), *read)
-    costs, speedups = ([marked(x, run.sure) for x in each] for each in (texts[2:], results[1:]))
-    return [*texts[:2], *costs], [results[0], *speedups]
-
-
-def _formulas(alpha: float, gamma: float, *costs: float) -> list[float]:
-    tokens = theory.expected_tokens(alpha, gamma)
-    if not costs:
-        return [tokens]
-    c, verify = costs
-    return [tokens, theory.walltime_factor(alpha, gamma, c), tokens / (gamma * c + verify)]
 
 
 # What the tab opens with, for a reader of none of the papers.

@@ -1,4 +1,4 @@
-// Rounded figures of which something is said, such as "p / q = 0.834": with as many digits as it takes to be true of them, see show/quantities.py.
+// Rounded figures of which something is said, such as "p / q = 0.834": with as many digits as it takes to be true of them.
 "use strict";
 
 (() => {
