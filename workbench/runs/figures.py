@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -36,10 +36,6 @@ class Row:
     @property
     def first(self) -> Result:
         return self.results[0]
-
-    @property
-    def once(self) -> "Row":
-        return replace(self, results=self.results[:1], greedy=self.greedy[:1])
 
 
 def label(decoder: str) -> str:
@@ -261,7 +257,7 @@ def quickest(lines: Sequence[Row]) -> tuple[Row | None, bool]:
     """The row with most tokens per second.
 
     Returns:
-        (row, sure): the row, None if none was timed, and whether no other row shares its place
+        (row, sure): the row, None if none was timed, and whether its range lies above all others
     """
     timed = [row for row in lines if _mean(row)]
     if not timed:
@@ -281,37 +277,11 @@ def _mean(row: Row) -> float:
 def _reach(row: Row) -> tuple[float, float]:
     """The range of a row's speed.
 
-    It is one standard deviation over repeats, or the range of a single repeat's timings.
+    It is one standard deviation over repeats, or the range of a single repeat's timings; a row that
+    was timed once or was disturbed may lie anywhere.
     """
     speeds = [value for r in row.results if r.error is None and (value := speed(r))]
     if len(speeds) > 1 and not unsteady(row):
         return fmean(speeds) - stdev(speeds), fmean(speeds) + stdev(speeds)
-    return _range(row, timed_speed(row.first))
-
-
-def _range(row: Row, timed: timing.Estimate | None) -> tuple[float, float]:
-    """The range of an estimate; a row that was timed once or was disturbed may lie anywhere."""
+    timed = timed_speed(row.first)
     return (timed.low, timed.high) if timed and timed.laps > 1 and not unsteady(row) else UNKNOWN
-
-
-def finishes(lines: Sequence[Row]) -> list[int]:
-    """The place in which each row finished its text of the first repeat."""
-    return places(
-        [_range(row.once, timing.estimate(row.first, lambda seconds: seconds)) for row in lines]
-    )
-
-
-def places(ranges: Sequence[tuple[float, float]]) -> list[int]:
-    """The place of each range, the least first.
-
-    Ranges that overlap, also by way of others, share a place.
-
-    Args:
-        ranges: (low, high) of each
-    """
-    order, place, end = [0] * len(ranges), 0, -math.inf
-    for count, i in enumerate(sorted(range(len(ranges)), key=lambda i: ranges[i]), 1):
-        low, high = ranges[i]
-        place = count if low > end else place
-        order[i], end = place, max(end, high)
-    return order

@@ -12,7 +12,7 @@ from typing import Any
 
 from decoders import Fate, Method
 from workbench.runs.events import Progress
-from workbench.runs.figures import Row, finishes, label, number, rows, unsteady
+from workbench.runs.figures import Row, label, number, quickest, rows, unsteady
 from workbench.runs.record import Agreement, PromptPart, Run
 from workbench.runs.timing import round_seconds
 from workbench.show import laws
@@ -26,9 +26,8 @@ from workbench.show.quantities import (
     significant,
     spread,
 )
-from workbench.show.tables import fastest, why_not
 from workbench.show.web import TERMS
-from workbench.studies.settings import method_of, ordinal
+from workbench.studies.settings import method_of
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
 # The figures above each text, the certain one first (tokens/s if greedy did not run), and those
@@ -83,7 +82,6 @@ def waiting(method: Method, claim: Claim, prompt: str, parts: Sequence[PromptPar
         "clock": [],
         "passes": None,
         "pace": "",
-        "place": ("", ""),
         "marks": [],
         "numbers": [],
         "others": [],
@@ -240,45 +238,23 @@ COPIES = ("lookup", "suffix")  # sources whose drafts stand in the text already
 
 def run_panels(run: Run) -> list[str]:
     lines = rows(run.results)
-    first = fastest(lines)
+    first, sure = quickest(lines)
     fellows = {
         d: [f for f in group if f != d]
         for group in laws.by_chance(run.settings, run.decoders)
         for d in group
     }
-    places = finished_in([row for row in lines if row.first.error is None])
     panels = []
     for row in lines:
         method = method_of(row.decoder, run.settings.get(row.decoder, {}))
         claim = laws.claim_in(run.settings, row.decoder)
         panel = {
             **waiting(method, claim, run.title, row.first.alone.prompt_parts),
-            "place": places.get(row.decoder, ("", "")),
-            "marks": ["fastest"] if row is first else [],
+            "marks": ["fastest"] if sure and row is first and len(lines) > 1 else [],
             "head": laws.head(run.environment, method),
         }
         panels.append(packed(finished(panel, row, fellows.get(row.decoder, []))))
     return panels
-
-
-def finished_in(lines: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """The place in which each decoder finished, in words, and why it is shared or unknown.
-
-    If all of them share one place, nobody has one.
-    """
-    places, why = finishes(lines), why_not([row.once for row in lines])
-    several = len(set(places)) > 1
-    return {
-        row.decoder: (
-            ""
-            if not several
-            else f"shared {ordinal(place)}"
-            if places.count(place) > 1
-            else ordinal(place),
-            why,
-        )
-        for row, place in zip(lines, places, strict=True)
-    }
 
 
 def source(method: Method) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from decoders.settings import Law
 from workbench.kinds.registry import study_of
-from workbench.runs.figures import Row, label, number, quickest, rows, unsteady
+from workbench.runs.figures import Row, label, number, rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.timing import disturbances
 from workbench.show.laws import claim_in
@@ -228,23 +228,6 @@ def verdict(run: Run, settled: bool = True) -> str:
     if why := _rough(lines):
         return f"{says}. {ROUGH.format(why)}"
     return f"{says}{_times(best)}."
-
-
-def fastest(lines: Sequence[Row]) -> Row | None:
-    """The row whose range of tokens/s lies above all others.
-
-    None if ranges overlap or are not known, or if a timing was disturbed.
-    """
-    row, sure = quickest(lines)
-    return row if sure and len(lines) > 1 else None
-
-
-def why_not(lines: Sequence[Row]) -> str:
-    if any(unsteady(row) for row in lines):
-        return "speeds are rough"
-    if any(len(row.results) < 2 and len(row.first.laps) < 2 for row in lines):
-        return "each was timed once"
-    return "the ranges of their timings overlap"
 
 
 def _drafts(row: Row) -> bool:

@@ -395,12 +395,6 @@ def counted(count: int, one: str, several: str = "") -> str:
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
-def ordinal(number: int) -> str:
-    """An ordinal number: "1st", "12th"."""
-    endings = {} if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}
-    return f"{number}{endings.get(number % 10, 'th')}"
-
-
 def shortened(text: str, most: int) -> str:
     """The text in one line of at most `most` characters."""
     line = " ".join(text.split())

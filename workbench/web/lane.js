@@ -26,8 +26,7 @@
 
     /** With its decoder's name, where several lanes stand in one list. */
     named() {
-      const [place] = this.panel.place;
-      this.box.prepend(make("h4", {}, make("span.title", {}, this.panel.title), make("span.when", {}, `${this.over}${place ? ` · ${place}` : ""}`)));
+      this.box.prepend(make("h4", {}, make("span.title", {}, this.panel.title), make("span.when", {}, this.over)));
       return this;
     }
 

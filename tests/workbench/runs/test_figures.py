@@ -1,13 +1,10 @@
 """Figures out of results: which belong together, and each beside greedy's."""
 
-import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from workbench.runs.figures import places, rows, speed, times_greedy
+from workbench.runs.figures import rows, speed, times_greedy
 
 
 def test_repeats_stand_together_each_beside_greedy_of_its_seed(run):
@@ -42,23 +39,3 @@ def test_a_speed_of_decoding_leaves_out_each_batch_s_first_round(batch_run):
     assert speed(result, decoding=True) == pytest.approx(m["decode_tokens"] / m["decode_seconds"])
     dynamic = next(r for r in batch_run.results if r.scheme == "dynamic")
     assert speed(dynamic, decoding=True) is None
-
-
-ENDS = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda ends: (min(ends), max(ends)))
-
-
-@given(st.lists(ENDS, max_size=9))
-def test_ranges_that_overlap_share_a_place_and_all_others_follow_each_other(ranges):
-    found = places(ranges)
-    for (low, high), place in zip(ranges, found, strict=True):
-        before = [other for other, at in zip(ranges, found, strict=True) if at < place]
-        assert place == 1 + len(before)
-        assert all(end < low for _, end in before)
-        assert all(
-            at == place for (a, b), at in zip(ranges, found, strict=True) if a <= high and low <= b
-        )
-
-
-def test_one_that_may_lie_anywhere_leaves_no_places():
-    assert places([(1, 2), (3, 4), (0, math.inf)]) == [1, 1, 1]
-    assert places([(3, 4), (1, 2), (3.5, 5)]) == [2, 1, 2]
