@@ -18,7 +18,7 @@ from workbench.kinds.branch import TextPlace, branch
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.draw import Draw
 from workbench.measuring import session
-from workbench.measuring.meter import Meter, NoGauge
+from workbench.measuring.meter import Gauge, Meter
 from workbench.runs.events import Ended
 from workbench.runs.record import Energy, Run
 from workbench.studies.settings import Settings
@@ -47,7 +47,7 @@ def pair(byte_tokenizer) -> library.ModelPair:
 
 @pytest.fixture(scope="session")
 def unmetered() -> Meter:
-    return Meter(NoGauge("not measured: a test"))
+    return Meter(Gauge("not measured: a test"))
 
 
 def finished(pair: library.ModelPair, study: Study, meter: Meter) -> Run:

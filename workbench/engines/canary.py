@@ -12,7 +12,7 @@ likes better, a wrong temperature or a cut-off has too many of the first ranks.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -40,33 +40,31 @@ LEVEL = 1e-3  # the chance that a server that keeps the law is called unlike it
 SOUGHT = 0.1  # the total variation of the wrong rules that the control makes up
 CAUGHT = 0.99  # of these, for draws without a finding to mean anything
 TEXTS_AT_ONCE = 16  # that are read as branches of one tree
-MADE_AT_ONCE = 2**18  # made-up tokens; those of all repetitions may not fit into memory
 
 Ids = tuple[int, ...]
 Doing = Callable[[str, int, int], None]
 
 
-def statistic(cells: np.ndarray, chances: np.ndarray) -> tuple[np.ndarray, int]:
-    """The chi-square statistic of each repetition of the draws, (...), and its degrees of freedom.
+def statistic(cells: np.ndarray, chances: np.ndarray) -> tuple[float, int]:
+    """The chi-square statistic of some draws, and its degrees of freedom.
 
     It is Pearson's where all places have the same chances.
 
     Args:
-        cells: those of the drawn tokens, (..., places); the axes before are repetitions
+        cells: those of the drawn tokens, (places,)
         chances: of each cell at each place, (places, cells)
     """
     mean = chances.sum(axis=0)
-    observed = np.stack([(cells == cell).sum(axis=-1) for cell in range(len(mean))], axis=-1)
     every = np.diag(mean) - chances.T @ chances
     merge = merging(every)
-    off = (observed - mean) @ merge.T
+    off = merge @ (np.bincount(cells, minlength=len(mean)) - mean)
     covariance = merge @ every @ merge.T
     # The counts sum to a constant, so one direction, or more, has no variance.
     tolerance = 1e-6 * float(np.diag(covariance).max(initial=0.0))
     values, vectors = np.linalg.eigh(covariance)
     varies = values > max(tolerance, 1e-12)
     scaled = (off @ vectors[:, varies]) / np.sqrt(values[varies])
-    return (scaled**2).sum(axis=-1), int(varies.sum())
+    return float((scaled**2).sum()), int(varies.sum())
 
 
 def merging(covariance: np.ndarray) -> np.ndarray:
@@ -86,12 +84,10 @@ def merging(covariance: np.ndarray) -> np.ndarray:
     return merge
 
 
-def p_value(statistic: np.ndarray, degrees: int) -> np.ndarray:
+def p_value(statistic: float, degrees: int) -> float:
     """The chance of a chi-square statistic at least as large; 1 where nothing varies."""
-    if not degrees:
-        return np.ones_like(statistic)
-    half = torch.as_tensor(np.asarray(statistic) / 2, dtype=torch.float64)
-    return torch.special.gammaincc(torch.full_like(half, degrees / 2), half).numpy()
+    half = torch.tensor([degrees, statistic], dtype=torch.float64) / 2
+    return float(torch.special.gammaincc(*half)) if degrees else 1.0
 
 
 def labels(p: torch.Tensor, q: torch.Tensor | None) -> torch.Tensor:
@@ -119,7 +115,7 @@ class Draws:
 
     Attributes:
         position: the place of each token in its text, from 0, (N,)
-        cells: its cell, (..., N)
+        cells: its cell, (N,)
         chances: the chances of all cells there under the law, (N, cells)
         others: the same under the last of the rules WRONG, (N, rules, cells): the first needs a
             draft
@@ -144,29 +140,22 @@ class Check:
     p: float
 
 
-def _tests(draws: Draws) -> Iterator[tuple[str, int, np.ndarray, int]]:
-    """Each test's name, its tokens, the statistic of each repetition, and degrees of freedom."""
+def checks(draws: Draws) -> list[Check]:
+    """All tests; the draws are unlike the law if any p is below LEVEL (Bonferroni)."""
     last = int(draws.position.max(initial=-1))
     chosen = [(f"token {i + 1}", draws.position == i) for i in range(last + 1)]
     if last > 1:
         chosen.append((f"tokens 2 to {last + 1} together", draws.position > 0))
+    tests = []
     for name, at in chosen:
-        yield name, int(at.sum()), *statistic(draws.cells[..., at], draws.chances[at])
+        x, degrees = statistic(draws.cells[at], draws.chances[at])
+        p = min(1.0, len(chosen) * p_value(x, degrees))
+        tests.append(Check(name, int(at.sum()), x, degrees, p))
+    return tests
 
 
-def checks(draws: Draws) -> list[Check]:
-    """All tests; the draws are unlike the law if any p is below LEVEL (Bonferroni)."""
-    tests = list(_tests(draws))
-    return [
-        Check(name, tokens, float(x), degrees, min(1.0, len(tests) * float(p_value(x, degrees))))
-        for name, tokens, x, degrees in tests
-    ]
-
-
-def unlike(draws: Draws) -> np.ndarray:
-    """Whether each repetition is unlike the law, (...)."""
-    tests = list(_tests(draws))
-    return np.any([len(tests) * p_value(x, degrees) < LEVEL for *_, x, degrees in tests], axis=0)
+def unlike(draws: Draws) -> bool:
+    return any(check.p < LEVEL for check in checks(draws))
 
 
 @dataclass(frozen=True)
@@ -195,22 +184,15 @@ def controls(draws: Draws, seed: int, times: int = 100) -> list[WrongRule]:
         share = min(1.0, SOUGHT / off) if off else 0.0
         mixed = (1 - share) * draws.chances + share * draws.others[:, rule]
         chances = np.where(later[:, None], mixed, draws.chances)
-        samples = (replace(draws, cells=cells) for cells in _sampled(chances, times, source))
+        upper = chances.cumsum(axis=1)
+        upper /= upper[:, -1:]
+        caught = 0
+        for _ in range(times):
+            cells = (source.random((len(chances), 1)) >= upper[:, :-1]).sum(axis=1)
+            caught += unlike(replace(draws, cells=cells))
         name = WRONG[rule - draws.others.shape[1]]
-        rules.append(
-            WrongRule(name, share * off, sum(int(unlike(d).sum()) for d in samples), times)
-        )
+        rules.append(WrongRule(name, share * off, caught, times))
     return rules
-
-
-def _sampled(chances: np.ndarray, times: int, source: np.random.Generator) -> Iterator[np.ndarray]:
-    """Cells drawn at each place, (some, places), until there are so many of each."""
-    some = max(1, MADE_AT_ONCE // max(1, len(chances)))
-    upper = chances.cumsum(axis=1)
-    upper /= upper[:, -1:]
-    for begin in range(0, times, some):
-        uniform = source.random((min(some, times - begin), len(chances)))
-        yield (uniform[..., None] >= upper[:, :-1]).sum(axis=-1)
 
 
 def text_of(client: Client, query: Query, pair: ModelPair) -> Ids:
@@ -313,16 +295,11 @@ class CanaryPlan:
 
 
 @dataclass(frozen=True)
-class GreedyText:
-    """A greedy text of the server beside ours, after a prefix: where they part, and why."""
-
-    prefix: str
-    divergence: Divergence
-
-
-@dataclass(frozen=True)
 class CanaryReport:
-    """What a canary found of an engine, its dialect and the model that it serves."""
+    """What a canary found of an engine, its dialect and the model that it serves.
+
+    `greedy` has, by prefix, where a greedy text of the server and ours part, and why.
+    """
 
     engine: str
     kind: str
@@ -330,7 +307,7 @@ class CanaryReport:
     draws: int
     checks: tuple[Check, ...]
     controls: tuple[WrongRule, ...]
-    greedy: tuple[GreedyText, ...]
+    greedy: Mapping[str, Divergence]
     dtype: str
 
     @property
@@ -338,7 +315,7 @@ class CanaryReport:
         """ "unlike", "fault", "cannot tell", or "like", which needs a control that was found."""
         if any(check.p < LEVEL for check in self.checks):
             return "unlike"
-        if any(text.divergence.verdict == "fault" for text in self.greedy):
+        if any(parts.verdict == "fault" for parts in self.greedy.values()):
             return "fault"
         strong = all(c.caught >= CAUGHT * c.times for c in self.controls)
         return "like" if strong else "cannot tell"
@@ -362,7 +339,7 @@ def watch(
         InputError: if the server cannot be tested
         KeyboardInterrupt: if it is `stopped`
     """
-    greedy, prompts = list[GreedyText](), list[tuple[Ids, Prompt]]()
+    greedy, prompts = dict[str, Divergence](), list[tuple[Ids, Prompt]]()
     for done, words in enumerate(what.prefixes):
         doing("greedy texts", done, len(what.prefixes))
         ids = tuple(encode(words, pair.tokenizer, pair.vocabulary).ids)
@@ -370,8 +347,7 @@ def watch(
         query = Query(prompts[-1][1], GREEDY, Warping(0.0), what.seed, stream=False)
         theirs = list(text_of(client, query, pair))
         ours = decoders.generate(pair, list(ids), "greedy", max_new_tokens=GREEDY).tokens
-        parts = decoders.compare_greedy(pair, list(ids), ours, theirs, dtype=what.dtype)
-        greedy.append(GreedyText(words, parts))
+        greedy[words] = decoders.compare_greedy(pair, list(ids), ours, theirs, dtype=what.dtype)
 
     def draw(number: int) -> tuple[Ids, Ids]:
         ids, prompt = prompts[number % len(prompts)]
@@ -390,5 +366,5 @@ def watch(
     draws = read(pair, texts, lambda n: doing("law of the model", n, len(texts)))
     return CanaryReport(
         client.wire.engine.name, client.dialect.kind, client.shown_model, len(texts),
-        tuple(checks(draws)), tuple(controls(draws, what.seed)), tuple(greedy), what.dtype,
+        tuple(checks(draws)), tuple(controls(draws, what.seed)), greedy, what.dtype,
     )  # fmt: skip

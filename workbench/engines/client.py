@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from decoders.errors import InputError, first_line, quoted, refuse
+from decoders.errors import InputError, first_line, quoted
 from decoders.settings import nearest
 from workbench.engines.addresses import Engine
 from workbench.engines.dialects import (
@@ -38,14 +38,12 @@ class Bounds:
         silence: seconds between two pieces of an answer
         total: seconds of an answer; a piece that is awaited may add `silence`
         bytes: of an answer
-        tokens: the most that may be asked for
     """
 
     connect: float = 5.0
     silence: float = 60.0
     total: float = 600.0
     bytes: int = 64 * 2**20
-    tokens: int = 100_000
 
 
 USUAL = Bounds()
@@ -93,7 +91,7 @@ class Wire:
         Raises:
             InputError: if there is none
         """
-        with self._asked("GET", path) as pieces:
+        with self._asked("GET", path) as (_, pieces):
             return self._object(b"".join(pieces))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Iterator[Event]:
@@ -102,8 +100,8 @@ class Wire:
         Raises:
             InputError: if the answer fails, also after some chunks
         """
-        with self._asked("POST", path, body) as pieces:
-            if not pieces.streams:
+        with self._asked("POST", path, body) as (response, pieces):
+            if not response.headers.get("content-type", "").startswith(STREAM):
                 yield self._object(b"".join(pieces))
                 return
             for data in _data(pieces):
@@ -131,20 +129,22 @@ class Wire:
         return value
 
     @contextmanager
-    def _asked(self, method: str, path: str, body: Any = None) -> Iterator["_Pieces"]:
-        limits = self.limits
+    def _asked(
+        self, method: str, path: str, body: Any = None
+    ) -> Iterator[tuple[httpx.Response, Iterator[bytes]]]:
+        """The response, and the bytes of its body within the limits."""
         try:
             with closing(self._sent(self._http.build_request(method, path, json=body))) as response:
-                pieces = _Pieces(self, response, time.monotonic() + limits.total)
+                pieces = self._pieces(response)
                 self._refused(response, pieces, path)
-                yield pieces
+                yield response, pieces
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             why = self.hidden(first_line(error)) or "no answer"
             raise self.fault(
                 f"cannot be reached ({why}); start it, or correct its address"
             ) from None
         except httpx.TimeoutException:
-            raise self.fault(f"was silent for {limits.silence:g} s") from None
+            raise self.fault(f"was silent for {self.limits.silence:g} s") from None
         except httpx.TransportError:
             raise self.fault("broke off the answer") from None
 
@@ -156,7 +156,17 @@ class Wire:
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             return self._http.send(request, stream=True)
 
-    def _refused(self, response: httpx.Response, pieces: "_Pieces", path: str) -> None:
+    def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
+        size, limits, deadline = 0, self.limits, time.monotonic() + self.limits.total
+        for piece in response.iter_raw():
+            size += len(piece)
+            if size > limits.bytes:
+                raise self.fault(f"sent more than {limits.bytes:,} bytes and was cut off")
+            if time.monotonic() > deadline:
+                raise self.fault(f"had not finished after {limits.total:g} s and was cut off")
+            yield piece
+
+    def _refused(self, response: httpx.Response, pieces: Iterable[bytes], path: str) -> None:
         """Raise the sentence for an answer that is none."""
         status = response.status_code
         if 300 <= status < 400:
@@ -176,28 +186,6 @@ class Wire:
         if status == 404:
             raise self.fault(f"has no {path} (HTTP 404){words or '; correct its address'}")
         raise self.fault(f"failed (HTTP {status}){words}")
-
-
-class _Pieces:
-    """The bytes of an answer, within the limits.
-
-    Attributes:
-        streams: whether it is a stream of events
-    """
-
-    def __init__(self, wire: Wire, response: httpx.Response, deadline: float):
-        self._wire, self._response, self._deadline = wire, response, deadline
-        self.streams = response.headers.get("content-type", "").startswith(STREAM)
-
-    def __iter__(self) -> Iterator[bytes]:
-        size, limits = 0, self._wire.limits
-        for piece in self._response.iter_raw():
-            size += len(piece)
-            if size > limits.bytes:
-                raise self._wire.fault(f"sent more than {limits.bytes:,} bytes and was cut off")
-            if time.monotonic() > self._deadline:
-                raise self._wire.fault(f"had not finished after {limits.total:g} s and was cut off")
-            yield piece
 
 
 def _said(pieces: Iterable[bytes]) -> str:
@@ -290,17 +278,6 @@ class Client:
         Raises:
             InputError: before the first token, for whatever is wrong
         """
-        refuse(
-            (
-                not 1 <= query.max_tokens <= self.wire.limits.tokens,
-                f"An engine is asked for 1 to {self.wire.limits.tokens:,} tokens, not "
-                f"{quoted(query.max_tokens)}.",
-            ),
-            (
-                isinstance(query.prompt, tuple) and not self.dialect.takes_ids,
-                f"Engine {self.wire.engine.name} takes no token ids; give the prompt as text.",
-            ),
-        )
         query = query.likeliest
         if (why := self.dialect.unsaid(query)) is not None:
             raise self.wire.fault(why)
@@ -422,15 +399,3 @@ def _model(wire: Wire, models: list[ServedModel]) -> str | None:
         serves = ", ".join(quoted(name) for name in names[:5]) or "none that it lists"
         raise wire.fault(f"serves {serves}, not {quoted(wanted)}; correct `model`")
     return wanted
-
-
-def version(client: Client) -> str | None:
-    """The engine's version; None if it is not told."""
-    if client.dialect.version is None:
-        return None
-    path, field = client.dialect.version
-    try:
-        release = client.wire.get(path).get(field)
-    except InputError:
-        return None
-    return client.wire.hidden(release)[:80] if isinstance(release, str) else None

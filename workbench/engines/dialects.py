@@ -160,9 +160,6 @@ def completions(events: Iterable[Event]) -> Iterator[Chunk]:
         )
 
 
-Reader = Callable[[Iterable[Event]], Iterator[Chunk]]
-
-
 @dataclass(frozen=True)
 class Dialect:
     """How an engine is asked and read.
@@ -175,7 +172,6 @@ class Dialect:
         takes_ids: whether a prompt may be token ids
         owner: `owned_by` in its list of models; "" if that tells nothing
         sign: a path that only this engine answers, for those whose `owner` tells nothing
-        version: where the version is, and the field that holds it; None if it is not told
         cuts: the cut-offs of `Query` that it can be asked for
         apart: pairs of them that it applies in another order than `decoders.Warping`, so that both
             together are another distribution
@@ -183,12 +179,11 @@ class Dialect:
 
     kind: str
     body: Callable[[Query, str | None], dict[str, Any]]
-    chunks: Reader = completions
+    chunks: Callable[[Iterable[Event]], Iterator[Chunk]] = completions
     path: str = "/v1/completions"
     takes_ids: bool = False
     owner: str = ""
     sign: str = ""
-    version: tuple[str, str] | None = None
     cuts: frozenset[str] = frozenset({"top_p"})
     apart: tuple[tuple[str, str], ...] = ()
 
@@ -249,7 +244,6 @@ VLLM = Dialect(
     vllm_body,
     takes_ids=True,
     owner="vllm",
-    version=("/version", "version"),
     cuts=frozenset({"top_k", "top_p", "min_p"}),
     # min-p comes first; with top-k alone, the order makes no difference.
     apart=(("top_p", "min_p"),),
@@ -324,7 +318,6 @@ SGLANG = Dialect(
     path="/generate",
     takes_ids=True,
     owner="sglang",
-    version=("/get_server_info", "version"),
     cuts=frozenset({"top_k", "top_p", "min_p"}),
     # Its top-p counts the tokens that top-k has cut off, or does not: that depends on the backend.
     apart=(("top_k", "top_p"),),
@@ -389,7 +382,6 @@ LLAMA_CPP = Dialect(
     path="/completion",
     takes_ids=True,
     owner="llamacpp",
-    version=("/props", "build_info"),
     cuts=frozenset({*CUTS, "temperature_last"}),
 )
 

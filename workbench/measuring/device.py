@@ -64,21 +64,16 @@ def chosen(pair: ModelPair, environ: Mapping[str, str] | None = None) -> Threads
         return Threads(int(text), f"set by {VARIABLE}")
     if not device_of(pair.target.device).on_host:
         return Threads(torch.get_num_threads(), "the models run on a GPU")
-    counts = candidates(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    if len(counts) == 1:
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    counts = sorted({2**i for i in range(cores.bit_length()) if 2**i <= cores} | {cores})
+    if cores == 1:
         return Threads(1, "there is one core")
     before = torch.get_num_threads()
     try:
         return quickest(counts, lambda count, limit: _round_seconds(pair, count, limit))
     finally:
         torch.set_num_threads(before)
-
-
-def candidates(cores: int) -> list[int]:
-    """1, 2, 4 ... and all cores."""
-    return sorted({2**i for i in range(cores.bit_length()) if 2**i <= cores} | {cores})
 
 
 def quickest(
@@ -117,10 +112,10 @@ def _round_seconds(pair: ModelPair, count: int, limit: float) -> float:
     The round is DRAFT_LENGTH draft passes and a verification; without a draft it is left out.
     """
     torch.set_num_threads(count)
-    seconds = _median_round(pair, catalog["greedy"](), limit)
+    methods = [catalog["greedy"]()]
     if pair.draft is not None:
-        seconds += _median_round(pair, catalog["speculative"](draft_length=DRAFT_LENGTH), limit)
-    return seconds
+        methods.append(catalog["speculative"](draft_length=DRAFT_LENGTH))
+    return sum(_median_round(pair, method, limit) for method in methods)
 
 
 def _median_round(pair: ModelPair, method: decoders.Method, limit: float) -> float:

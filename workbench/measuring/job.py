@@ -15,9 +15,10 @@ import torch
 import decoders
 from decoders import Event, Metrics
 from workbench.measuring.meter import Window
-from workbench.measuring.transcript import Pieces, Texts, Transcript, finite, with_chances
+from workbench.measuring.transcript import Pieces, Texts, Transcript, acceptances, finite
 from workbench.measuring.work import Measured, StopClock, Update, Work, parts_of
 from workbench.runs.record import Energy, Lap, Load, Result, RoundRecord, Sample, TokenRecord
+from workbench.studies.settings import changed
 from workbench.studies.study import SCHEMES, Job, batches
 
 SUMMED = (
@@ -63,32 +64,14 @@ class Times:
     """The times of one batch.
 
     Attributes:
-        began: when it began, in seconds
-        ends: when each round of each of its requests ended
+        each: seconds of each round of each of its requests, as they ended one after another
         rounds: the rounds that the batch took
         at_once: the most requests in flight
     """
 
-    began: float
-    ends: list[float]
+    each: list[float]
     rounds: int
     at_once: int
-
-    @property
-    def whole(self) -> float:
-        return self.ends[-1] - self.began if self.ends else 0.0
-
-    @property
-    def after_first(self) -> float:
-        return self.ends[-1] - self.ends[0] if self.ends else 0.0
-
-    @property
-    def each(self) -> list[float]:
-        """Seconds of each round of a request that was alone."""
-        return [
-            after - before
-            for before, after in zip([self.began, *self.ends], self.ends, strict=False)
-        ]
 
 
 def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
@@ -125,7 +108,7 @@ def totals(
     if not metrics:
         return untold()
     added = replace(
-        _added(metrics, sum(t.whole for t in times)),
+        _added(metrics, sum(sum(t.each) for t in times)),
         joules=energy.joules,
         energy_source=energy.source,
     )
@@ -134,7 +117,7 @@ def totals(
             name: finite(value) if isinstance(value, float) else value
             for name, value in asdict(added).items()
         },
-        "decode_seconds": sum(t.after_first for t in times) if apart else None,
+        "decode_seconds": sum(sum(t.each[1:]) for t in times) if apart else None,
         "decode_tokens": sum(sum(r.gained[1:]) for r in requests) if apart else None,
         "passes": sum(max(t.rounds - 1, 0) for t in times) if apart else None,
         "fed_tokens": sum(len(r.drafted[1:]) + sum(r.drafted[1:]) for r in requests),
@@ -252,12 +235,12 @@ class _Running:
     def batch(self, group: Sequence[int]) -> Iterator[Update]:
         batch = [PromptState(i) for i in group]
         self.requests += batch
-        ends: list[float] = []
+        each: list[float] = []
         prompts, options = [self.work.ids[i] for i in group], self.work.options(self.job, group)
         stream = decoders.stream(
             self.work.pair, prompts, self.job.method, **options, clock=self.clock
         )
-        began = self.clock()
+        before = self.clock()
         try:
             with closing(stream):
                 for event in stream:
@@ -265,12 +248,13 @@ class _Running:
                     with self.clock.stopped(), self.computed.stopped():
                         batch[event.request].add(event, now)
                         if event.round is not None:
-                            ends.append(now)
+                            each.append(now - before)
+                            before = now
                             self.passes.append(event.round)
                             yield from self._update(event.provisional, now - self.began)
         finally:
             at_once = most_at_once(r.span for r in batch if r.span is not None)
-            self.times.append(Times(began, ends, max(len(r.gained) for r in batch), at_once))
+            self.times.append(Times(each, max(len(r.gained) for r in batch), at_once))
 
     def _update(self, provisional: bool, seconds: float) -> Iterator[Update]:
         """Yield an update at most ten times a second, and less often to a slow caller."""
@@ -307,7 +291,8 @@ class _Running:
         result = Result(
             job.method.name, job.repeat, job.seed, metrics, window.energy, samples,
             [] if metrics["seconds"] is None else [self._lap(metrics, window)],
-            job.batch_size, job.scheme, error=error, settings=self.work.own(job),
+            job.batch_size, job.scheme, error=error,
+            settings={} if job.method in self.work.settings.methods else changed(job.method),
         )  # fmt: skip
         outputs = {
             r.prompt: r.result.tokens
@@ -340,7 +325,10 @@ class _Running:
         if self.job.keep == "text":
             return self.texts.of(sample, result) if result else sample
         if self.job.keep == "chances":
-            return with_chances(sample, result, self.work) if result else sample
+            if result is None or result.finished == "cancelled":
+                return sample
+            place = self.work.pair, result.prompt_tokens, result.tokens, self.work.settings
+            return replace(sample, chances=acceptances(*place))
         sample = replace(
             sample, gained=[max(0, g) for g in request.gained], drafted=list(request.drafted)
         )

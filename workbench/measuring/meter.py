@@ -12,7 +12,7 @@ Source:
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,27 +36,30 @@ class Unmeasurable(Exception):
 
 
 @dataclass(frozen=True)
-class Counter:
-    """Counters in joules that only rise.
+class Gauge:
+    """Counters in joules that only rise; without any, energy cannot be measured.
 
-    At most one wrap is noticed: RAPL's come about every half hour at full load.
+    `stop(start(), seconds)` is the energy in between. At most one wrap is noticed: RAPL's come
+    about every half hour at full load.
 
     Attributes:
-        source: the `source` of the energy
+        source: the `source` of the energy; without counters, the reason
         parts: for each counter its reading and the value at which it wraps, None if it does not
-        shortest: seconds of the shortest window that it resolves
+        shortest: seconds of the shortest window that they resolve
         note: more for the `detail` of the energy
     """
 
     source: str
-    parts: list[tuple[Callable[[], float], float | None]]
-    shortest: float
+    parts: Sequence[tuple[Callable[[], float], float | None]] = ()
+    shortest: float = 0.0
     note: str = ""
 
     def start(self) -> list[float]:
         return [read() for read, _ in self.parts]
 
     def stop(self, begun: list[float], seconds: float) -> Energy:
+        if not self.parts:
+            return Energy(None, self.source)
         joules, detail = 0.0, f"{seconds:.2f} s" + (f"; {self.note}" if self.note else "")
         for (read, wrap), before in zip(self.parts, begun, strict=True):
             risen = read() - before
@@ -71,32 +74,11 @@ class Counter:
         return Energy(joules, self.source, detail)
 
 
-@dataclass(frozen=True)
-class NoGauge:
-    """The gauge of a device whose energy cannot be measured.
-
-    Attributes:
-        source: the reason
-    """
-
-    source: str
-
-    def start(self) -> None:
-        return None
-
-    def stop(self, begun: None, seconds: float) -> Energy:
-        return Energy(None, self.source)
-
-
-# Measures energy: `stop(start(), seconds)` is the energy in between.
-Gauge = Counter | NoGauge
-
-
 def board(device: torch.device, nvml: Any = None) -> tuple[Any, Any]:
     """The NVML binding and its handle of the board.
 
     The numbers of boards in torch may be others (CUDA_VISIBLE_DEVICES renumbers), so boards are
-    matched by UUID, or else by PCI address.
+    matched by PCI address.
 
     Args:
         device: torch's device
@@ -113,14 +95,10 @@ def board(device: torch.device, nvml: Any = None) -> tuple[Any, Any]:
 
         nvml = pynvml
     nvml.nvmlInit()
-    properties: Any = torch.cuda.get_device_properties(device)
-    try:
-        handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
-    except (nvml.NVMLError, AttributeError):
-        handle = nvml.nvmlDeviceGetHandleByPciBusId(
-            f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:"
-            f"{properties.pci_device_id:02x}.0"
-        )
+    ours: Any = torch.cuda.get_device_properties(device)
+    handle = nvml.nvmlDeviceGetHandleByPciBusId(
+        f"{ours.pci_domain_id:08x}:{ours.pci_bus_id:02x}:{ours.pci_device_id:02x}.0"
+    )
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)
     except (nvml.NVMLError, AttributeError):
@@ -180,9 +158,9 @@ class Meter:
         self.synchronize()
         began = time.perf_counter()
         try:
-            begun: Any = gauge.start()
+            begun = gauge.start()
         except Exception as error:
-            gauge, begun = NoGauge(_reason(error)), None
+            gauge, begun = Gauge(_reason(error)), []
         try:
             yield window
             self.synchronize()
@@ -210,7 +188,7 @@ def open_meter(device: torch.device | str, nvml: Any = None, powercap: Path = PO
             return Meter(_cpu_gauge(powercap))
         raise Unmeasurable(f"not measured: there is no energy counter for device {device.type}")
     except Exception as error:
-        return Meter(NoGauge(_reason(error)))
+        return Meter(Gauge(_reason(error)))
 
 
 def _reason(error: Exception) -> str:
@@ -231,15 +209,16 @@ def _gpu_gauge(device: torch.device, nvml: Any) -> Gauge:
         counter()
     except (nvml.NVMLError, AttributeError) as error:
         raise Unmeasurable(f"not measured: this GPU has no energy counter ({error})") from None
-    return Counter("measured: GPU energy counter", [(counter, None)], SHORTEST_GPU_SECONDS)
+    return Gauge("measured: GPU energy counter", [(counter, None)], SHORTEST_GPU_SECONDS)
 
 
 def _cpu_gauge(powercap: Path) -> Gauge:
     """RAPL's packages and their memory, which is the only part that a package does not contain."""
-    packages = [p for p in _zones(powercap, 1) if _label(p).startswith("package")]
+    zones = {path: _label(path) for path in sorted(powercap.glob("intel-rapl:*"))}
+    packages = [path for path, label in zones.items() if label.startswith("package")]
+    memory = [path for path, label in zones.items() if label == "dram"]
     if not packages:
         raise Unmeasurable("not measured: this machine shows no RAPL energy counter")
-    memory = [p for p in _zones(powercap, 2) if _label(p) == "dram"]
     try:
         parts: list[tuple[Callable[[], float], float | None]] = [
             (partial(_microjoules, p / "energy_uj"), _wrap(p)) for p in (*packages, *memory)
@@ -252,16 +231,12 @@ def _cpu_gauge(powercap: Path) -> Gauge:
         ) from error
     counted = "package and memory" if memory else "package"
     without = "" if memory else "; memory has no counter here"
-    return Counter(
+    return Gauge(
         f"CPU {counted} (RAPL)",
         parts,
         SHORTEST_CPU_SECONDS,
         f"the whole {counted}, other programs included{without}",
     )
-
-
-def _zones(powercap: Path, depth: int) -> list[Path]:
-    return [p for p in sorted(powercap.glob("intel-rapl:*")) if p.name.count(":") == depth]
 
 
 def _wrap(zone: Path) -> float | None:
@@ -284,43 +259,7 @@ def _microjoules(file: Path) -> float:
 
 
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True)
-class Sources:
-    """The places where counters are read; tests put simulated ones there. Times are in seconds.
-
-    Attributes:
-        wall: the machine's clock
-        proc: the folder of the kernel's counters
-        cgroups: the files of the container's counters
-        gpu: why the GPU is slower than it could be, or shared; "" if neither
-    """
-
-    wall: Callable[[], float] = time.perf_counter
-    proc: Path = Path("/proc")
-    cgroups: tuple[Path, ...] = (
-        Path("/sys/fs/cgroup/cpu.stat"),
-        Path("/sys/fs/cgroup/cpu/cpu.stat"),
-    )
-    gpu: Callable[[], str | None] = lambda: None
-
-
-@dataclass(frozen=True, slots=True)
-class CounterReading:
-    """All counters at one moment, None for those that cannot be read.
-
-    Attributes:
-        wall: the machine's clock, seconds
-        throttled: seconds lost to the container's limit
-        stolen: seconds lost to the hypervisor
-        pressure: seconds in which some thread waited for a core
-    """
-
-    wall: float
-    throttled: float | None
-    stolen: float | None
-    pressure: float | None
+LOST = ("throttled", "stolen", "pressure")  # the counters of lost time, by their names in `Load`
 
 
 @dataclass(frozen=True)
@@ -328,20 +267,32 @@ class Watch:
     """Reads the counters around a lap, in the thread that decodes.
 
     Attributes:
-        sources: the places where they are read
+        wall: the machine's clock, in seconds; tests put simulated places here, as below
+        proc: the folder of the kernel's counters
+        cgroup: the file of the container's counters
+        gpu: why the GPU is slower than it could be, or shared; "" if neither
     """
 
-    sources: Sources = field(default_factory=Sources)
+    wall: Callable[[], float] = time.perf_counter
+    proc: Path = Path("/proc")
+    cgroup: Path = Path("/sys/fs/cgroup/cpu.stat")
+    gpu: Callable[[], str | None] = lambda: None
 
-    def read(self) -> CounterReading:
-        return CounterReading(
-            self.sources.wall(),
-            *map(_tried, (self._throttled, self._stolen, self._pressure)),
-        )
+    def read(self) -> dict[str, float]:
+        """All counters at one moment, in seconds, without those that cannot be read."""
+        counters = {
+            "wall": self.wall,
+            "throttled": self._throttled,
+            "stolen": self._stolen,
+            "pressure": self._pressure,
+        }
+        now = {name: _tried(read) for name, read in counters.items()}
+        return {name: value for name, value in now.items() if value is not None}
 
     def load(
-        self, before: CounterReading, after: CounterReading, seconds: float, computed: float
-    ) -> Load:
+        self, before: Mapping[str, float], after: Mapping[str, float], seconds: float,
+        computed: float,
+    ) -> Load:  # fmt: skip
         """The load between two readings.
 
         Args:
@@ -349,48 +300,37 @@ class Watch:
             seconds: seconds on the lap's clock, fewer than on the wall's if it was stopped
             computed: seconds of computing of the decoding thread
         """
-        wall = after.wall - before.wall
+        wall = after["wall"] - before["wall"]
         if wall <= 0 or seconds <= 0:
             return Load()
-        return Load(
-            cpu_share=min(1.0, computed / seconds),
-            throttled=_per_second(before.throttled, after.throttled, wall),
-            stolen=_per_second(before.stolen, after.stolen, wall * (os.cpu_count() or 1)),
-            pressure=_per_second(before.pressure, after.pressure, wall),
-            gpu=_tried(self.sources.gpu),
-        )
+        both = [name for name in LOST if name in before and name in after]
+        lost = {name: max(0.0, after[name] - before[name]) / wall for name in both}
+        return Load(cpu_share=min(1.0, computed / seconds), gpu=_tried(self.gpu), **lost)
 
     def missing(self) -> list[str]:
         """The counters that cannot be read here, by their names in `Load`."""
         now = self.read()
-        names = ("throttled", "stolen", "pressure")
-        return [name for name in names if getattr(now, name) is None]
+        return [name for name in LOST if name not in now]
 
-    def _throttled(self) -> float | None:
-        for path in self.sources.cgroups:
-            if path.exists():
-                values = dict(line.split() for line in path.read_text().splitlines())
-                if "throttled_usec" in values:
-                    return int(values["throttled_usec"]) / 1e6
-                if "throttled_time" in values:
-                    return int(values["throttled_time"]) / 1e9
-        return None
+    def _throttled(self) -> float:
+        """Seconds lost to the container's limit."""
+        values = dict(line.split() for line in self.cgroup.read_text().splitlines())
+        return int(values["throttled_usec"]) / 1e6
 
     def _stolen(self) -> float:
-        return int((self.sources.proc / "stat").read_text().split("\n", 1)[0].split()[8]) / TICKS
+        """Seconds lost to the hypervisor, of each core."""
+        ticks = int((self.proc / "stat").read_text().split("\n", 1)[0].split()[8])
+        return ticks / TICKS / (os.cpu_count() or 1)
 
     def _pressure(self) -> float:
-        some, *_ = (self.sources.proc / "pressure" / "cpu").read_text().split("\n", 1)
+        """Seconds in which some thread waited for a core."""
+        some, *_ = (self.proc / "pressure" / "cpu").read_text().split("\n", 1)
         return int(some.rsplit("total=", 1)[1]) / 1e6
 
 
 def watch(device: torch.device | str) -> Watch:
     device = torch.device(device)
-    return (
-        Watch(Sources(gpu=lambda: disturbed(device)))
-        if device_of(device).meter == "GPU"
-        else Watch()
-    )
+    return Watch(gpu=lambda: disturbed(device)) if device_of(device).meter == "GPU" else Watch()
 
 
 def _tried(read: Callable[[], Any]) -> Any:
@@ -399,7 +339,3 @@ def _tried(read: Callable[[], Any]) -> Any:
         return read()
     except Exception:
         return None
-
-
-def _per_second(before: float | None, after: float | None, seconds: float) -> float | None:
-    return None if before is None or after is None else max(0.0, after - before) / seconds

@@ -24,13 +24,13 @@ from typing import Any
 import torch
 
 import decoders
-from decoders import Divergence, InputError, ModelPair, Warping, read
+from decoders import InputError, ModelPair, Warping, read
 from decoders.distribution import top
 from decoders.errors import quoted, refuse
 from decoders.inputs import decoded
 from decoders.settings import nearest
 from workbench.engines.addresses import LISTED, Engine
-from workbench.engines.client import Client, Record, connect, version
+from workbench.engines.client import Client, Record, connect
 from workbench.engines.dialects import Chunk, Query
 from workbench.measuring.job import UPDATE_SECONDS, sentence, untold
 from workbench.measuring.transcript import Pieces, Place, finite
@@ -197,15 +197,18 @@ def given(
         greedy: the tokens of greedy decoding here; None decodes them now
         dtype: the number type that the server computes in; None if that is not known
     """
-    sample = result.alone
-    prompt = work.ids[sample.prompt]
+    number, used = result.alone.prompt, dtype or COARSE
+    prompt: Any = work.ids[number]
+    theirs: Any = ids_of(record, work.pair)
     try:
         if greedy is None:
             most = work.settings.max_new_tokens
-            alone = decoders.generate(work.pair, prompt, BASELINE, max_new_tokens=most)
-            greedy = alone.tokens
-        text, used = work.texts[sample.prompt], dtype or COARSE
-        divergence = _judged(work, prompt, text, greedy, record, used)
+            greedy = decoders.generate(work.pair, prompt, BASELINE, max_new_tokens=most).tokens
+        ours: Any = list(greedy)
+        if theirs is None:
+            ours, theirs = decoded(work.pair.tokenizer, ours), record.text
+            prompt = work.texts[number] or prompt
+        divergence = decoders.compare_greedy(work.pair, prompt, ours, theirs, dtype=used)
     except InputError as error:
         return replace(result, remarks=[*result.remarks, f"Its text gets no verdict: {error}"])
     differs = divergence.verdict != "same"
@@ -219,17 +222,6 @@ def given(
             divergence.verdict, divergence.says + unsaid,
         ),
     )  # fmt: skip
-
-
-def _judged(
-    work: Work, prompt: list[int], text: str | None, greedy: Sequence[int], record: Record,
-    dtype: str,
-) -> Divergence:  # fmt: skip
-    pair, theirs = work.pair, ids_of(record, work.pair)
-    if theirs is not None:
-        return decoders.compare_greedy(pair, prompt, list(greedy), theirs, dtype=dtype)
-    ours = decoded(pair.tokenizer, list(greedy))
-    return decoders.compare_greedy(pair, text or prompt, ours, record.text, dtype=dtype)
 
 
 Engines = Callable[[], Mapping[str, Engine]]  # gives those that may be asked, by name
@@ -318,10 +310,9 @@ class Asking:
         try:
             client = self.client = connect(self.engine)
             with closing(client.wire):
-                words = version(client), client.shown_model
-                release, model = (each and hidden(each, self.engine) for each in words)
-                self.server = Server(client.dialect.kind, release, model)
-                name = client.model
+                model, name = client.shown_model, client.model
+                shown = None if model is None else hidden(model, self.engine)
+                self.server = Server(client.dialect.kind, model=shown)
                 self.ours = name is not None and same_model(name, self.work.pair)
                 query = query_of(self.work, self.job, client, self.ours)
                 if self.cold:
@@ -429,7 +420,7 @@ def measure(
         remarks=remarks(record, asking.server.model, asking.ours),
         server=asking.server,
     )
-    if shows and asking.ours and not text.error and not work.settings.temperature:
+    if shows and asking.ours and not record.note and not work.settings.temperature:
         whole = given(work, whole, record, greedy, engine.dtype)
     return Measured(whole, {number: text.ids}, [])
 

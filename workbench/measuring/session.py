@@ -4,9 +4,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count, groupby
+from itertools import chain, groupby
 from typing import Any
 
 import torch
@@ -46,30 +46,6 @@ MOST_MORE = 7  # timings of the one extension
 PATIENCE_SECONDS = 6.0  # the most seconds that it takes
 
 
-def laps_in_order(
-    jobs: Sequence[Job], once_more: Callable[[Sequence[int], int], bool]
-) -> Iterator[tuple[int, int]]:
-    """The timings of a study, in order.
-
-    First come all jobs once: the study has its texts then, and the rest is timing. The jobs of one
-    repeat run in cycles.
-
-    Args:
-        once_more: called with the numbers of a repeat's jobs and the lap, from 1; whether they run
-            this lap
-
-    Yields:
-        (job's number, lap)
-    """
-    yield from ((number, 0) for number in range(len(jobs)))
-    for _, block in groupby(range(len(jobs)), lambda i: jobs[i].repeat):
-        numbers = list(block)
-        for lap in count(1):
-            if not once_more(numbers, lap):
-                break
-            yield from ((number, lap) for number in in_turn(numbers, lap))
-
-
 def extension(results: Sequence[Result], patience: float) -> int:
     """How many more timings of all these decoders may help to compare them; 0 if none.
 
@@ -104,7 +80,7 @@ class References:
 
     def __init__(self, temperature: float, dtype: str):
         self._temperature, self._dtype = temperature, dtype
-        self._found: dict[tuple[Any, ...], tuple[Result, Outputs]] = {}
+        self._first: dict[tuple[Any, ...], tuple[Result, Outputs]] = {}
 
     def compare(self, job: Job, result: Result, outputs: Outputs) -> Agreement | None:
         """Compare a job's outputs with the first of its law.
@@ -123,18 +99,16 @@ class References:
         greedy = self._temperature == 0 and job.method.lossless and method is job.method
         method = catalog[BASELINE]() if greedy else method
         law = (method, 0 if greedy else job.seed, job.prompt)
-        if law in self._found:
-            return agreement(method.name, *self._found[law], result, outputs, self._dtype)
+        if law in self._first:
+            return agreement(method.name, *self._first[law], result, outputs, self._dtype)
         if method == job.method:
-            self._found[law] = result, outputs
+            self._first[law] = result, outputs
         return None
 
-    def greedy(self, prompt: int) -> Sequence[int] | None:
-        """The tokens of greedy decoding after a prompt, once it has run at temperature 0."""
-        for (method, _, _), (_, outputs) in self._found.items():
-            if method.name == BASELINE and self._temperature == 0:
-                return outputs.get(prompt)
-        return None
+    def greedy(self, job: Job) -> Sequence[int] | None:
+        """The tokens of greedy decoding after a job's prompt, if it ran at temperature 0."""
+        first = self._first.get((catalog[BASELINE](), 0, job.prompt))
+        return first[1].get(job.prompt or 0) if first and self._temperature == 0 else None
 
 
 def agreement(
@@ -156,49 +130,22 @@ def agreement(
     if not differing or not (reference.alone.tokens and result.alone.tokens):
         return Agreement(name, len(both), len(differing), dtype=dtype)
     greedy, other = reference.alone.tokens, result.alone.tokens
-    shorter = min(len(greedy), len(other))
     at = next(
-        (i for i, (a, b) in enumerate(zip(greedy, other, strict=False)) if a.id != b.id), shorter
+        (i for i, (a, b) in enumerate(zip(greedy, other, strict=False)) if a.id != b.id), None
     )
-    shared = _shared_log_probs(greedy[:at], other[:at])
-    noise = max([torch.finfo(getattr(torch, dtype)).eps, *(abs(a - b) for a, b in shared)])
-    gap = _gap(greedy[at], other[at].id) if at < shorter else None
+    likely = [(_likely(a), _likely(b)) for a, b in zip(greedy[:at], other[:at], strict=False)]
+    apart = [abs(math.log(a[i]) - math.log(b[i])) for a, b in likely for i in a.keys() & b.keys()]
+    noise, gap = max([torch.finfo(getattr(torch, dtype)).eps, *apart]), None
+    if at is not None and {greedy[at].id, other[at].id} <= (p := _likely(greedy[at])).keys():
+        gap = math.log(p[greedy[at].id] / p[other[at].id])
+    place = min(len(greedy), len(other)) if at is None else at
     near_tie = gap is not None and gap <= 2 * noise
-    return Agreement(name, len(both), len(differing), at, gap, noise, near_tie, dtype)
+    return Agreement(name, len(both), len(differing), place, gap, noise, near_tie, dtype)
 
 
-def _shared_log_probs(
-    a: Sequence[TokenRecord], b: Sequence[TokenRecord]
-) -> list[tuple[float, float]]:
-    """The two log-probabilities of each token that both runs list at the same place."""
-    pairs = []
-    for x, y in zip(a, b, strict=True):
-        there = {alternative.id: alternative.p for alternative in y.alternatives}
-        pairs += [
-            (math.log(o.p), math.log(there[o.id]))
-            for o in x.alternatives
-            if there.get(o.id, 0) > 0 < o.p
-        ]
-    return pairs
-
-
-def _gap(token: TokenRecord, rival: int) -> float | None:
-    p = {alternative.id: alternative.p for alternative in token.alternatives}
-    return math.log(p[token.id] / p[rival]) if p.get(token.id) and p.get(rival) else None
-
-
-def compared(first: Measured, other: Measured, job: Job, temperature: float) -> Lap:
-    """The other's lap, compared with the first.
-
-    A decoder that watches the clock may draft differently each time, and then draws other tokens of
-    the same law.
-    """
-    watches_clock = getattr(job.method, "draft_length", None) == "auto" and temperature > 0
-    return replace(
-        other.lap,
-        same_rounds=first.rounds == other.rounds,
-        same_tokens=watches_clock or dict(first.outputs) == dict(other.outputs),
-    )
+def _likely(token: TokenRecord) -> dict[int, float]:
+    """The probabilities of the likeliest tokens at a place."""
+    return {other.id: other.p for other in token.alternatives if other.p > 0}
 
 
 def timed_again(
@@ -218,24 +165,30 @@ def timed_again(
     elif is_engine(job.method.name) and lengths[0] != lengths[1]:
         remark = f"Timing {number} wrote {lengths[1]} tokens, not {lengths[0]}; {before}"
     else:
-        return with_lap(result, compared(first, other, job, temperature))
+        # A decoder that watches the clock may draft differently each time, and then draws other
+        # tokens of the same law.
+        watches_clock = getattr(job.method, "draft_length", None) == "auto" and temperature > 0
+        same = watches_clock or dict(first.outputs) == dict(other.outputs)
+        again = first.rounds == other.rounds
+        (lap,) = other.result.laps
+        laps = [*result.laps, replace(lap, same_rounds=again, same_tokens=same)]
+        return replace(result, laps=laps, **timed(result.metrics, laps))
     return replace(result, remarks=[*result.remarks, remark])
 
 
-def with_lap(result: Result, lap: Lap) -> Result:
-    """The result with one lap more; its seconds and its energy are estimated from all of them."""
-    all_laps = [*result.laps, lap]
-    spent = timing.energy(all_laps)
-    metrics: dict[str, Any] = {
-        **result.metrics,
-        "seconds": timing.whole(all_laps),
-        "decode_seconds": timing.after_first(all_laps),
+def timed(metrics: Mapping[str, Any], laps: Sequence[Lap]) -> dict[str, Any]:
+    """A result's metrics and its energy, with seconds and joules estimated from all laps."""
+    spent, seconds = timing.energy(laps), timing.whole(laps)
+    new: dict[str, Any] = {
+        **metrics,
+        "seconds": seconds,
+        "decode_seconds": timing.after_first(laps),
         "joules": spent.joules,
         "energy_source": spent.source,
     }
-    if metrics["seconds"] and metrics.get("new_tokens") is not None:
-        metrics["tokens_per_second"] = metrics["new_tokens"] / metrics["seconds"]
-    return replace(result, laps=all_laps, metrics=metrics, energy=spent)
+    if seconds and new.get("new_tokens") is not None:
+        new["tokens_per_second"] = new["new_tokens"] / seconds
+    return {"metrics": new, "energy": spent}
 
 
 SOON = 0.3  # of a job, before which nobody can tell how long the others take
@@ -287,45 +240,58 @@ def run(
     return _Session(study, work, empty, patience).events()
 
 
-def timed(
-    work: Work, job: Job, references: References, *, cold: bool = False, shows: bool = True
-) -> Generator[Update, None, Measured]:
-    """One timing of a job: here, or on the server that it names; see `measure` of both.
-
-    Args:
-        references: the outputs so far, of which a greedy one may be compared with the server's
-    """
-    if not is_engine(job.method.name):
-        return measure(work, job, cold=cold, shows=shows)
-    greedy = references.greedy(job.prompt or 0)
-    return served.measure(work, job, cold=cold, shows=shows, greedy=greedy)
-
-
 class _Session:
     def __init__(self, study: Study, work: Work, run: Run, patience: float):
-        self.study, self.work, self.run, self.patience = study, work, run, patience
+        self.study, self.work, self.empty, self.patience = study, work, run, patience
         self.jobs = study.jobs()
         self.references = References(study.settings.temperature, run.environment["dtype"])
-        self.first: dict[int, Measured] = {}  # the first lap of each job, by number
+        # By the numbers of jobs, in the order in which they ran: their first laps, their results.
+        self.first: dict[int, Measured] = {}
+        self.results: dict[int, Result] = {}
         self.over: set[int] = set()  # jobs that are not timed again
         self.warm: set[tuple[Method, int]] = set()  # decoders, and the batch sizes they ran at
-        self.laps: dict[int, int] = {}  # by a repeat's first job: its timings with the extension
+
+    @property
+    def run(self) -> Run:
+        """The run so far."""
+        return replace(self.empty, results=list(self.results.values()), exact=self.law)
 
     def events(self) -> Generator[Event, None, None]:
         with light_heap():
             self.began = time.monotonic()
-            self.run = replace(self.run, exact=self._law(exact))
-            for number, lap in laps_in_order(self.jobs, self._once_more):
+            self.law = self._law(exact)
+            for number, lap in self._order():
                 if self.work.cancelled():
                     break
                 if number in self.over:
                     continue
-                yield from self._timed(self._at(number, lap), self.jobs[number])
-                if self.run.results and self.run.results[-1].cancelled:
+                yield from self._timed(number, lap)
+                if any(r.cancelled for r in self.results.values()):
                     break
-            stopped = len(self.first) < len(self.jobs)
-            stopped = stopped or any(r.cancelled for r in self.run.results)
-            yield Ended(replace(self.run, cancelled=stopped))
+            run = self.run
+            stopped = len(self.first) < len(self.jobs) or any(r.cancelled for r in run.results)
+            yield Ended(replace(run, cancelled=stopped))
+
+    def _order(self) -> Iterator[tuple[int, int]]:
+        """The timings of a study, in order: the number of the job, and the lap.
+
+        First come all jobs once: the study has its texts then, and the rest is timing. The jobs of
+        one repeat run in cycles, all of them alike.
+        """
+        yield from ((number, 0) for number in range(len(self.jobs)))
+        for _, block in groupby(range(len(self.jobs)), lambda i: self.jobs[i].repeat):
+            numbers = list(block)
+            for lap in chain(range(1, self.study.settings.timings), self._more(numbers)):
+                yield from ((number, lap) for number in in_turn(numbers, lap))
+
+    def _more(self, numbers: Sequence[int]) -> Iterator[int]:
+        """The laps beyond those that the settings ask for, if comparing these jobs needs them."""
+        usual = self.study.settings.timings
+        if usual > 1 and not self.work.cancelled():
+            results = [r for n, r in self.results.items() if n in numbers and n not in self.over]
+            more = extension(results, self.patience)
+            self.patience -= more * sum(r.laps[-1].seconds for r in results)
+            yield from range(usual, usual + more)
 
     def _law(self, ask: Callable[..., list[Prefix]], *more: Any) -> list[Prefix]:
         """The law that draws are compared with; [] for other studies.
@@ -340,83 +306,49 @@ class _Session:
             log.exception("the exact probabilities of draws failed")
             return []
 
-    def _once_more(self, numbers: Sequence[int], lap: int) -> bool:
-        """Whether these jobs, timed `lap` times, are timed again.
-
-        They are timed as often as the settings say, then some more times, all of them alike, if
-        comparing them needs it (`extension`).
-        """
-        usual = self.study.settings.timings
-        if lap < usual or usual == 1 or self.work.cancelled():
-            return lap < usual
-        if lap == usual:
-            results = [
-                result
-                for number, result in zip(self.first, self.run.results, strict=True)
-                if number in numbers and number not in self.over
-            ]
-            more = extension(results, self.patience)
-            self.patience -= more * sum(r.laps[-1].seconds for r in results)
-            self.laps[numbers[0]] = usual + more
-        return lap < self.laps[numbers[0]]
-
-    def _at(self, number: int, lap: int) -> At:
-        job, timings = self.jobs[number], max(lap + 1, self.study.settings.timings)
-        where = (job.method.name, job.repeat, job.batch_size, job.scheme, number, len(self.jobs))
-        return At(*where, lap, timings, job.prompt)
-
-    def _timed(self, at: At, job: Job) -> Iterator[Event]:
+    def _timed(self, number: int, lap: int) -> Iterator[Event]:
+        job, settings = self.jobs[number], self.study.settings
+        at = At(
+            job.method.name, job.repeat, job.batch_size, job.scheme, number, len(self.jobs), lap,
+            max(lap + 1, settings.timings), job.prompt,
+        )  # fmt: skip
         yield Started(at, self._eta(at), parts_of(self.work, job.prompt or 0))
-        if at.lap == 0:
-            # Texts that are only read need no warm-up, which would be half of the work of draws:
-            # nothing compares their speeds. Where a text is timed again, that is warm anyway; what
-            # a server does for a first request is not ours to guess.
-            decoder = job.method, job.batch_size
-            cold = job.keep not in ("text", "chances") and decoder not in self.warm
-            cold = cold and (self.study.settings.timings == 1 or is_engine(job.method.name))
-            if cold:
-                self.warm.add(decoder)
-            measured = yield from self._shown(at, timed(self.work, job, self.references, cold=cold))
-            result = measured.result
-            shown = job.keep == "trace" or (job.keep == "text" and texts_of([result]))
-            if self._is_half(job, result) and not shown:
-                return  # half a measurement is useless; half a text with a token is worth showing
+        # Texts that are only read need no warm-up, which would be half of the work of draws:
+        # nothing compares their speeds. Where a text is timed again, that is warm anyway; what
+        # a server does for a first request is not ours to guess.
+        decoder, served_here = (job.method, job.batch_size), not is_engine(job.method.name)
+        cold = lap == 0 and job.keep not in ("text", "chances") and decoder not in self.warm
+        cold = cold and (settings.timings == 1 or not served_here)
+        if cold:
+            self.warm.add(decoder)
+        # Later laps exist to be timed without drawing.
+        asked, shows = (replace(job, keep="lengths") if lap else job), not lap
+        if served_here:
+            timing = measure(self.work, asked, cold=cold, shows=shows)
+        else:
+            greedy = self.references.greedy(job)
+            timing = served.measure(self.work, asked, cold=cold, shows=shows, greedy=greedy)
+        measured = yield from self._shown(at, timing)
+        result = measured.result
+        shown = job.keep == "trace" or (job.keep == "text" and texts_of([result]))
+        # It was stopped within a batch, or between two of them. Half a measurement is useless; half
+        # a text with a token is worth showing.
+        missing = len(result.samples) < len(job.chosen(len(self.work.ids)))
+        if (result.cancelled or (result.error is None and missing)) and (lap or not shown):
+            return
+        if result.errors or result.cancelled:
+            self.over.add(number)
+        if lap:
+            first, temperature = self.first[number], settings.temperature
+            result = timed_again(self.results[number], first, measured, job, temperature, lap + 1)
+        else:
             agreement = self.references.compare(job, result, measured.outputs)
             result = replace(result, agreement=result.agreement or agreement)
-            self.first[at.job] = measured
-            law = [*self.run.exact, *self._law(impossible, replace(self.run, results=[result]))]
-            self.run = replace(self.run, results=[*self.run.results, result], exact=law)
-            if result.errors or result.cancelled:
-                self.over.add(at.job)
-        else:
-            # These laps exist to be timed without drawing.
-            again = timed(self.work, replace(job, keep="lengths"), self.references, shows=False)
-            measured = yield from self._shown(at, again)
-            if self._is_half(job, measured.result):
-                return
-            result = self._merged(at, job, measured)
+            self.first[number] = measured
+            new = replace(self.run, results=[result])
+            self.law = [*self.law, *self._law(impossible, new)]
+        self.results[number] = result
         yield Finished(at, result, self.run)
-
-    def _is_half(self, job: Job, result: Result) -> bool:
-        """Whether the result was stopped within a batch, or between two of them."""
-        prompts = job.chosen(len(self.work.ids))
-        return result.cancelled or (result.error is None and len(result.samples) < len(prompts))
-
-    def _merged(self, at: At, job: Job, measured: Measured) -> Result:
-        """The job's result with one lap more, in its place in the run."""
-        place = list(self.first).index(at.job)
-        result = self.run.results[place]
-        if measured.result.errors:
-            self.over.add(at.job)
-        temperature = self.study.settings.temperature
-        result = timed_again(result, self.first[at.job], measured, job, temperature, at.lap + 1)
-        return self._replaced(place, result)
-
-    def _replaced(self, place: int, result: Result) -> Result:
-        self.run = replace(
-            self.run, results=[*self.run.results[:place], result, *self.run.results[place + 1 :]]
-        )
-        return result
 
     def _shown(
         self, at: At, measuring: Generator[Update, None, Measured]

@@ -18,7 +18,6 @@ from decoders.distribution import Warping, Whole, deviation, top, warp
 from decoders.settings import Law
 from decoders.theory import acceptance
 from decoders.trace import KEPT
-from workbench.measuring.work import Work
 from workbench.runs.draws import DEPTH, KNOWN, Tokens, beginnings
 from workbench.runs.record import (
     Alternative,
@@ -168,16 +167,6 @@ class Transcript:
         if self.tokens and len(text) > shown:
             last = self.tokens[-1]
             self.tokens[-1] = replace(last, text=last.text + text[shown:])
-
-
-def with_chances(sample: Sample, result: Result, work: Work) -> Sample:
-    """The sample with the chance of each token; without them if its text was cut short."""
-    if result.finished == "cancelled":
-        return sample
-    return replace(
-        sample,
-        chances=acceptances(work.pair, result.prompt_tokens, result.tokens, work.settings),
-    )
 
 
 def acceptances(

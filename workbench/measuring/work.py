@@ -12,9 +12,9 @@ from decoders.errors import refuse
 from decoders.inputs import Encoded, Part, encode
 from workbench.engines.addresses import Engine
 from workbench.measuring.meter import Meter, Watch
-from workbench.runs.record import Lap, PromptPart, Result, RoundRecord, TokenRecord
+from workbench.runs.record import PromptPart, Result, RoundRecord, TokenRecord
 from workbench.studies.prompts import Chat, Prompt, Words
-from workbench.studies.settings import Settings, changed, is_engine
+from workbench.studies.settings import Settings, is_engine
 from workbench.studies.study import BASELINE, MEGABYTE, Job, Study, least_budget
 
 StudyT = TypeVar("StudyT", bound=Study)
@@ -214,10 +214,6 @@ class Work:
             "cancel": self.cancelled,
         }
 
-    def own(self, job: Job) -> dict[str, Any]:
-        """The decoder's own settings, as a result keeps them; {} if they are the study's."""
-        return {} if job.method in self.settings.methods else changed(job.method)
-
     def warm_up(self, job: Job) -> None:
         """Run a few tokens of a batch untimed, which sets up later passes."""
         prompts = job.chosen(len(self.ids))[: job.batch_size]
@@ -244,7 +240,3 @@ class Measured:
     result: Result
     outputs: Outputs
     rounds: list[tuple[list[int], list[int]]]
-
-    @property
-    def lap(self) -> Lap:
-        return self.result.laps[0]

@@ -1,4 +1,4 @@
-"""Prompts: texts and chats, and sets of them from a file, a folder, a link or this project."""
+"""Prompts: texts and chats, and sets of them from a file, a link or this project."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -210,8 +210,7 @@ def built_in(name: str) -> PromptSet:
     if name in BUILT_IN:
         return PromptSet(name, read(file_of(name)).prompts)
     raise InputError(
-        f"There are no built-in prompts {quoted(name)}; take {' or '.join(BUILT_IN)}, "
-        "or a file or folder."
+        f"There are no built-in prompts {quoted(name)}; take {' or '.join(BUILT_IN)}, or a file."
     )
 
 
@@ -221,17 +220,16 @@ def file_of(name: str) -> Path:
 
 
 def find(name: str) -> PromptSet:
-    """A built-in set, or else a file or folder: for callers who may name paths on this machine."""
+    """A built-in set, or else a file: for callers who may name paths on this machine."""
     return built_in(name) if name in BUILT_IN else read(name)
 
 
 def read(path: str | Path) -> PromptSet:
-    """The prompts of a file or folder, without blank lines.
+    """The prompts of a file, without blank lines.
 
     Args:
-        path: a text file with one prompt per line, a `.jsonl` file with objects that have a
-            "prompt", a text or a list of messages, or a folder of text files, each of them one
-            prompt
+        path: a text file with one prompt per line, or a `.jsonl` file with objects that have a
+            "prompt", a text or a list of messages
 
     Raises:
         InputError: naming the line, for a prompt that is empty, not UTF-8, not JSON or too long;
@@ -239,24 +237,23 @@ def read(path: str | Path) -> PromptSet:
     """
     path = Path(path)
     try:
-        if not path.is_dir():
-            return parse(path.name, _bytes(path))
-        prompts = list(_folder(path))
+        with path.open("rb") as file:
+            return parse(path.name, file.read(LARGEST_FILE + 1))
     except OSError as error:
         raise InputError(
-            f"{path.name} cannot be read: {error.strerror}; give a text file, a .jsonl file or "
-            "a folder of text files."
+            f"{path.name} cannot be read: {error.strerror}; give a text file or a .jsonl file."
         ) from None
-    return _whole(path.name, prompts)
 
 
 def parse(name: str, data: bytes) -> PromptSet:
     """The prompts in the content of a file of this name; raises InputError as `read` does."""
-    _check_size(name, len(data))
-    return _whole(name, list(_lines(name, data)))
-
-
-def _whole(name: str, prompts: list[Prompt]) -> PromptSet:
+    refuse(
+        (
+            len(data) > LARGEST_FILE,
+            f"{name} is larger than {LARGEST_FILE // 2**20} MB; give a smaller file.",
+        )
+    )
+    prompts = list(_lines(name, data))
     refuse(
         (not prompts, f"{name} has no prompts; give at least one."),
         (
@@ -264,22 +261,8 @@ def _whole(name: str, prompts: list[Prompt]) -> PromptSet:
             f"{name} has {len(prompts):,} prompts; give at most {MOST_PROMPTS:,}.",
         ),
     )
-    for prompt in prompts:
-        if (length := len(title(prompt.text))) > LONGEST_PROMPT:
-            raise InputError(
-                f"{prompt.place}: {length:,} characters are too long; a prompt has at most "
-                f"{LONGEST_PROMPT:,}."
-            )
     # A name may contain bytes that are not text.
     return PromptSet(name.encode(errors="replace").decode(), tuple(prompts))
-
-
-def _folder(path: Path) -> Iterator[Prompt]:
-    for file in sorted(path.glob("*.txt")):
-        text = _decode(_bytes(file), file.name)
-        if not text.strip():
-            raise InputError(f"{file.name}: empty; give it some text or take it out of the folder.")
-        yield Prompt(text.rstrip("\r\n"), file.name)
 
 
 def _lines(name: str, data: bytes) -> Iterator[Prompt]:
@@ -288,21 +271,13 @@ def _lines(name: str, data: bytes) -> Iterator[Prompt]:
         place = f"{name}, line {number}"
         text = _decode(line, place).rstrip("\r")
         if text.strip():
-            yield Prompt(_json_prompt(text, place) if is_json else text, place)
-
-
-def _bytes(path: Path) -> bytes:
-    _check_size(path.name, path.stat().st_size)
-    return path.read_bytes()
-
-
-def _check_size(name: str, size: int) -> None:
-    refuse(
-        (
-            size > LARGEST_FILE,
-            f"{name} is larger than {LARGEST_FILE // 2**20} MB; give a smaller file.",
-        )
-    )
+            prompt = _json_prompt(text, place) if is_json else text
+            if (length := len(title(prompt))) > LONGEST_PROMPT:
+                raise InputError(
+                    f"{place}: {length:,} characters are too long; a prompt has at most "
+                    f"{LONGEST_PROMPT:,}."
+                )
+            yield Prompt(prompt, place)
 
 
 def _decode(data: bytes, place: str) -> str:
@@ -320,14 +295,11 @@ def _decode(data: bytes, place: str) -> str:
 def _json_prompt(line: str, place: str) -> Words:
     try:
         prompt = json.loads(line)["prompt"]
-        if is_messages(prompt):
-            return placed(prompt, place)
-        prompt.encode()  # a lone surrogate is not text
-    except InputError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         prompt = None
-    if not isinstance(prompt, str) or not prompt.strip():
+    if is_messages(prompt):
+        return placed(prompt, place)
+    if not isinstance(prompt, str) or not prompt.strip() or not is_text(prompt):
         raise InputError(
             f'{place}: must be a JSON object with a text as "prompt", such as {{"prompt": "Once"}}.'
         )

@@ -392,7 +392,9 @@ class Study(ABC):
             data: the study, as `to_json` gives it
             start: the start of this kind's form, see `workbench.kinds.registry.to_query`
         """
-        return {"prompt": prompts.written(data["prompt"])}
+        if "prompt" in cls.linked:
+            return {"prompt": prompts.written(data["prompt"])}
+        return prompts.to_link(data, start)
 
     @classmethod
     def from_link(
@@ -406,7 +408,10 @@ class Study(ABC):
         Raises:
             InputError: if the value cannot be used
         """
-        data[name] = prompts.typed(text)
+        if name == "prompt":
+            data[name] = prompts.typed(text)
+        else:
+            prompts.from_link(name, text, data)
 
 
 PUBLIC_TOKENS = 256

@@ -21,7 +21,7 @@ from decoders.errors import InputError, first_line, quoted
 from decoders.testing import CHILDREN, TooManyWays, prove
 from workbench.engines.addresses import LISTED, named
 from workbench.engines.canary import LEVEL, SOUGHT, CanaryPlan, CanaryReport, watch
-from workbench.engines.client import Client, connect, version
+from workbench.engines.client import Client, connect
 from workbench.show.tables import Table
 from workbench.terminal import flags, show
 
@@ -159,9 +159,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def server(client: Client) -> str:
-    release = version(client)
-    kind = f"{client.dialect.kind} {release}" if release else client.dialect.kind
-    return f"{client.wire.engine.name}: {kind}, model {client.shown_model or 'not named'}"
+    model = client.shown_model or "not named"
+    return f"{client.wire.engine.name}: {client.dialect.kind}, model {model}"
 
 
 def table(report: CanaryReport) -> Table:
@@ -186,8 +185,8 @@ def sentences(report: CanaryReport) -> list[str]:
         f"{rule.caught} of {rule.times}."
         for rule in report.controls
     ]
-    for text in report.greedy:
-        words.append(f"Greedy after {quoted(text.prefix)}: {text.divergence.says}")
+    for prefix, parts in report.greedy.items():
+        words.append(f"Greedy after {quoted(prefix)}: {parts.says}")
     if report.verdict == "fault" and report.dtype == "auto":
         words.append(
             "If the server computes in another number type than the model here, name it with "

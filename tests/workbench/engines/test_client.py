@@ -21,7 +21,7 @@ from tests.workbench.engines.served import (
     vllm,
 )
 from workbench.engines.addresses import Engine
-from workbench.engines.client import Bounds, Client, Wire, connect, version
+from workbench.engines.client import Bounds, Client, Wire, connect
 from workbench.engines.dialects import DIALECTS, OTHER, VLLM, Dialect, Query
 
 SMALL = Bounds(connect=0.5, silence=0.3, total=0.6, bytes=200_000)
@@ -129,10 +129,6 @@ def test_a_silent_server_is_one_sentence():
         time.sleep(1)
 
     assert refusal(a_stream(silent())) == "Engine fake was silent for 0.3 s."
-
-
-def test_ids_are_not_sent_to_a_server_that_takes_none():
-    assert "takes no token ids" in refusal(a_stream(WHOLE), dialect=OTHER)
 
 
 @pytest.mark.parametrize(("reply", "says"), [
@@ -251,13 +247,11 @@ def test_the_kind_of_a_server(answers, kind):
         assert connect(server.engine()).dialect.kind == kind
 
 
-def test_a_key_that_comes_back_as_a_name_or_a_version_is_not_shown():
+def test_a_key_that_comes_back_as_a_name_is_not_shown():
     """The canary printed it as the model's name, and wrote it into its report."""
     key = "sk-secret-1"
 
     def answers(call):
-        if call.path == "/version":
-            return a_json({"version": f"1 {key}"})
         if call.body is not None:
             return a_json({**chunk(" a", finish_reason="length"), "model": f"org/{key}"})
         return models({"id": f"org/{key}", "owned_by": "vllm"})(call)
@@ -266,7 +260,7 @@ def test_a_key_that_comes_back_as_a_name_or_a_version_is_not_shown():
         client = connect(server.engine(key="MINE", model=f"org/{key}"), environ={"MINE": key})
         client.ask(Query("x", 1))
         assert server.calls[-1].body["model"] == f"org/{key}"  # as the server calls it
-        assert (client.shown_model, version(client)) == ("org/[key]", "1 [key]")
+        assert client.shown_model == "org/[key]"
 
 
 def test_another_model_than_said_is_one_sentence():

@@ -17,12 +17,12 @@ from tests.layouts import pair_of
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds import advice as advisor
 from workbench.kinds import registry
-from workbench.kinds.advice import Advice, Findings, Timed, findings, tokens_per_round, verdict
+from workbench.kinds.advice import Advice, Findings, findings, tokens_per_round, verdict
 from workbench.kinds.registry import from_query
 from workbench.measuring import session
 from workbench.measuring.transcript import acceptances
 from workbench.runs.events import Ended, Progress
-from workbench.runs.record import Run
+from workbench.runs.record import Energy, Lap, Result, Run, Sample
 from workbench.studies.settings import Settings
 from workbench.studies.study import GONE
 from workbench.terminal import show
@@ -139,8 +139,13 @@ def timed(speeds: dict[str, list[float]]) -> dict:
     """Timings on prompts of 20 tokens, at these tokens/s on each of them. Speculative decoding is
     as fast as "speculative"."""
 
-    def runs(name: str) -> list[Timed]:
-        return [Timed(20, 20 / v, [1 / v] * 20, [0.1 / v] * 20, 20, []) for v in speeds[name]]
+    def runs(name: str) -> list[Result]:
+        none, own = Energy(None, ""), [Sample(0, 1, gained=[1] * 20)]
+        return [
+            Result(name, 0, 0, {"new_tokens": 20, "seconds": 20 / v}, none, own,
+                   [Lap(20 / v, [1 / v] * 22, none, drafting=[0.1 / v] * 22)])
+            for v in speeds[name]
+        ]  # fmt: skip
 
     lengths = {catalog["speculative"](draft_length=n): runs("speculative") for n in (1, 4, 8)}
     others = {catalog[name](): runs(name) for name in speeds if name != "speculative"}

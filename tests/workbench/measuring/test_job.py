@@ -8,14 +8,14 @@ import decoders
 from tests.models import build_pair, build_tokenizer
 from tests.workbench.measuring.conftest import batch, comparison
 from workbench.measuring.job import measure
-from workbench.measuring.meter import Sources, Watch
+from workbench.measuring.meter import Watch
 from workbench.measuring.work import Update, Work, admit
 from workbench.runs.record import Result
 from workbench.studies.study import SCHEMES, Study
 
 
 def work(pair, study: Study, meter) -> Work:
-    return Work(pair, admit(pair, study), study.settings, meter, Watch(Sources()), lambda: False)
+    return Work(pair, admit(pair, study), study.settings, meter, Watch(), lambda: False)
 
 
 def run(measuring) -> tuple[list[Update], Result, dict]:

@@ -8,7 +8,7 @@ import pytest
 import decoders
 from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
-from workbench.measuring.meter import BELOW_RESOLUTION, Meter, Sources, Watch
+from workbench.measuring.meter import BELOW_RESOLUTION, Meter, Watch
 from workbench.measuring.session import MOST_MORE, extension
 from workbench.models.keeper import Threads
 from workbench.runs.events import Ended, Finished, Progress
@@ -22,7 +22,7 @@ def study(**settings) -> Comparison:
 
 
 def run(pair, meter, asked: Comparison, **options):
-    return list(session.run(pair, asked, meter=meter, **{"watch": Watch(Sources()), **options}))
+    return list(session.run(pair, asked, meter=meter, **{"watch": Watch(), **options}))
 
 
 class Uncounted(Watch):
@@ -36,7 +36,7 @@ class Uncounted(Watch):
 def patient(monkeypatch) -> dict:
     """Options of a run whose timings are never enough, whatever else runs here."""
     monkeypatch.setattr(session, "LEAST_SECONDS", 1e9)
-    return {"watch": Uncounted(Sources()), "patience": 1000.0}
+    return {"watch": Uncounted(), "patience": 1000.0}
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_more_laps_are_taken_where_they_help(seconds, patience, more):
 def test_who_times_is_ended_once_all_texts_are_there_and_is_not_called_stopped(pair, unmetered):
     """A run is whole after its first pass over the decoders; the rest is timing."""
     stop = threading.Event()
-    for event in session.run(pair, study(), meter=unmetered, watch=Watch(Sources()), cancel=stop):
+    for event in session.run(pair, study(), meter=unmetered, watch=Watch(), cancel=stop):
         if isinstance(event, Finished) and event.at.last_text:
             stop.set()
     assert not event.run.cancelled
@@ -159,7 +159,7 @@ def test_a_decoder_that_watches_the_clock_may_draw_other_tokens(pair, unmetered)
 
 
 def test_the_run_says_its_threads_and_the_counters_that_are_missing(pair, unmetered, tmp_path):
-    blind = {"watch": Watch(Sources(proc=tmp_path, cgroups=())), "threads": Threads(1, "a test")}
+    blind = {"watch": Watch(proc=tmp_path, cgroup=tmp_path), "threads": Threads(1, "a test")}
     *_, ended = run(pair, unmetered, study(timings=1), **blind)
     where = ended.run.environment
     assert (where["threads"], where["threads_reason"]) == (1, "a test")
@@ -184,7 +184,7 @@ def test_energy_says_that_the_window_was_too_short(pair):
 def test_the_collector_looks_at_little_while_a_study_runs_and_at_all_afterwards(pair, unmetered):
     """A full collection over all that the page holds once took as long as a lap's passes."""
     gc.unfreeze()  # a page of an earlier test may still be timing its run
-    events = session.run(pair, study(timings=1), meter=unmetered, watch=Watch(Sources()))
+    events = session.run(pair, study(timings=1), meter=unmetered, watch=Watch())
     next(events)
     assert gc.get_freeze_count() > 0
     events.close()

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from workbench.measuring.meter import Meter, NoGauge, Sources, Watch, disturbed, open_meter
+from workbench.measuring.meter import Gauge, Meter, Watch, disturbed, open_meter
 from workbench.runs.record import Load
 
 
 class NVML:
-    """A simulated pynvml: boards by UUID and PCI address, each with the readings it has."""
+    """A simulated pynvml: boards by PCI address, each with the readings it has."""
 
     NVML_DEVICE_MIG_ENABLE = 1
 
@@ -26,17 +26,8 @@ class NVML:
     def nvmlInit(self):
         pass
 
-    def nvmlDeviceGetHandleByUUID(self, uuid):
-        return self._find("uuid", uuid)
-
     def nvmlDeviceGetHandleByPciBusId(self, address):
-        return self._find("pci", address)
-
-    def _find(self, key, value):
-        for board in self.boards:
-            if board[key] == value:
-                return board
-        raise self.NVMLError("Not Found")
+        return next(board for board in self.boards if board["pci"] == address)
 
     def nvmlDeviceGetMigMode(self, board):
         return [self._read(board, "mig"), 0]
@@ -45,14 +36,14 @@ class NVML:
         return self._read(board, "energy")()
 
     def _read(self, board, name):
-        self.asked.append((board["uuid"], name))
+        self.asked.append((board["name"], name))
         if name not in board:
             raise self.NVMLError("Not Supported")
         return board[name]
 
 
 def board(number, **readings):
-    return {"uuid": f"GPU-{number}", "pci": f"00000000:{number:02x}:00.0", **readings}
+    return {"name": f"GPU-{number}", "pci": f"00000000:{number:02x}:00.0", **readings}
 
 
 def steps(*millijoules):
@@ -65,11 +56,11 @@ def steps(*millijoules):
 def gpu(monkeypatch):
     """A torch that has one visible GPU, board 7; device-wide waiting is counted."""
     waits = []
-    properties = SimpleNamespace(uuid="7", pci_domain_id=0, pci_bus_id=7, pci_device_id=0)
+    properties = SimpleNamespace(pci_domain_id=0, pci_bus_id=7, pci_device_id=0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(torch.cuda, "synchronize", waits.append)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return SimpleNamespace(properties=properties, waits=waits)
+    return SimpleNamespace(waits=waits)
 
 
 def measure(meter, seconds):
@@ -83,15 +74,10 @@ def test_the_counter_of_the_board_in_use_is_read_among_several(gpu):
     meter = open_meter("cuda:0", nvml)
     energy = measure(meter, 2.5)
     assert (energy.joules, energy.source) == (42.5, "measured: GPU energy counter")
-    assert {uuid for uuid, _ in nvml.asked} == {"GPU-7"}
+    assert {asked for asked, _ in nvml.asked} == {"GPU-7"}
     with meter.window():
         assert gpu.waits == [torch.device("cuda:0")]
     assert gpu.waits == [torch.device("cuda:0")] * 2
-
-
-def test_a_board_that_is_not_found_by_uuid_is_found_by_its_address(gpu):
-    gpu.properties.uuid = "unknown"
-    assert measure(open_meter("cuda", NVML(board(7, energy=steps(0, 0, 1_000)))), 2.0).joules == 1.0
 
 
 @pytest.mark.parametrize(("last", "seconds"), [(900, 0.4), (0, 2.0)])
@@ -117,7 +103,7 @@ def test_a_slice_of_a_shared_board_is_not_attributable(gpu, monkeypatch, visible
 def test_without_the_driver_the_reason_is_given(gpu):
     nvml = NVML()
     nvml.nvmlInit = lambda: (_ for _ in ()).throw(NVML.NVMLError("NVML Shared Library Not Found"))
-    assert open_meter("cuda", nvml).gauge == NoGauge("not measured: NVML Shared Library Not Found")
+    assert open_meter("cuda", nvml).gauge == Gauge("not measured: NVML Shared Library Not Found")
 
 
 def rapl(folder, **packages):
@@ -178,7 +164,7 @@ def test_a_device_without_a_counter_and_one_that_keeps_it_from_us_say_so(tmp_pat
     whys = {"cpu": "this machine shows no RAPL energy counter",
             "mps": "there is no energy counter for device mps"}  # fmt: skip
     for device, why in whys.items():
-        assert open_meter(device, powercap=tmp_path).gauge == NoGauge(f"not measured: {why}")
+        assert open_meter(device, powercap=tmp_path).gauge == Gauge(f"not measured: {why}")
     rapl(tmp_path, rapl_0=("package-0", 1, 10))
     read = Path.read_text
 
@@ -198,7 +184,7 @@ def test_a_gauge_that_breaks_never_breaks_the_work(edge):
     def fail(*args):
         raise OSError("gone")
 
-    broken, done = type("Broken", (NoGauge,), {edge: fail}), False
+    broken, done = type("Broken", (Gauge,), {edge: fail}), False
     with Meter(broken("not measured: nothing")).window() as window:
         done = True
     assert done
@@ -251,7 +237,7 @@ class Machine:
         self.cgroup.write_text(f"nr_periods 5\nnr_throttled 1\nthrottled_usec {throttled}\n")
 
     def watch(self) -> Watch:
-        return Watch(Sources(lambda: self.wall, self.folder, (self.cgroup,), lambda: ""))
+        return Watch(lambda: self.wall, self.folder, self.cgroup, lambda: "")
 
 
 def test_each_counter_is_a_share_of_the_lap(tmp_path):
@@ -268,7 +254,7 @@ def test_a_machine_that_shows_no_counters_is_named(tmp_path):
     def fails():
         raise OSError
 
-    watch = Watch(Sources(proc=tmp_path / "none", cgroups=(tmp_path / "none",), gpu=fails))
+    watch = Watch(proc=tmp_path / "none", cgroup=tmp_path / "none", gpu=fails)
     assert watch.missing() == ["throttled", "stolen", "pressure"]
     found = watch.load(watch.read(), watch.read(), 1.0, 1.0)
     assert found.throttled is found.stolen is found.pressure is found.gpu is None

@@ -156,8 +156,7 @@ def test_an_engine_is_asked_for_the_same_prompt_and_sampling(stories, unmetered,
         assert body["prompt"] == list(stories.tokenizer(PROMPT).input_ids)
         assert (body["temperature"], body["top_k"], body["top_p"]) == (0.7, 20, 0.9)
         assert (body["seed"], body["max_tokens"]) == (5, TOKENS)
-    assert (result.server.kind, result.server.version) == ("vllm", "0.32.0")
-    assert result.server.model == "stories"
+    assert (result.server.kind, result.server.model) == ("vllm", "stories")
     assert result.agreement is None
     assert result.metrics["new_tokens"] == TOKENS
     assert result.metrics["perplexity"] > 1
@@ -191,8 +190,6 @@ def test_another_model_is_asked_by_text_and_gets_no_verdict(stories, unmetered, 
     def answers(call):
         if call.path == "/v1/models":
             return a_json({"data": [{"id": "Qwen/Qwen3-8B", "owned_by": "vllm"}]})
-        if call.path == "/version":
-            return a_json({"version": "1"})
         last = {"finish_reason": "length"}
         pieces = [chunk(" a red", [70_000]), chunk(" ball", [3], **last), usage(TOKENS)]
         return a_stream([{**piece, "model": "Qwen/Qwen3-8B"} for piece in pieces])
@@ -303,7 +300,7 @@ def test_stop_is_heard_while_a_server_answers(silent, stories, unmetered):
                 began = time.monotonic()
         took = time.monotonic() - began
         over.set()
-    assert took < 3
+    assert took < 1  # it once waited for a verdict on half a text
     assert event.run.cancelled
     (result,) = event.run.results
     told = (result.error, result.alone.finished, result.alone.text)

@@ -20,7 +20,7 @@ from tests.workbench.measuring.conftest import (
     results,
 )
 from workbench.measuring import session
-from workbench.measuring.meter import Meter, NoGauge
+from workbench.measuring.meter import Gauge, Meter
 from workbench.measuring.session import References, agreement
 from workbench.runs.events import Progress, Started
 from workbench.runs.record import Alternative, Energy, Result, Sample, TokenRecord
@@ -77,7 +77,7 @@ def test_another_output_is_counted_if_the_law_is_another(pair, unmetered, monkey
 # ---- Energy
 
 
-class RecordingGauge(NoGauge):
+class RecordingGauge(Gauge):
     def __init__(self):
         super().__init__("not measured: a test")
         object.__setattr__(self, "calls", [])
@@ -211,7 +211,7 @@ def test_a_device_that_fails_when_waited_for_fails_that_job_alone(
 ):
     """A CUDA device reports its errors late, where the meter waits for it. That is before and after
     the work."""
-    meter = Meter(NoGauge("not measured: a test"), Failing(nth, failure))
+    meter = Meter(Gauge("not measured: a test"), Failing(nth, failure))
     found = results(session.run(pair, make(kind, "lookup"), meter=meter))
     failed = [i for i, r in enumerate(found) if r.errors]
     assert (len(found), failed) == (2, [(nth - 1) // 2])

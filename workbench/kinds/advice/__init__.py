@@ -15,11 +15,11 @@ import argparse
 import html
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from rich.console import Group
@@ -35,7 +35,6 @@ from workbench.show.laws import claim, head
 from workbench.show.quantities import MISSING
 from workbench.show.tables import Table, markup
 from workbench.show.view import Body, View
-from workbench.studies import prompts
 from workbench.studies import prompts as prompt_links
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings, changed
@@ -134,51 +133,6 @@ class Advice(Study):
         shared, own = cls.split({"settings": settings})
         return cls(PromptSet.from_json(data.get("prompts")), shared, **own)
 
-    @classmethod
-    def to_link(cls, data: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-        return prompt_links.to_link(data, start)
-
-    @classmethod
-    def from_link(
-        cls, name: str, text: str, data: dict[str, Any], settings: dict[str, Any]
-    ) -> None:
-        prompt_links.from_link(name, text, data)
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """One decoding of one prompt.
-
-    Attributes:
-        tokens: new tokens
-        seconds: seconds of the whole decoding
-        rounds: seconds of each round, without the first and the last
-        drafting: seconds of the draft passes of each of these rounds
-        gained: how many rounds there were in all
-        disturbed: sentences about the machine's counters that cast doubt on the seconds
-    """
-
-    tokens: int
-    seconds: float
-    rounds: list[float]
-    drafting: list[float]
-    gained: int
-    disturbed: list[str]
-
-    @staticmethod
-    def of(result: Result) -> "Timed":
-        """The timing in a result of one prompt.
-
-        Its rounds are all but the first, which also reads the prompt, and the last, which drafts
-        less.
-        """
-        metrics: dict[str, Any] = result.metrics
-        lap, gained = result.laps[0], len(result.alone.gained)
-        return Timed(
-            metrics["new_tokens"], metrics["seconds"], lap.rounds[1:-1], lap.drafting[1:-1],
-            gained, disturbances(result),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class RankedDecoder:
@@ -198,10 +152,8 @@ class RankedDecoder:
 
     @property
     def best(self) -> Interval:
-        """The measured speed, or else the predicted one."""
-        speed = self.measured or self.predicted
-        assert speed is not None  # every line has one of them
-        return speed
+        """The measured speed, or else the predicted one; every line has one of them."""
+        return self.measured or cast(Interval, self.predicted)
 
 
 @dataclass(frozen=True)
@@ -210,40 +162,20 @@ class Findings:
 
     Attributes:
         alpha: mean chance of acceptance
-        step: seconds of a round of greedy decoding
-        rounds: seconds of a round of speculative decoding, by draft length
-        draft: seconds of a draft pass
+        draft: seconds of a draft pass over those of a target pass: c of Leviathan et al. 2023
+            (arXiv 2211.17192), theorem 3.8
+        four: seconds of a round of speculative decoding with four drafts, likewise
         temperature: the sampling temperature
         lines: the decoders, the fastest first
-        timings: number of timings
-        disturbed: for each sentence about a disturbance, the number of timings that had it
+        doubts: a sentence about disturbed timings; "" if there were few
     """
 
     alpha: float
-    step: float
-    rounds: Mapping[int, float]
     draft: float
+    four: float
     temperature: float
-    lines: list[RankedDecoder] = field(default_factory=list)
-    timings: int = 0
-    disturbed: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def c(self) -> float:
-        """Seconds of a draft pass over those of a target pass.
-
-        Source:
-            Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8.
-        """
-        return self.draft / self.step
-
-
-def between(rounds: Mapping[int, Any], length: int) -> Any:
-    """The seconds of a round, interpolated between the draft lengths that were timed."""
-    known = sorted(rounds)
-    low, high = (known[0], known[1]) if length <= known[1] else (known[-2], known[-1])
-    slope = (rounds[high] - rounds[low]) / (high - low)
-    return rounds[low] + slope * (length - low)
+    lines: Sequence[RankedDecoder]
+    doubts: str
 
 
 def tokens_per_round(betas: Sequence[float], length: int) -> float:
@@ -268,7 +200,7 @@ def tokens_per_round(betas: Sequence[float], length: int) -> float:
 
 
 def ranked(
-    betas: Sequence[Sequence[float]], timed: Mapping[Any, Sequence[Timed]], temperature: float
+    betas: Sequence[Sequence[float]], timed: Mapping[Any, Sequence[Result]], temperature: float
 ) -> Findings:
     """Rank the decoders by their speed-up.
 
@@ -276,47 +208,55 @@ def ranked(
         betas: for each prompt the chance of acceptance at each place of its text
         timed: for each decoder a timing of each prompt
 
-    Returns:
-        the advice
-
     Raises:
         InputError: if the texts are too short to time
     """
-    greedy = timed[catalog[BASELINE]()]
-    steps = [fmean(t.rounds) if t.rounds else None for t in greedy]
-    step, draft, rounds = _typical(steps), _typical(steps), {}
-    for method, runs in timed.items():
-        if method.name == "speculative":
-            rounds[method.draft_length] = step * _over_greedy(runs, greedy, lambda t: t.rounds)
-            if method.draft_length == max(TIMED_LENGTHS):
-                draft = step * _over_greedy(runs, greedy, lambda t: t.drafting)
-                draft /= method.draft_length
-    rounds = {n: rounds[n] for n in TIMED_LENGTHS}
+    greedy, speculative = timed[catalog[BASELINE]()], catalog["speculative"]
+    steps = [fmean(rounds) if (rounds := steady(each)) else None for each in greedy]
+    step, longest = _typical(steps), speculative(draft_length=max(TIMED_LENGTHS))
+    draft = step * _over_greedy(timed[longest], greedy, "drafting") / longest.draft_length
+    rounds = {
+        n: step * _over_greedy(timed[speculative(draft_length=n)], greedy) for n in TIMED_LENGTHS
+    }
     # Beyond its steps a greedy text takes time to read the prompt, as with every decoder.
-    reading = len(betas) * _typical(
-        [max(0.0, t.seconds - t.tokens * fmean(t.rounds)) if t.rounds else None for t in greedy]
-    )
+    whole = [(r.metrics["seconds"], r.metrics["new_tokens"]) for r in greedy]
+    beyond = [
+        None if each is None else max(0.0, seconds - tokens * each)
+        for (seconds, tokens), each in zip(whole, steps, strict=True)
+    ]
+    reading = len(betas) * _typical(beyond)
     lines, total = [], _sum(map(len, betas))
     for length in LENGTHS:
-        method = catalog["speculative"](draft_length=length)
+        method = speculative(draft_length=length)
         taken = _sum(len(b) / tokens_per_round(b, length) if b else 0.0 for b in betas)
-        predicted = (total * step + reading) / (taken * between(rounds, length) + reading)
-        runs = timed.get(method, [])
-        interval = _interval(predicted, len(betas))
-        lines.append(RankedDecoder(method, interval, _measured(runs, greedy), total[0] / taken[0]))
+        low, high = TIMED_LENGTHS[:2] if length <= TIMED_LENGTHS[1] else TIMED_LENGTHS[1:]
+        share = (length - low) / (high - low)
+        each = rounds[low] + share * (rounds[high] - rounds[low])
+        predicted = _interval((total * step + reading) / (taken * each + reading), len(betas))
+        measured = _measured(timed.get(method, []), greedy)
+        lines.append(RankedDecoder(method, predicted, measured, total[0] / taken[0]))
     for method, runs in timed.items():
         if method.name not in (BASELINE, "speculative"):
-            tokens = sum(t.tokens for t in runs) / max(1, sum(t.gained for t in runs))
+            gained = sum(len(r.alone.gained) for r in runs)
+            tokens = sum(r.metrics["new_tokens"] for r in runs) / max(1, gained)
             lines.append(RankedDecoder(method, None, _measured(runs, greedy), tokens))
     lines.sort(key=lambda line: -line.best.value)
-    of_rounds = {n: float(each[0]) for n, each in rounds.items()}
-    timings = [t for runs in timed.values() for t in runs]
-    disturbed = Counter(reason for t in timings for reason in t.disturbed)
-    alpha = fmean(x for b in betas for x in b)
     return Findings(
-        alpha, float(step[0]), of_rounds, float(draft[0]), temperature, lines, len(timings),
-        disturbed,
+        fmean(x for b in betas for x in b), float(draft[0] / step[0]),
+        float(rounds[4][0] / step[0]), temperature, lines,
+        doubts([r for runs in timed.values() for r in runs]),
     )  # fmt: skip
+
+
+def steady(result: Result, of: str = "rounds") -> list[float]:
+    """Seconds of the rounds of a timing, without the first and the last.
+
+    The first also reads the prompt, and the last drafts less.
+
+    Args:
+        of: "rounds" or "drafting", their draft passes alone
+    """
+    return getattr(result.laps[0], of)[1:-1]
 
 
 # ---- Figures of all prompts, then of each resample of them, (RESAMPLES + 1,)
@@ -346,21 +286,22 @@ def _typical(values: Sequence[float | None]) -> np.ndarray:
 
 
 def _over_greedy(
-    runs: Sequence[Timed], greedy: Sequence[Timed], of: Callable[[Timed], Sequence[float]]
+    runs: Sequence[Result], greedy: Sequence[Result], of: str = "rounds"
 ) -> np.ndarray:
     """Mean seconds over those of greedy's rounds on the same prompt.
 
     Both ran close together, so a change of the machine's speed affects both.
     """
-    both = [(of(a), b.rounds) for a, b in zip(runs, greedy, strict=True)]
+    both = [(steady(a, of), steady(b)) for a, b in zip(runs, greedy, strict=True)]
     return _typical([fmean(own) / fmean(other) if own and other else None for own, other in both])
 
 
-def _measured(runs: Sequence[Timed], greedy: Sequence[Timed]) -> Interval | None:
+def _measured(runs: Sequence[Result], greedy: Sequence[Result]) -> Interval | None:
     if not runs:
         return None
     own, other = (
-        _sum(t.tokens for t in each) / _sum(t.seconds for t in each) for each in (runs, greedy)
+        _sum(r.metrics["new_tokens"] for r in each) / _sum(r.metrics["seconds"] for r in each)
+        for each in (runs, greedy)
     )
     return _interval(own / other, len(runs))
 
@@ -405,7 +346,7 @@ def findings(run: Run) -> Findings | None:
     if not whole or failed & set(study.needed):
         return None
     betas = [one[TEXTS].alone.chances for one in whole]
-    timed = {m: [Timed.of(one[m]) for one in whole] for m in methods if m != TEXTS}
+    timed = {m: [one[m] for one in whole] for m in methods if m != TEXTS}
     return ranked(betas, timed, study.settings.temperature)
 
 
@@ -426,7 +367,7 @@ def sentences(run: Run) -> tuple[str, str, Table | None]:
         return "", NOTHING, None
     by_head = head(run.environment, catalog["speculative"]())
     guessed = by_head and not Advice.from_json(run.study).measure_all
-    warnings = [doubts(advice), LATER if guessed else ""]
+    warnings = [advice.doubts, LATER if guessed else ""]
     return " ".join(filter(None, warnings)), verdict(advice), table(advice)
 
 
@@ -462,8 +403,8 @@ def verdict(advice: Findings) -> str:
     """Sentences on the costs, the best exact decoder and, if it is another one, the fastest."""
     costs = (
         f"On average a draft is accepted with the chance {advice.alpha:.2f} at temperature "
-        f"{advice.temperature:g}; a draft pass costs {advice.c:.2f} of a target pass, a "
-        f"round with 4 drafts {between(advice.rounds, 4) / advice.step:.2f}."
+        f"{advice.temperature:g}; a draft pass costs {advice.draft:.2f} of a target pass, a "
+        f"round with 4 drafts {advice.four:.2f}."
     )
     best = advice.lines[0]
     exact = next(line for line in advice.lines if line.method.law == Law.TARGET)
@@ -474,10 +415,11 @@ def verdict(advice: Findings) -> str:
     return " ".join(says)
 
 
-def doubts(advice: Findings) -> str:
+def doubts(timings: Sequence[Result]) -> str:
     """A sentence about disturbed timings; "" if there were few."""
-    often = {says: n for says, n in advice.disturbed.items() if n > MOST_DISTURBED * advice.timings}
-    each = "; ".join(f"in {n} of {advice.timings} timings {says}" for says, n in often.items())
+    counts = Counter(says for timing in timings for says in disturbances(timing))
+    often = {says: n for says, n in counts.items() if n > MOST_DISTURBED * len(timings)}
+    each = "; ".join(f"in {n} of {len(timings)} timings {says}" for says, n in often.items())
     return f"The machine was busy: {each}. Ask again when it is idle." if each else ""
 
 
@@ -513,10 +455,9 @@ DESCRIPTION = (
     "Predict the speed-up of speculative decoding from acceptance and costs, measure the other "
     "decoders, and rank them."
 )
-PAIR = '--models "SmolLM2-1.7B + SmolLM2-135M"'
-EXAMPLES = f"""examples:
+EXAMPLES = """examples:
   python -m workbench advise
-  python -m workbench advise {PAIR} --prompts my.jsonl --temperature 0
+  python -m workbench advise --models "SmolLM2-1.7B + SmolLM2-135M" --prompts my.jsonl
 """
 
 
@@ -525,17 +466,22 @@ def register(commands: Any) -> None:
         commands, "advise", "predict and measure which decoders pay here", DESCRIPTION, EXAMPLES
     )
     command.set_defaults(command=run)
-    help = "stories, refrains, or a file (default: stories)"
-    command.add_argument("--prompts", default="stories", metavar="SET", help=help)
-    help = f"number of prompts, at most {MOST_PROMPTS} (default: {MOST_PROMPTS})"
-    command.add_argument("--count", metavar="N", default=str(MOST_PROMPTS), help=help)
-    help = "also measure every draft length, to check the prediction"
-    command.add_argument("--measure-all", action="store_true", help=help)
+    add = command.add_argument
+    add(
+        "--prompts", default="stories", metavar="SET",
+        help="stories, refrains, or a file (default: stories)",
+    )  # fmt: skip
+    add(
+        "--count", metavar="N", default=str(MOST_PROMPTS),
+        help=f"number of prompts, at most {MOST_PROMPTS} (default: {MOST_PROMPTS})",
+    )  # fmt: skip
+    words = "also measure every draft length, to check the prediction"
+    add("--measure-all", action="store_true", help=words)
     flags.add(command, Advice.usual, Advice)
 
 
 def run(args: argparse.Namespace) -> int:
-    chosen = prompts.find(args.prompts).first(flags.number("count", args.count))
+    chosen = prompt_links.find(args.prompts).first(flags.number("count", args.count))
     settings, own = flags.settings(args, Advice.usual), flags.own(args, Advice)
     advice = Advice(chosen, settings, args.measure_all, **own)
     return show.run(advice, args)
