@@ -74,11 +74,6 @@ class Joint:
         self.origin = highest(beams) if origin is None else origin
         self.size = readings[0].size
 
-    def of(self, places: Sequence[int]) -> "Joint":
-        """Some of the beams."""
-        beams, readings = [self.beams[i] for i in places], [self.readings[i] for i in places]
-        return Joint(beams, readings, self.origin, self.rounded)
-
     def value(self, index: int) -> float:
         beam, token = divmod(index, self.size)
         return self._add(self.readings[beam].log_p(token), self.beams[beam].score - self.origin)
@@ -218,10 +213,11 @@ class UncutJoint(Whole):
         return indices
 
     def regrouped(self, rows: Mapping[int, int], size: int) -> Whole:
-        order = sorted(rows, key=rows.__getitem__)
-        if order == list(range(len(self._joint.beams))):
+        joint, order = self._joint, sorted(rows, key=rows.__getitem__)
+        if order == list(range(len(joint.beams))):
             return self
-        return UncutJoint(self._joint.of(order), self._warping)
+        beams, readings = [joint.beams[i] for i in order], [joint.readings[i] for i in order]
+        return UncutJoint(Joint(beams, readings, joint.origin), self._warping)
 
 
 def draw_beams(request: Request, joint: Joint, probs: Distribution, count: int) -> list[BeamDraw]:
@@ -239,7 +235,6 @@ def best(request: Request, beams: Sequence[Beam]) -> Beam:
 def drawn_trials(
     joint: Joint, draws: Sequence[BeamDraw], p_beam: Distribution, fates: Sequence[Fate]
 ) -> list[Trial]:
-    """The trials of continuations that were drawn from the target's own p_beam."""
     return [
         Trial(
             d.beam.node,

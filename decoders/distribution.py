@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from operator import neg
-from typing import Any, NamedTuple, Protocol, Self, TypedDict
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -55,7 +55,6 @@ class Small:
 
     @property
     def total(self) -> float:
-        """The sum of all masses."""
         return self.cumulative[-1] if self.mass else 0.0
 
     @property
@@ -116,7 +115,6 @@ class Whole:
 
     @property
     def mass(self) -> Probs:
-        """The masses (V,)."""
         if not isinstance(self._mass, torch.Tensor):
             self._mass = self._mass()
         return self._mass
@@ -226,27 +224,10 @@ def above(p: Distribution, q: Distribution, times: float = 1.0) -> Distribution:
 
 
 MANY = 80  # tokens, of which torch finds the likeliest in less time than kernels
-FEW = 1024  # numbers that are sorted; more are parted first
-SAMPLE, ASIDE = 64, 6  # numbers that tell where to part them, and how many of these they may err
 
 
-class Tops(NamedTuple):
-    """What is read of rows of logits (n, V).
-
-    Attributes:
-        logits, ids: see `Scan.likeliest`, (n, count)
-        excesses: see `Scan.excesses`, by temperature, (n,)
-        scan: what has read them, if it can read more of these rows
-    """
-
-    logits: np.ndarray
-    ids: np.ndarray
-    excesses: Mapping[float, np.ndarray]
-    scan: "Scan | None" = None
-
-
-class Scan(Protocol):
-    """What is read of rows of logits (n, V) on the host.
+class Scan:
+    """What is read of rows of logits (n, V) on the host: here by numpy and torch, for any type.
 
     The result for a row depends on this row alone.
 
@@ -264,31 +245,6 @@ class Scan(Protocol):
 
         A row with a logit that is not a number has NaN as its first one, at any id.
         """
-
-    def excesses(self, rows: np.ndarray, highest: np.ndarray, temperature: float) -> np.ndarray:
-        """The log of the sum of exp((logit - highest) / temperature) of each row, (n,)."""
-
-    def heat(self, row: np.ndarray, temperature: float) -> tuple[np.ndarray, float]:
-        """The masses exp((logit - highest) / temperature) of a row (V,), and their sum."""
-
-    def nucleus(
-        self, row: np.ndarray, masses: np.ndarray, whole: float, top_p: float, min_p: float
-    ) -> None:
-        """Make of masses (V,) the distribution that top-p and then min-p leave of them.
-
-        It takes a time in proportion to V, be the row peaked or flat.
-
-        Args:
-            row: their logits
-            masses, whole: see `heat`
-            top_p, min_p: as in a Warping
-        """
-
-
-class PlainScan(Scan):
-    """By numpy and torch, for any number type."""
-
-    def likeliest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         if count == 1:
             ids = rows.argmax(-1)[:, None]
             return np.take_along_axis(rows, ids, -1), ids
@@ -296,6 +252,7 @@ class PlainScan(Scan):
         return values.numpy(), places.numpy()
 
     def excesses(self, rows: np.ndarray, highest: np.ndarray, temperature: float) -> np.ndarray:
+        """The log of the sum of exp((logit - highest) / temperature) of each row, (n,)."""
         # A request with invalid logits fails; the others of its pass continue.
         with np.errstate(invalid="ignore", over="ignore"):
             over = rows - highest[:, None].astype(rows.dtype)
@@ -304,6 +261,7 @@ class PlainScan(Scan):
             return np.log(np.exp(over, out=over).sum(-1))
 
     def heat(self, row: np.ndarray, temperature: float) -> tuple[np.ndarray, float]:
+        """The masses exp((logit - highest) / temperature) of a row (V,), and their sum."""
         over = row.astype(np.float64) - row.max()
         with np.errstate(over="ignore"):
             masses = np.exp(over / max(temperature, np.finfo(row.dtype).tiny))
@@ -312,57 +270,42 @@ class PlainScan(Scan):
     def nucleus(
         self, row: np.ndarray, masses: np.ndarray, whole: float, top_p: float, min_p: float
     ) -> None:
+        """Make of masses (V,) the distribution that top-p and then min-p leave of them.
+
+        Args:
+            row: their logits
+            masses, whole: see `heat`
+            top_p, min_p: as in a Warping
+        """
         stay = masses >= min_p
         if top_p < 1:
-            least, count = edge(row, masses, top_p * whole)
-            stay &= row >= least
-            stay[np.flatnonzero(row == least)[count:]] = False
+            falling = np.sort(masses)[::-1]
+            # A token stays while the mass of likelier ones is below top_p.
+            last = min(int(falling.cumsum().searchsorted(top_p * whole)), len(row) - 1)
+            least = falling[last]
+            stay &= masses >= least
+            equals = np.flatnonzero(masses == least)
+            stay[equals[last + 1 - np.count_nonzero(masses > least) :]] = False
         masses *= stay
         masses /= masses.sum()
 
 
-def edge(row: np.ndarray, masses: np.ndarray, goal: float) -> tuple[float, int]:
-    """Where a row (V,) is cut that falls, until its masses (V,) reach a goal.
+PLAIN = Scan()
 
-    It is `decoders.engine.kernels.select.edge` in numpy's terms.
 
-    Returns:
-        the least number that stays, and how many equals of it do
+class Tops(NamedTuple):
+    """What is read of rows of logits (n, V).
+
+    Attributes:
+        logits, ids: see `Scan.likeliest`, (n, count)
+        excesses: see `Scan.excesses`, by temperature, (n,)
+        scan: what has read them, if it can read more of these rows
     """
-    before, rest, last = 0.0, masses.sum(), SAMPLE - 1
-    while len(row) > FEW:
-        places = np.arange(SAMPLE) * int(0.6180339887 * len(row)) % len(row)
-        places = places[np.argsort(-row[places])]
-        # From below: a sample may miss the few that are as heavy as all others.
-        left = masses[places[::-1]].cumsum() * (len(row) / SAMPLE)
-        middle = max(0, last - int(np.searchsorted(left, rest - (goal - before))))
-        high, low = row[places[[max(middle - ASIDE, 0), min(middle + ASIDE, last)]]]
-        if high == row[places[0]] and low == row[places[last]]:
-            high = low = row[places[middle]]
-        above, down = row > high, row >= low
-        # Not as products of vectors: after these threads of BLAS wait in loops on other cores.
-        more, most = masses[above].sum(), masses[down].sum()
-        if before + more >= goal:
-            side, rest = above, more
-        elif before + most < goal:
-            side, rest, before = ~down, rest - most, before + most
-        elif high == low:
-            equals = np.count_nonzero(down) - np.count_nonzero(above)
-            count = math.ceil((goal - before - more) / (most - more) * equals)
-            return low, min(max(count, 1), equals)
-        else:
-            side, rest, before = down ^ above, most - more, before + more
-        part = np.flatnonzero(side)
-        row, masses = row[part], masses[part]
-    falling = np.argsort(-row)
-    sums = before + masses[falling].cumsum()
-    first = row[falling[: np.searchsorted(sums, goal) + 1]]
-    if not len(first):  # rounding lets all of them stay
-        return -math.inf, 0
-    return first[-1], int(np.count_nonzero(first == first[-1]))
 
-
-PLAIN = PlainScan()
+    logits: np.ndarray
+    ids: np.ndarray
+    excesses: Mapping[float, np.ndarray]
+    scan: Scan | None = None
 
 
 def read_of(rows: Logits, count: int, temperatures: Iterable[Any]) -> torch.Tensor:
@@ -372,17 +315,6 @@ def read_of(rows: Logits, count: int, temperatures: Iterable[Any]) -> torch.Tens
     sums = [(over / t).logsumexp(-1, keepdim=True) for t in temperatures]
     # Float64 holds every logit and every id.
     return torch.cat([x.double() for x in (values, ids, *sums)], -1)
-
-
-class WarpingOptions(TypedDict, total=False):
-    """The fields of a Warping as keywords of a call."""
-
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    top_n_sigma: float
-    temperature_last: bool
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from math import inf
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch.overrides import TorchFunctionMode
 from transformers import LogitsProcessor, PreTrainedModel
 
-from decoders.distribution import Warping, WarpingOptions, warp
+from decoders.distribution import Warping, warp
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.protocols import Features, Layers, Model
@@ -60,18 +60,18 @@ class Places:
 def read(
     pair: ModelPair, prompt: Prompt, text: Sequence[TokenId] = (), *,
     penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool | str = ..., drafted: bool = ...,
-    **warping: Unpack[WarpingOptions],
+    **warping: Any,
 ) -> Places: ...  # fmt: skip
 @overload
 def read(
     pair: ModelPair, prompt: Prompt, text: Sequence[Sequence[TokenId]], *,
     penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool | str = ..., drafted: bool = ...,
-    **warping: Unpack[WarpingOptions],
+    **warping: Any,
 ) -> list[Places]: ...  # fmt: skip
 def read(
     pair: ModelPair, prompt: Prompt, text: Any = (), *,
     penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties,
-    draft: bool | str = True, drafted: bool = False, **warping: Unpack[WarpingOptions],
+    draft: bool | str = True, drafted: bool = False, **warping: Any,
 ) -> Places | list[Places]:  # fmt: skip
     """Read a text as decoders do, in one pass of each model.
 
@@ -297,7 +297,6 @@ def compare_greedy(
 def _new_tokens(
     pair: ModelPair, prompt: Prompt, ids: list[TokenId], name: str, given: Prompt
 ) -> list[TokenId]:
-    """The token ids of a text after the prompt, as they are beside it."""
     if not isinstance(given, str):
         rule = f"The {name} text is text or a list of token ids"
         return as_tokens(rule, given, pair.vocabulary)

@@ -95,7 +95,8 @@ def allowed(
     kind: Any = int if isinstance(high if low is None else low, int) else (int, float)
     ranges = low is not None or high is not None
     if ranges:
-        if isinstance(own, kind) and not isinstance(own, bool) and _within(own, low, high):
+        number = isinstance(own, kind) and not isinstance(own, bool)
+        if number and (low is None or own >= low) and (high is None or own <= high):
             return own
         options.append(f"a {'whole ' if kind is int else ''}number {_bounds(low, high)}")
     words = " or ".join(filter(None, [", ".join(options[:-1]), options[-1]]))
@@ -103,10 +104,6 @@ def allowed(
     numeric = ranges and hasattr(type(own), "__float__") and not isinstance(own, (int, float))
     hint = f"; give an int{'' if kind is int else ' or a float'}" if numeric else ""
     raise InputError(f"{name} must be {words}, not {quoted(value)}{hint}.")
-
-
-def _within(value: float, low: float | None, high: float | None) -> bool:
-    return (low is None or value >= low) and (high is None or value <= high)
 
 
 def _bounds(low: float | None, high: float | None) -> str:

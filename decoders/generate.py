@@ -6,17 +6,16 @@ A Task is everything that one call asks for, checked before anything starts.
 import sys
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any, Unpack, cast, overload
+from typing import Any, cast, overload
 
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from decoders.devices import device_of
-from decoders.distribution import Warping, WarpingOptions
+from decoders.distribution import Warping
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PADDINGS, PaddedPasses
@@ -32,7 +31,7 @@ from decoders.inputs import (
     encode_all,
     stop_finder,
 )  # fmt: skip
-from decoders.loop import Turn, drive
+from decoders.loop import Loop, Turn
 from decoders.methods.catalog import as_method
 from decoders.penalties import TEXT_ALONE, applied, on_host, processors
 from decoders.request import Request, SeededSource
@@ -44,8 +43,8 @@ LONGEST_BUDGET = 1_000_000
 # The most prompt tokens of a pass on a CPU if the caller names none: whoever stops a request waits
 # for it, some tenths of a second.
 PROMPT_PART = 256
-Message = Mapping[str, str]  # its role and its content
-Prompt = str | Sequence[TokenId] | Sequence[Message]
+# A text, its tokens, or messages with their roles and contents.
+Prompt = str | Sequence[TokenId] | Sequence[Mapping[str, str]]
 Stop = str | Sequence[str] | Callable[[int, list[TokenId]], bool]
 
 
@@ -121,13 +120,8 @@ class Task:
     Attributes:
         sampling: the caller's options for drawing tokens
         batching: the caller's options for sharing passes
-        warping: the warping that the decoder really uses, given the caller's
-        prompts: the token ids of each prompt
-        references: those of each reference document
-        penalties: for each prompt, the changes to its logits, or None
-        seeds: the seed of each prompt
+        requests: one for each prompt
         stops: the strings that end a text
-        end_tokens: the ids that end a text
         most_rows: for each prompt, the most cache rows that it can need
         cancelled: says whether the caller has cancelled the call, if the caller can
     """
@@ -136,13 +130,8 @@ class Task:
     method: Method
     sampling: Sampling
     batching: Batching
-    warping: Warping
-    prompts: list[list[TokenId]]
-    references: list[list[TokenId]]
-    penalties: list[Penalties | None]
-    seeds: list[int]
+    requests: list[Request]
     stops: list[str]
-    end_tokens: frozenset[TokenId]
     most_rows: list[int]
     cancelled: Callable[[], bool] | None
 
@@ -160,7 +149,6 @@ class Task:
         """Check a call; runs no model. Raises InputError, in one sentence that names the fix."""
         method = checked_method(pair, method)
         _packs(pair, method, batching)
-        warping = method.warping(sampling.warping)
         budget = int(sampling.max_new_tokens)
         given, _ = as_prompts(prompt)
         prompts = encode_all(given, pair.tokenizer, pair.vocabulary, pair.bos)
@@ -171,44 +159,31 @@ class Task:
         rows = [method.most_rows(len(ids), budget) for ids in prompts]
         if batching.max_cache_bytes is not None:
             _fits_cache(rows, row_bytes(pair, method), batching.max_cache_bytes)
-        seeds = as_seeds(sampling.seed, len(prompts))
-        stops = [] if callable(sampling.stop) else as_stops(sampling.stop, pair.tokenizer)
+        seeds, stop = as_seeds(sampling.seed, len(prompts)), sampling.stop
+        stops = [] if callable(stop) else as_stops(stop, pair.tokenizer)
+        finder = stop_finder(pair.tokenizer, stops) if stops else None
         ends = (
             pair.end_tokens
             if sampling.end_tokens is None
             else as_ids("end_tokens", sampling.end_tokens)
         )
         ends = frozenset() if sampling.ignore_eos else ends
-        penalties = [penalties_of(sampling, pair, ids) for ids in prompts]
         if not callable(clock):
             raise InputError(f"clock must be a function that returns seconds, not {quoted(clock)}.")
-        return cls(
-            pair, method, sampling, batching, warping, prompts, references, penalties, seeds, stops,
-            ends, rows, cancel_check(cancel),
-        )  # fmt: skip
-
-    @property
-    def prompt_part(self) -> int | None:
-        """The most prompt tokens of a request in one pass, or None for all of them."""
-        given = self.batching.prefill_chunk
-        on_host = device_of(self.pair.packed["target"].device).on_host
-        # Padded passes take a prompt whole: their caches are aligned once each request has begun.
-        return (
-            PROMPT_PART if given is None and on_host and self.batching.padding == "none" else given
-        )
-
-    def stops_of(self, request: int) -> Callable[[list[TokenId]], bool] | None:
-        """The function that says whether the new tokens of a request end it, or None.
-
-        It is the caller's own function, or one that looks for the stop strings.
-        """
-        if callable(self.sampling.stop):
-            return partial(self.sampling.stop, request)
-        return stop_finder(self.pair.tokenizer, self.stops) if self.stops else None
+        shared: dict[Any, Any] = {}
+        requests = [
+            Request(
+                ids, source=SeededSource(seed), warping=method.warping(sampling.warping),
+                budget=budget, end_tokens=ends, vocabulary=pair.vocabulary, references=references,
+                stops=partial(stop, number) if callable(stop) else finder, ledger=Ledger(clock),
+                penalties=penalties_of(sampling, pair, ids), shared=shared,
+            )
+            for number, (ids, seed) in enumerate(zip(prompts, seeds, strict=True))
+        ]  # fmt: skip
+        return cls(pair, method, sampling, batching, requests, stops, rows, cancel_check(cancel))
 
 
 def _references(pair: ModelPair, method: Method) -> list[list[TokenId]]:
-    """The token ids of a decoder's reference documents, which drafts may copy."""
     if method.references and pair.tokenizer is None:
         raise InputError("Reference documents need a tokenizer; this pair has none.")
     lists = [
@@ -245,7 +220,6 @@ def penalties_of(sampling: Sampling, pair: ModelPair, prompt: list[TokenId]) -> 
 
 
 def checked_pair(pair: ModelPair) -> ModelPair:
-    """Return the pair; raise InputError if it is something else."""
     if not isinstance(pair, ModelPair):
         raise InputError(
             f"The first argument is a ModelPair, as load_pair() returns, not {type(pair).__name__}."
@@ -271,8 +245,6 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
             f"{method.name} needs a head, and there is none: load the target with one."
         )
     pair.follow(roles(method))
-    if method.features:
-        pair.packed["target"].refuse_features(method.features)
     return method
 
 
@@ -300,7 +272,6 @@ def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
 
 
 def roles(method: Method) -> tuple[str, ...]:
-    """The models that a decoder asks."""
     return ("target", *["draft"] * method.uses_draft, *["head"] * method.uses_head)
 
 
@@ -400,13 +371,7 @@ def check(
     Raises:
         InputError: for input that cannot be used
     """
-    cancel, clock = options.pop("cancel", None), options.pop("clock", time.perf_counter)
-    warping, own = (
-        {f.name: options.pop(f.name) for f in fields(each) if f.name in options}
-        for each in (Warping, Sampling)
-    )
-    sampling = Sampling(**own, warping=Warping(**warping))
-    Task.read(pair, prompt, method, sampling, Batching(**options), cancel, clock)
+    stream(pair, prompt, method, **options)  # runs only if somebody takes its events
 
 
 def stream(
@@ -418,7 +383,7 @@ def stream(
     max_batch: int | None = Batching.max_batch, prefill_chunk: int | None = Batching.prefill_chunk,
     padding: str = Batching.padding, max_cache_bytes: int | None = Batching.max_cache_bytes,
     cancel: Any = None, clock: Callable[[], float] = time.perf_counter,
-    **warping: Unpack[WarpingOptions],
+    **warping: Any,
 ) -> Generator[Event, None, None]:  # fmt: skip
     """Decode a prompt, or a list of prompts as one batch.
 
@@ -462,38 +427,30 @@ def stream(
     )
     batching = Batching(max_batch, prefill_chunk, padding, max_cache_bytes)
     task = Task.read(pair, prompt, method, sampling, batching, cancel, clock)
-    return _events(task, *prepare(task, clock))
+    return _events(task)
 
 
-def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping[str, Passes]]:
+def prepare(task: Task) -> tuple[list[Turn], Mapping[str, Passes]]:
     """Make what the loop drives.
-
-    Args:
-        clock: returns seconds
 
     Returns:
         a turn for each prompt, and for each model an engine with as many cache rows as the turns
             need together
     """
-    pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
+    pair, method = task.pair, task.method
     if task.batching.max_cache_bytes is None:
         # Enough for one path and its drafts; long texts and many beams move to a larger stretch
         # from time to time.
         spare = 16 + min(method.branches[1], 512)
-        most_rows, reserved = None, [len(ids) + min(budget, 512) + spare for ids in task.prompts]
+        reserved = [r.tree.prompt_length + min(r.budget, 512) + spare for r in task.requests]
+        most_rows = None
     else:
         reserved = task.most_rows
         most_rows = min(task.batching.max_cache_bytes // row_bytes(pair, method), sum(reserved))
-    turns: list[Turn] = []
-    shared: dict[Any, Any] = {}
-    for ids, seed, rows in zip(task.prompts, task.seeds, reserved, strict=True):
-        request = Request(
-            ids, source=SeededSource(seed), warping=task.warping, budget=budget,
-            end_tokens=task.end_tokens, stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary,
-            references=task.references, ledger=Ledger(clock), penalties=task.penalties[len(turns)],
-            shared=shared,
-        )  # fmt: skip
-        turns.append(Turn(len(turns), request, method.decode(request), rows, roles(method)))
+    turns = [
+        Turn(number, request, method.decode(request), rows, roles(method))
+        for number, (request, rows) in enumerate(zip(task.requests, reserved, strict=True))
+    ]
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])
     packed, padding = {role: pair.packed[role] for role in roles(method)}, task.batching.padding
     if padding != "none":
@@ -506,26 +463,27 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
     return turns, {role: model.engine(at_once, most_rows) for role, model in packed.items()}
 
 
-def _events(
-    task: Task, turns: Sequence[Turn], engines: Mapping[str, Passes]
-) -> Generator[Event, None, None]:
-    happened = drive(
-        turns,
-        engines,
-        max_batch=task.batching.max_batch,
-        prefill_chunk=task.prompt_part,
-        static=task.batching.padding != "none",
-        cancelled=task.cancelled,
-    )
-    # In Python 3.12.0 to 3.12.3 a generator that is closed keeps its locals (gh-118272), and so the
-    # loop its rows.
-    with closing(happened):
-        for turn, entry in happened:
-            if entry is not None:
-                yield Event(turn.index, entry, entry.keep, entry.tokens, entry.provisional)
-            else:
-                length = turn.request.tree.new_length(turn.request.answer)
-                yield Event(turn.index, None, length, [], False, _result(task, turn))
+def _events(task: Task) -> Generator[Event, None, None]:
+    turns, engines = prepare(task)
+    batching, on_host = task.batching, device_of(task.pair.packed["target"].device).on_host
+    static, part = batching.padding != "none", batching.prefill_chunk
+    # Padded passes take a prompt whole: their caches are aligned once each request has begun.
+    if part is None and on_host and not static:
+        part = PROMPT_PART
+    # The end of the block gives back all cache rows, even if the generator is closed.
+    with Loop(engines, max_batch=batching.max_batch, prefill_chunk=part, static=static) as loop:
+        for turn in turns:
+            loop.add(turn)
+        while loop.turns:
+            stopped = loop.turns if task.cancelled and task.cancelled() else []
+            for turn in stopped:
+                loop.cancel(turn)
+            for turn, entry in [(turn, None) for turn in stopped] or loop.step():
+                if entry is not None:
+                    yield Event(turn.index, entry, entry.keep, entry.tokens, entry.provisional)
+                else:
+                    length = turn.request.tree.new_length(turn.request.answer)
+                    yield Event(turn.index, None, length, [], False, _result(task, turn))
 
 
 def _result(task: Task, turn: Turn) -> Result:

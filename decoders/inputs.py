@@ -17,7 +17,6 @@ from decoders.shapes import TokenId
 LONGEST_REFERENCE = 16 * 2**20
 # Values of an array or range: one that takes no memory may claim to have any number of them.
 MOST_LISTED = 2**24
-SEEDS = range(-(2**63), 2**64)  # those of torch.Generator
 
 
 def text(name: str, value: str) -> str:
@@ -50,7 +49,6 @@ def as_list(value: Any) -> Any:
 
 
 def as_tokenizer(name: str, tokenizer: Any) -> Any:
-    """A tokenizer of transformers, or None; InputError for anything else."""
     if tokenizer is None or (
         callable(tokenizer) and hasattr(tokenizer, "get_vocab") and hasattr(tokenizer, "decode")
     ):
@@ -84,10 +82,10 @@ def as_tokens(rule: str, tokens: Any, vocabulary: int) -> list[TokenId]:
 
 
 def as_seed(seed: Any) -> int | list[int]:
-    """One seed, or a list with one for each request."""
     listed = as_list(seed)
     seeds = listed if isinstance(listed, list) else [listed]
-    if not all(is_whole(s) and plain(s) in SEEDS for s in seeds):
+    # Those of torch.Generator.
+    if not all(is_whole(s) and -(2**63) <= plain(s) < 2**64 for s in seeds):
         raise InputError(
             f"seed must be a whole number below 2**64 or a list of them, not {quoted(seed)}."
         )
@@ -109,7 +107,6 @@ def as_seeds(seed: Any, count: int) -> list[int]:
 
 
 def as_stops(stop: Any, tokenizer: Any) -> list[str]:
-    """The stop strings, as a list."""
     stops = [stop] if isinstance(stop, str) else as_list(stop)
     if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
         raise InputError(
@@ -134,12 +131,6 @@ def special_tokens(tokenizer: Any) -> dict[TokenId, str]:
     """The tokens that are no text, each with its name."""
     added = {i: t.content for i, t in tokenizer.added_tokens_decoder.items() if t.special}
     return {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids} | added
-
-
-def special_ids(tokenizer: Any) -> set[TokenId]:
-    """The tokens that are no text."""
-    added = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return {*tokenizer.all_special_ids, *added}
 
 
 def decoded(tokenizer: Any, tokens: Sequence[TokenId]) -> str:
@@ -170,7 +161,6 @@ def stop_finder(tokenizer: Any, stops: Sequence[str]) -> Callable[[list[TokenId]
 
 
 def as_ids(name: str, ids: Any) -> frozenset[TokenId]:
-    """A collection of token ids, or a single one, as a set."""
     listed = [ids] if is_whole(ids) else as_list(ids)
     if not isinstance(listed, (list, set, frozenset)) or not all(is_whole(i) for i in listed):
         raise InputError(f"{name} must be token ids, as in [0, 2], not {quoted(ids)}.")
@@ -247,10 +237,6 @@ def read_reference(path: str | Path) -> str:
 ROLES = ("system", "developer", "user", "assistant", "tool")
 RULE = "A prompt is text, a list of token ids or a list of messages"
 NO_TOKENIZER = "This pair has no tokenizer; give the prompt as a list of token ids."
-NO_TEMPLATE = (
-    "This pair's tokenizer has no chat template, so it cannot read messages; give the prompt as "
-    "text, or load a chat model."
-)
 log = logging.getLogger("decoders")
 
 
@@ -411,7 +397,11 @@ def render(messages: Sequence[Mapping[str, str]], tokenizer: Any) -> tuple[str, 
     """
     refuse(
         (tokenizer is None, NO_TOKENIZER),
-        (not getattr(tokenizer, "chat_template", None), NO_TEMPLATE),
+        (
+            not getattr(tokenizer, "chat_template", None),
+            "This pair's tokenizer has no chat template, so it cannot read messages; give the "
+            "prompt as text, or load a chat model.",
+        ),
     )
     begun, apply = messages[-1]["role"] == "assistant", tokenizer.apply_chat_template
     options = {"tokenize": False, "add_generation_prompt": not begun}

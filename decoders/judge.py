@@ -18,7 +18,7 @@ from decoders.reading import Reading, Readings
 from decoders.request import Draw, Request, SeededSource
 from decoders.shapes import NodeId, Probs, TokenId
 from decoders.testing.oracle import Branches, outcomes
-from decoders.trace import DRAFTED, Fate, Trial, Trials
+from decoders.trace import DRAFTED, Fate, Trial
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,6 @@ SUM = 1e-4  # how far from 1 a row's sum may be
 
 
 def check_length(length: int) -> None:
-    """Raise InputError for a draft of too many tokens, or of none."""
     refuse((not 1 <= length <= LONGEST, f"A draft has 1 to {LONGEST} tokens, not {length}."))
 
 
@@ -133,16 +132,14 @@ def judge(
             f"{quoted(uniforms)}.",
         ),
     )
-    fresh = SeededSource(int(seed)).uniform
+    fresh = SeededSource(int(seed))
     known += [None] * (len(case.tokens) - len(known))
-    numbers = [fresh() if u is None else u for u in known]
-    draws = int(fresh() * 2**32)
+    numbers = [fresh.take(1)[0] if u is None else u for u in known]
+    draws = int(fresh.take(1)[0] * 2**32)
     return [case.judgement(rule, numbers, draws) for rule in case.fitting(rules)]
 
 
 class _Case:
-    """A draft with the distributions that judge it."""
-
     def __init__(self, p: Any, q: Any, tokens: Sequence[TokenId], raw: Any):
         self.p = _rows("p", p)
         places, vocabulary = self.p.shape
@@ -184,7 +181,6 @@ class _Case:
         self.warping = Warping(temperature=float((self.p == 1).sum() < len(self.p)))
 
     def fitting(self, rules: Collection[Rule | str]) -> list[Rule]:
-        """The rules that are asked for, or all that fit."""
         listed = isinstance(rules, Collection) and not isinstance(rules, str)
         if not (listed and all(isinstance(each, (Rule, str)) for each in rules)):
             raise InputError(f"Rules are given as a list of names, not {quoted(rules)}.")
@@ -217,17 +213,14 @@ class _Case:
         request, trials, tip = self.run(rule, _Numbers(tests, seed))
         drafted = [t for t in trials if t.fate in DRAFTED]
         by_count = [0.0] * (len(drafted) + 1)  # by the number of tokens kept, its chance
-        for chance, count in outcomes(lambda source: self.count(rule, source)):
-            by_count[count] += chance
+        ways = outcomes(lambda source: self.run(rule, _Ways(source, self.tokens), own=False))
+        for chance, (_, tried, _) in ways:
+            by_count[accepted(tried)] += chance
         chances = list(accumulate(reversed(by_count[1:])))[::-1]
         return Judgement(
             rule, accepted(drafted), request.tree.tokens[tip], drafted,
             [min(1.0, chance) for chance in chances],
         )  # fmt: skip
-
-    def count(self, rule: Rule, source: Branches) -> int:
-        """How many tokens the rule keeps on one way that its random numbers can go."""
-        return accepted(self.run(rule, _Ways(source, self.tokens), own=False)[1])
 
     def run(self, rule: Rule, source: Any, own: bool = True) -> tuple[Request, list[Trial], NodeId]:
         request = _Judging(source, self.warping, self.known, own)
@@ -236,8 +229,7 @@ class _Case:
             draft.draws.append(Draw(request.tree.add(node, token), node, token))
             node = draft.draws[-1].node
         draft.q.update(zip(draft.nodes, self.drawn_from, strict=False))
-        trials, tip = rule.judge(request, draft, list(self.known))
-        return request, trials.every() if isinstance(trials, Trials) else trials, tip
+        return request, *rule.judge(request, draft, list(self.known))
 
 
 class _Judging(Request):

@@ -1,10 +1,9 @@
 """The loop (Loop): any number of requests (Turn) decode at once and share each model's passes."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from decoders.engine.protocols import Answer, OpenChain, Passes, Wants
 from decoders.errors import ModelError
 from decoders.penalties import applied
 from decoders.reading import FEW, MOST, Reading, Readings, held, sought
-from decoders.request import ALTERNATIVES, Ask, Draw, Request, SeededSource, Uniforms, one_by_one
+from decoders.request import ALTERNATIVES, Ask, Draw, Request, Uniforms
 from decoders.settings import Decoding
 from decoders.shapes import Logits, NodeId, TokenId
 from decoders.trace import Round
@@ -32,7 +31,6 @@ class Turn:
         rows: cache rows to reserve for it in each model
         models: the models that it asks
         waiting: the ask that it waits for, once it has started
-        waited: for how many passes of other models it has waited
         draws: the tokens of a chain so far
         draw: draws the next token of that chain
         complete: whether that chain has ended
@@ -49,7 +47,6 @@ class Turn:
     rows: int = 0
     models: Sequence[str] = ("target", "draft")
     waiting: Ask = field(default=Ask("target", ()), repr=False)
-    waited: int = 0
     draws: list[Draw] = field(default_factory=list)
     draw: Callable[[Distribution], TokenId] = field(init=False, repr=False)
     complete: bool = False
@@ -97,15 +94,11 @@ class Turn:
         request, warping = self.request, self.request.warping
         if not self.waiting.steps or self.unstarted or request.penalties:
             return None
-        numbers = self.draw.peek if isinstance(self.draw, Uniforms | SeededSource) else None
-        if numbers is None or not warping.usual or warping.top_k > MOST:
+        if not isinstance(self.draw, Uniforms) or not warping.usual or warping.top_k > MOST:
             return None
-        steps = self.waiting.steps - len(self.draws)
+        steps, numbers = self.waiting.steps - len(self.draws), self.draw.peek
         return OpenChain(
-            steps,
-            warping,
-            numbers if warping.temperature else None,
-            request.end_tokens,
+            steps, warping, numbers if warping.temperature else None, request.end_tokens
         )
 
     def start(self, heeds: bool = False) -> None:
@@ -186,7 +179,7 @@ class Turn:
         if token is None or not q[token]:
             token = self.draw(q)
         else:
-            assert isinstance(self.draw, Uniforms | SeededSource)
+            assert isinstance(self.draw, Uniforms)
             self.draw.take(1)
         self.draws.append(Draw(self.request.tree.add(parent, token), parent, token, q))
         self.complete = len(self.draws) == ask.steps or token in self.request.end_tokens
@@ -202,8 +195,8 @@ class Turn:
             self.waiting, self.draws, self.complete = item, [], False
             if item.steps:
                 # Nobody knows how many numbers a chain takes that hesitates or comes in pieces.
-                source, open_ended = self.request.source, item.until or item.piecemeal
-                self.draw = one_by_one(source) if open_ended else source.chain(item.steps)
+                steps = None if item.until or item.piecemeal else item.steps
+                self.draw = self.request.source.chain(steps)
             if (answer := self._answer()) is None:
                 return
         self.draws = []
@@ -220,9 +213,6 @@ class Turn:
         self.rounds.append(entry)
 
 
-PATIENCE = 100  # passes
-
-
 class Loop(AbstractContextManager["Loop"]):
     """Decodes turns that come and go.
 
@@ -235,8 +225,6 @@ class Loop(AbstractContextManager["Loop"]):
         max_batch: the most active turns; the others, and those without room in the engines, wait
         prefill_chunk: the most prompt tokens of a turn in one pass
         static: whether the next turns begin only when all active ones have ended
-        patience: drafts go first, so that all active turns share the target's pass, until one turn
-            has waited for this many passes
     """
 
     def __init__(
@@ -246,11 +234,9 @@ class Loop(AbstractContextManager["Loop"]):
         max_batch: int | None = None,
         prefill_chunk: int | None = None,
         static: bool = False,
-        patience: int = PATIENCE,
     ):
         self.engines, self.max_batch, self.prefill_chunk = engines, max_batch, prefill_chunk
-        self.static, self.patience = static, patience
-        self.queue, self.active = deque[Turn](), list[Turn]()
+        self.static, self.queue, self.active = static, deque[Turn](), list[Turn]()
 
     def add(self, turn: Turn) -> None:
         """Put a turn in line; it begins in one of the next steps."""
@@ -271,7 +257,6 @@ class Loop(AbstractContextManager["Loop"]):
 
     @property
     def turns(self) -> list[Turn]:
-        """All turns, active or in line."""
         return [*self.active, *self.queue]
 
     def step(self) -> list[tuple[Turn, Round | None]]:
@@ -286,8 +271,6 @@ class Loop(AbstractContextManager["Loop"]):
             return []
         model = self._next()
         asking = [turn for turn in self.active if turn.waiting.model == model]
-        for turn in self.active:
-            turn.waited = 0 if turn.waiting.model == model else turn.waited + 1
         with torch.inference_mode():
             self._forward(asking, model)
         happened: list[tuple[Turn, Round | None]] = []
@@ -326,9 +309,7 @@ class Loop(AbstractContextManager["Loop"]):
     def _next(self) -> str:
         if len(self.active) == 1:
             return self.active[0].waiting.model
-        longest = max(self.active, key=lambda turn: turn.waited)
-        if longest.waited >= self.patience:
-            return longest.waiting.model
+        # Drafts go first, so that all active turns share the target's pass.
         models = (turn.waiting.model for turn in self.active)
         return next((model for model in models if model != "target"), "target")
 
@@ -346,16 +327,9 @@ class Loop(AbstractContextManager["Loop"]):
 
     def _forward(self, asking: Sequence[Turn], model: str) -> None:
         engine = self.engines[model]
-        heads = [
-            other
-            for role, other in self.engines.items()
-            if model == "target" and other.reads and any(role in turn.models for turn in asking)
-        ]
-        layers = tuple(
-            dict.fromkeys(
-                chain(*(turn.waiting.features for turn in asking), *(head.reads for head in heads))
-            )
-        )
+        # A head reads the target's hidden states.
+        headed = [turn for turn in asking if model == "target" and "head" in turn.models]
+        layers = self.engines["head"].reads if headed else ()
         wants = [(turn.request.tree, turn.missing()) for turn in asking]
         most, every = max(turn.held for turn in asking), model != "target"
         chains = [each for turn in asking if not layers and (each := turn.chain)]
@@ -373,11 +347,9 @@ class Loop(AbstractContextManager["Loop"]):
             )
         rows, tops = penalised(answers, asking, wants)
         readings = read(rows, asking, every, tops)
-        for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
-            if answer.features is not None:
-                for head in heads:
-                    if head in self._engines(turn):
-                        head.learn(tree, answer.features.of(layers, head.reads))
+        for turn, answer in zip(asking, answers, strict=True):
+            if turn in headed and answer.features is not None:
+                self.engines["head"].learn(turn.request.tree, answer.features)
             turn.request.ledger.charge(model)
             if answer.part is None:
                 count(turn, model, engine, answer, len(asking), 0)
@@ -386,14 +358,10 @@ class Loop(AbstractContextManager["Loop"]):
                 fail(turn, bad_logits(engine.model.name, turn))
                 continue
             answered, used = readings.of(answer.part, turn.held), 1
-            if turn.waiting.features and answer.features is not None:
-                states = answer.features.of(layers, turn.waiting.features)
-                for node, reading in zip(nodes, answered, strict=True):
-                    reading.features = states.at(node)
             try:
                 if answer.tokens:
                     used, fed = turn.extend(answered, answer.tokens)
-                    engine.grow(tree, fed)
+                    engine.grow(turn.request.tree, fed)
                     answered = []
                 count(turn, model, engine, answer, len(asking), used)
                 turn.answer(answered)
@@ -483,42 +451,8 @@ def fail(turn: Turn, error: ModelError) -> None:
 
 
 def bad_logits(name: str, turn: Turn) -> ModelError:
-    """The error of a pass whose logits make no distribution."""
     place = turn.request.tree.new_length(turn.request.answer) + 1
     return ModelError(
         f"The {name} gave logits that are not numbers at token {place}; check its weights and its "
         "dtype."
     )
-
-
-def drive(
-    turns: Sequence[Turn],
-    engines: Mapping[str, Passes],
-    *,
-    max_batch: int | None = None,
-    prefill_chunk: int | None = None,
-    static: bool = False,
-    cancelled: Callable[[], bool] | None = None,
-) -> Generator[tuple[Turn, Round | None], None, None]:
-    """Decode all turns, and give back all cache rows at the end, even if the generator is closed.
-
-    When a turn ends, the next one takes its place; in static batches, when all have ended.
-
-    Args:
-        turns: the turns, in the order in which they begin
-        engines: see `Loop`, as for `max_batch`, `prefill_chunk` and `static`
-        cancelled: called before every pass; if it returns True, all turns end
-
-    Yields:
-        (turn, round) for each round as it is committed, and (turn, None) when a turn is over
-    """
-    with Loop(engines, max_batch=max_batch, prefill_chunk=prefill_chunk, static=static) as loop:
-        for turn in turns:
-            loop.add(turn)
-        while loop.turns:
-            if cancelled and cancelled():
-                for turn in loop.turns:
-                    loop.cancel(turn)
-                    yield turn, None
-                return
-            yield from loop.step()

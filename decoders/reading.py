@@ -5,8 +5,7 @@ They are brought to the host in one transfer for the whole pass.
 
 import math
 import sys
-from collections.abc import Collection, Sequence
-from typing import overload
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -47,7 +46,7 @@ def sought(held: int) -> int:
     return held + 1 if held > 1 else 1
 
 
-class Readings(Sequence["Reading"]):
+class Readings:
     """The readings of all rows of a pass.
 
     Args:
@@ -76,14 +75,13 @@ class Readings(Sequence["Reading"]):
         tops: Tops | None = None,
     ):
         self.excesses: dict[float, Sequence[float]]
-        self.host: np.ndarray | None
-        self._length: int
-        self.size: int
-        self._length, self.size = rows.shape
+        self._length: int = rows.shape[0]
+        self.size: int = rows.shape[1]
+        self.host: np.ndarray | None = None
         self.rows = torch.from_numpy(rows) if isinstance(rows, np.ndarray) else rows
         self.held = min(likeliest, self.size)
         self.every = every or self._length <= FEW
-        self.host, self.scan, self.stable = None, scan, False
+        self.scan, self.stable = scan, False
         if isinstance(rows, np.ndarray):
             self._look_through(rows, tops)
         elif device_of(rows.device).on_host:
@@ -134,25 +132,15 @@ class Readings(Sequence["Reading"]):
         """
         return self._sound or all(map(math.isfinite, self.highest[part]))
 
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, place: int) -> "Reading": ...
-    @overload
-    def __getitem__(self, place: slice) -> list["Reading"]: ...
-    def __getitem__(self, place: int | slice) -> "Reading | list[Reading]":
-        if isinstance(place, slice):
-            return self.of(place, self.held)
-        return Reading(self, range(len(self))[place], self.held)
+    def __iter__(self) -> Iterator["Reading"]:
+        return iter(self.of(slice(None), self.held))
 
     def of(self, part: slice, held: int) -> list["Reading"]:
         """The readings of some rows, each with at most `held` of the likeliest tokens."""
         most = min(held, self.held)
-        return [Reading(self, i, most) for i in range(*part.indices(len(self)))]
+        return [Reading(self, i, most) for i in range(*part.indices(self._length))]
 
     def logit(self, place: int, token: TokenId) -> float:
-        """The logit of a token in a row."""
         if self.host is not None:
             return self.host.item(place, token)
         near = np.flatnonzero(self.ids[place] == token)
@@ -167,16 +155,13 @@ class Readings(Sequence["Reading"]):
         if self.host is None:
             row = self.rows[place].double()
             return ((row - row.max()) / temperature).logsumexp(-1).item()
-        if not self.every:
-            return self._excesses(slice(place, place + 1), temperature)[0]
-        self.excesses[temperature] = self._excesses(slice(None), temperature)
-        return self.excesses[temperature][place]
-
-    def _excesses(self, part: slice, temperature: float) -> list[float]:
-        """The excess of each of these rows, which are on the host."""
-        assert self.host is not None
+        part = slice(None) if self.every else slice(place, place + 1)
         highest = np.array(self.highest[part])
-        return self.scan.excesses(self.host[part], highest, temperature).tolist()
+        sums = self.scan.excesses(self.host[part], highest, temperature).tolist()
+        if not self.every:
+            return sums[0]
+        self.excesses[temperature] = sums
+        return sums[place]
 
 
 class Reading:
@@ -186,16 +171,12 @@ class Reading:
         read: the readings of the pass
         place: the row in them
         held: most of the likeliest tokens to read
-
-    Attributes:
-        features: the hidden state (H,) there, for each layer that was asked for
     """
 
-    __slots__ = ("_held", "_ids", "_log_sum", "_logits", "_place", "_read", "_warped", "features")
+    __slots__ = ("_held", "_ids", "_log_sum", "_logits", "_place", "_read", "_warped")
 
     def __init__(self, read: Readings, place: int, held: int):
         self._read, self._place, self._held = read, place, held
-        self.features: tuple[torch.Tensor, ...] = ()
         self._ids: list[TokenId] | None = None
         self._logits: list[float] = []
         self._log_sum: float | None = None
@@ -208,7 +189,6 @@ class Reading:
 
     @property
     def size(self) -> int:
-        """V."""
         return self._read.size
 
     @property
@@ -219,7 +199,6 @@ class Reading:
         return self._log_sum
 
     def excess(self, temperature: float) -> float:
-        """The log of the sum of exp((logit - highest) / temperature)."""
         return self._read.excess(self._place, temperature)
 
     @property
@@ -272,11 +251,6 @@ class Reading:
             return first.tolist(), values.tolist()
         order = sorted(range(min(held, len(ids))), key=lambda i: (-logits[i], ids[i]))
         return [ids[i] for i in order], [logits[i] for i in order]
-
-    @property
-    def best(self) -> TokenId:
-        """The likeliest token; of equals the lowest id."""
-        return self.likeliest()[0][0]
 
     def warp(self, warping: Warping) -> Distribution:
         """The distribution that is sampled: small if the tokens read hold all of it, else whole."""

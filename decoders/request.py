@@ -6,14 +6,14 @@ A decoder only asks it for readings and commits rounds to it.
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from decoders.distribution import Distribution, Warping
 from decoders.reading import Reading
 from decoders.shapes import NodeId, Penalties, TokenId
-from decoders.trace import Fate, Ledger, Round, Trial, Trials
+from decoders.trace import KEPT, Fate, Ledger, Round, Trial
 from decoders.tree import TokenTree
 
 
@@ -33,77 +33,61 @@ class RandomSource(Protocol):
             Whether it was accepted, and the uniform number u in [0, 1) that decided.
         """
 
-    def chain(self, steps: int) -> Callable[[Distribution], int]:
+    def chain(self, steps: int | None) -> Callable[[Distribution], int]:
         """A function that draws from one distribution after another, at most `steps` times.
 
         All random numbers are taken from the source now, even if fewer are needed, so that later
-        draws do not depend on where a chain ends.
+        draws do not depend on where a chain ends. Without `steps`, each draw takes the source's
+        next one.
         """
 
 
-class SeededSource:
-    """Draws by inverting the cumulative distribution at uniform numbers of Python's generator.
+class Uniforms:
+    """Draws by inverting the cumulative distribution at the given uniform numbers in turn."""
 
-    One seed gives the same draws on any device.
+    def __init__(self, numbers: Iterable[float] = ()):
+        self._following = deque(numbers)
+
+    def take(self, count: int) -> list[float]:
+        return [self._following.popleft() for _ in range(count)]
+
+    def peek(self, count: int) -> list[float]:
+        """The next numbers, which stay the next."""
+        return list(islice(self._following, count))
+
+    def draw(self, probs: Distribution, count: int = 1) -> list[int]:
+        return probs.draw(self.take(count))
+
+    def __call__(self, probs: Distribution) -> int:
+        return self.draw(probs)[0]
+
+
+class SeededSource(Uniforms):
+    """The numbers of Python's generator: one seed gives the same draws on any device.
 
     Args:
         seed: any whole number; taken modulo 2**64
     """
 
     def __init__(self, seed: int):
+        super().__init__()
         self._generate = random.Random(seed % 2**64).random
-        self._next = deque[float]()
-
-    def uniform(self) -> float:
-        """The next number."""
-        return self.take(1)[0]
 
     def take(self, count: int) -> list[float]:
-        """The next numbers."""
-        following, generate = self._next, self._generate
+        following, generate = self._following, self._generate
         return [following.popleft() if following else generate() for _ in range(count)]
 
     def peek(self, count: int) -> list[float]:
-        """The next numbers, which stay the next."""
-        while len(self._next) < count:
-            self._next.append(self._generate())
-        return list(islice(self._next, count))
-
-    def draw(self, probs: Distribution, count: int = 1) -> list[int]:
-        return probs.draw(self.take(count))
+        while len(self._following) < count:
+            self._following.append(self._generate())
+        return super().peek(count)
 
     def accept(self, probability: float) -> tuple[bool, float]:
-        u = self.uniform()
+        (u,) = self.take(1)
         return u < probability, u
 
-    def chain(self, steps: int) -> "Uniforms":
-        return Uniforms(self.take(steps))
-
-    def __call__(self, probs: Distribution) -> int:
-        return self.draw(probs)[0]
-
-
-class Uniforms:
-    """Draws with the given uniform numbers in turn."""
-
-    def __init__(self, numbers: Sequence[float]):
-        self._left = deque(numbers)
-
-    def take(self, count: int) -> list[float]:
-        """The next numbers."""
-        return [self._left.popleft() for _ in range(count)]
-
-    def peek(self, count: int) -> list[float]:
-        """The next numbers, which stay the next."""
-        return list(islice(self._left, count))
-
-    def __call__(self, probs: Distribution) -> int:
-        return probs.draw(self.take(1))[0]
-
-
-def one_by_one(source: RandomSource) -> Callable[[Distribution], int]:
-    """Draws with the number that is then the source's next."""
-    return source if isinstance(source, SeededSource) else lambda probs: source.draw(probs)[0]
+    def chain(self, steps: int | None) -> Uniforms:
+        return self if steps is None else Uniforms(self.take(steps))
 
 
 class Doubt(NamedTuple):
@@ -143,8 +127,6 @@ class Ask(NamedTuple):
             the token would be drawn from
         piecemeal: of a chain, whether its answer may hold the first tokens alone, at least one: as
             many as the model draws in one call
-        features: layers whose hidden states come with each reading, numbered as in transformers'
-            `hidden_states`: 0 is the embedding, the last comes after the final norm
     """
 
     model: str
@@ -153,7 +135,6 @@ class Ask(NamedTuple):
     steps: int = 0
     until: Doubt | None = None
     piecemeal: bool = False
-    features: tuple[int, ...] = ()
 
 
 class Draw(NamedTuple):
@@ -206,7 +187,7 @@ class Request:
         budget: int,
         end_tokens: frozenset[TokenId] = frozenset(),
         stops: Callable[[list[TokenId]], bool] | None = None,
-        vocabulary: int | None = None,
+        vocabulary: int = 0,
         references: Sequence[Sequence[TokenId]] = (),
         ledger: Ledger | None = None,
         penalties: Penalties | None = None,
@@ -254,14 +235,8 @@ class Request:
 
     # ---- For decoders to call
 
-    def ask(
-        self,
-        model: str,
-        nodes: Sequence[NodeId],
-        likeliest: int = 0,
-        features: tuple[int, ...] = (),
-    ) -> Ask:
-        return Ask(model, tuple(nodes), likeliest, features=features)
+    def ask(self, model: str, nodes: Sequence[NodeId], likeliest: int = 0) -> Ask:
+        return Ask(model, tuple(nodes), likeliest)
 
     def draw(
         self,
@@ -310,7 +285,7 @@ class Request:
             if most is not None:
                 return
 
-    def advance(self, trials: Trials | list[Trial], tip: NodeId) -> Round:
+    def advance(self, trials: list[Trial], tip: NodeId) -> Round:
         """Commit a round of a decoder that follows one path.
 
         The answer now ends at `tip`, or at the first node before it that ends the text. Trials
@@ -329,8 +304,7 @@ class Request:
             finished = self.ends(node)
             if finished:
                 tip = node
-                every = trials if isinstance(trials, list) else trials.every()
-                trials = [t for t in every if self.tree.depths[t.node] <= self.tree.depths[tip]]
+                trials = [t for t in trials if self.tree.depths[t.node] <= self.tree.depths[tip]]
                 break
         if not finished and self.tree.new_length(tip) >= self.budget:
             finished = "budget"
@@ -338,7 +312,7 @@ class Request:
 
     def commit(
         self,
-        trials: Trials | list[Trial],
+        trials: list[Trial],
         tips: Sequence[NodeId],
         answer: NodeId,
         finished: str | None = None,
@@ -356,12 +330,11 @@ class Request:
         Returns:
             The round, for the decoder to yield.
         """
-        tried = Trials.of(trials) if isinstance(trials, list) else trials
         tree, fork = self.tree, self.tree.fork(self.answer, answer)
         nodes = tree.lineage(answer, tree.depths[fork] + 1)
         tokens, keep = [tree.tokens[n] for n in nodes], tree.new_length(fork)
         again = provisional and not finished
-        entry = Round(len(self.rounds), tried, nodes, tokens, keep, again)
+        entry = Round(len(self.rounds), trials, nodes, tokens, keep, again)
         self.answer, self.finished, self.tips = answer, finished, tips
         tree.keep(tips)
         self.ledger.settle(entry, last=finished is not None)
@@ -374,8 +347,9 @@ class Request:
         Args:
             readings: the target's
         """
-        for trial in entry.tried.kept:
-            if (reading := readings.get(trial.parent)) is not None:
+        for trial in entry.trials:
+            reading = readings.get(trial.parent) if trial.fate in KEPT else None
+            if reading is not None:
                 trial.log_p, trial.round = reading.log_p(trial.token), entry.index
                 trial.likeliest = *reading.likeliest(ALTERNATIVES), reading.log_sum
                 self.trials[trial.node] = trial

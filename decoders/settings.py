@@ -128,7 +128,6 @@ class Method(Checked):
         summary: one line for a reader who knows no decoder
         uses_draft: whether it needs a draft model
         uses_head: whether it needs a head of the target
-        features: layers of the target whose hidden states its asks want
         references: texts that its drafts may copy from, if it has such a setting
     """
 
@@ -140,7 +139,6 @@ class Method(Checked):
     summary: ClassVar[str]
     uses_draft: ClassVar[bool] = False
     uses_head: ClassVar[bool] = False
-    features: ClassVar[tuple[int, ...]] = ()
     references: tuple[str, ...] = ()
 
     @property
@@ -154,7 +152,6 @@ class Method(Checked):
 
     @property
     def criterion(self) -> Criterion:
-        """By what it keeps draft tokens."""
         return Criterion()
 
     def warping(self, warping: Warping) -> Warping:
@@ -207,6 +204,11 @@ def check(owner: str, field: dataclasses.Field, value: Any) -> Any:
     if low is None and high is None and not choices:
         return value
     return allowed(f"{owner}: {field.name}", value, low, high, choices)
+
+
+def shared(part: type[Checked], name: str) -> Any:
+    """The setting of a source or a rule, for a decoder or another source that has it too."""
+    return part.__dataclass_fields__[name]
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

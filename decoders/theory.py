@@ -59,7 +59,10 @@ def kseq_division(p: Distribution, q: Distribution, k: int) -> float:
     """
     if k == 1:
         return 1.0
-    p_x, q_x = _side_by_side(p, q)
+    ids = sorted({x for each in (p, q) for x, _ in each.items()})
+    p_x, q_x = (
+        np.array(list(map(each.within(ids).mass.get, ids, [0.0] * len(ids)))) for each in (p, q)
+    )
     ratio = np.divide(p_x, q_x, out=np.full(len(p_x), np.inf), where=q_x > 0)
     order = ratio.argsort()
     p_x, q_x, ratios = p_x[order], q_x[order], ratio[order].tolist()
@@ -77,15 +80,6 @@ def kseq_division(p: Distribution, q: Distribution, k: int) -> float:
         else:
             high = rho
     return high
-
-
-def _side_by_side(p: Distribution, q: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """The masses of both, in float64, of all tokens that have any."""
-    ids = sorted({x for each in (p, q) for x, _ in each.items()})
-    p_x, q_x = (
-        np.array(list(map(each.within(ids).mass.get, ids, [0.0] * len(ids)))) for each in (p, q)
-    )
-    return p_x, q_x
 
 
 # ---- DSBD (Qin et al. 2024, arXiv 2409.16560, section 3.2)

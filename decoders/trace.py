@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, cast
+from typing import cast
 
 from decoders.errors import ModelError
 from decoders.shapes import NodeId, TokenId
@@ -27,7 +27,8 @@ class Fate(StrEnum):
 
 
 KEPT = frozenset(Fate) - {Fate.REJECTED, Fate.DISCARDED}
-DRAFTED = frozenset({Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED})
+DRAFTED = Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED
+TESTED = Fate.ACCEPTED, Fate.REJECTED
 
 
 @dataclass(slots=True)
@@ -72,61 +73,13 @@ class Trial:
         return tuple((i, math.exp(x - log_sum)) for i, x in zip(ids, logits, strict=True))
 
 
-class Trials:
-    """The trials of a round; those of tokens that were not kept are made when first looked at.
-
-    Args:
-        kept: the trials of kept tokens
-        drafted: number of draft tokens
-        tested: number of draft tokens that were tested
-        accepted: number of draft tokens that were kept
-        listed: makes the list of all trials, the kept ones included; it must not hold on to
-            distributions, which are large
-    """
-
-    __slots__ = ("_list", "_listed", "accepted", "drafted", "kept", "tested")
-
-    def __init__(
-        self,
-        kept: list[Trial],
-        drafted: int,
-        tested: int,
-        accepted: int,
-        listed: Callable[[], list[Trial]],
-    ):
-        self.kept, self.drafted, self.tested, self.accepted = kept, drafted, tested, accepted
-        self._listed: Callable[[], list[Trial]] | None = listed
-        self._list: list[Trial] | None = None
-
-    @classmethod
-    def of(cls, trials: list[Trial]) -> "Trials":
-        """The trials from a complete list."""
-        fates = [t.fate for t in trials if t.fate in DRAFTED]
-        return cls(
-            [t for t in trials if t.fate in KEPT],
-            drafted=len(fates),
-            tested=len(fates) - fates.count(Fate.DISCARDED),
-            accepted=fates.count(Fate.ACCEPTED),
-            listed=lambda: trials,
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Trials.of, (self.every(),)
-
-    def every(self) -> list[Trial]:
-        if self._list is None:
-            assert self._listed is not None  # dropped once the list is made
-            self._list, self._listed = self._listed(), None
-        return self._list
-
-
 @dataclass(slots=True)
 class Round:
     """One cycle of a decoder: its trials, the new answer, and the cost.
 
     Attributes:
         index: which round of the request it is, from 0
-        tried: its trials; a list is converted
+        trials: everything that was tried in it
         nodes: the nodes after the kept part in the new answer. For a beam decoder these are the
             part of its best beam that differs from the last round's.
         tokens: the tokens of `nodes`
@@ -140,7 +93,7 @@ class Round:
     """
 
     index: int
-    tried: Trials
+    trials: list[Trial]
     nodes: list[NodeId] = field(default_factory=list)
     tokens: list[TokenId] = field(default_factory=list)
     keep: int = 0
@@ -150,25 +103,17 @@ class Round:
     target_calls: int = 0
     draft_calls: int = 0
 
-    def __post_init__(self) -> None:
-        if isinstance(self.tried, list):
-            self.tried = Trials.of(self.tried)
-
-    @property
-    def trials(self) -> list[Trial]:
-        return self.tried.every()
-
     @property
     def drafted(self) -> int:
-        return self.tried.drafted
+        return sum(t.fate in DRAFTED for t in self.trials)
 
     @property
     def tested(self) -> int:
-        return self.tried.tested
+        return sum(t.fate in TESTED for t in self.trials)
 
     @property
     def accepted(self) -> int:
-        return self.tried.accepted
+        return sum(t.fate is Fate.ACCEPTED for t in self.trials)
 
 
 @dataclass
@@ -262,7 +207,6 @@ class Ledger:
         self.prefill_calls += not answers
 
     def peak(self, rows: int, cache_bytes: int) -> None:
-        """Take note of how much of one model's cache is in use."""
         self.peak_rows = max(self.peak_rows, rows)
         self.peak_cache_bytes = max(self.peak_cache_bytes, cache_bytes)
 

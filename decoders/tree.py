@@ -77,10 +77,6 @@ class TokenTree:
         depth = self.depths[node]
         return depth < len(self.trunk) and self.trunk[depth] == node
 
-    def lives(self, node: NodeId) -> bool:
-        """Whether a live tip descends from it (or is it), or it was added after the last `keep`."""
-        return self.in_trunk(node) or node in self.tail
-
     def keep(self, tips: Iterable[NodeId]) -> None:
         """Keep these tips and their ancestors, and drop every other branch.
 

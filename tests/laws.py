@@ -12,7 +12,7 @@ from transformers import LogitsProcessorList, PreTrainedModel
 from decoders import ModelPair, catalog
 from decoders.distribution import Warping
 from decoders.generate import Batching, Sampling, Task, prepare
-from decoders.loop import drive
+from decoders.loop import Loop
 from decoders.settings import Method
 from decoders.testing import oracle, situations
 
@@ -35,11 +35,15 @@ def enumerated(
     settings = Sampling(**sampling, warping=Warping(**cuts))
 
     def run(source: oracle.Branches) -> situations.Path:
-        task = Task.read(pair, prompt, method, settings, Batching())
-        (turn,), engines = prepare(task, itertools.count().__next__)
+        task = Task.read(
+            pair, prompt, method, settings, Batching(), clock=itertools.count().__next__
+        )
+        (turn,), engines = prepare(task)
         turn.request.source = source
-        for _ in drive([turn], engines):
-            pass
+        with Loop(engines) as loop:
+            loop.add(turn)
+            while loop.turns:
+                loop.step()
         return tuple(turn.request.tree.new_tokens(turn.request.answer))
 
     law: situations.Chances = {}

@@ -100,7 +100,7 @@ FORMS: dict[str, Callable[[torch.Tensor], Distribution]] = {"small": small, "who
 
 def reading(probs: torch.Tensor) -> Reading:
     """The reading of a pass that gives these probabilities (V,)."""
-    return Readings(probs.log()[None], 9)[0]
+    return next(iter(Readings(probs.log()[None], 9)))
 
 
 def at_one_node(

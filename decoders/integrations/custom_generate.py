@@ -40,11 +40,11 @@ from decoders.inputs import as_seed, as_stops, as_tokenizer, stop_finder
 from decoders.integrations.fields import PromptRow, refuse_soft_prompt, rows, sampling, withheld
 from decoders.methods.catalog import as_method
 from decoders.methods.named import Combination
-from decoders.methods.rules import LENIENCE, Parts, Tokenwise
+from decoders.methods.rules import Parts, Tokenwise
 from decoders.methods.sources import Draft, Drafting, Kind, Source, certain
 from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.settings import Method, setting
+from decoders.settings import Method, setting, shared
 from decoders.shapes import TokenId
 from decoders.trace import Event, Metrics, Result, Round
 
@@ -131,7 +131,7 @@ class Candidates(Combination):
     summary = "Drafts come from a candidate generator of transformers; the target tests them."
 
     generator: Any = GENERATOR
-    lenience: float = LENIENCE
+    lenience: float = shared(Tokenwise, "lenience")
 
     @property
     def parts(self) -> Parts:

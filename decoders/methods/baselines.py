@@ -33,9 +33,7 @@ class Search:
 
     Attributes:
         request: the request being decoded
-        width: W, the most beams of a layer
-        length_penalty: scores of finished beams are divided by length to this power
-        early_stopping: False, True or "never", see `BeamSearch`
+        settings: the decoder's
         live: the beams that continue, the likeliest first
         done: the best finished beams, at most W, with their scores by length
         steps: layers so far
@@ -43,9 +41,7 @@ class Search:
     """
 
     request: Request
-    width: int
-    length_penalty: float
-    early_stopping: bool | str
+    settings: "BeamSearch"
     live: list[Beam] = field(default_factory=list)
     done: list[Beam] = field(default_factory=list)
     steps: int = 0
@@ -67,29 +63,28 @@ class Search:
         Returns:
             The beams of the layer: those that continue, then those that end.
         """
-        request, budget = self.request, self.request.budget
+        request, budget, width = self.request, self.request.budget, self.settings.beams
         joint = Joint(self.live, readings, origin=0.0, rounded=True)
         self.steps += 1
         last, ended, self.live = self.steps == budget, list[Beam](), list[Beam]()
-        for place, entry in enumerate(joint.top(enough(request, self.width))):
+        for place, entry in enumerate(joint.top(enough(request, width))):
             beam = joint.draw(request, *entry).beam
             if not (last or request.ends(beam.node)):
                 self.live.append(beam)
-            elif place < self.width:
+            elif place < width:
                 ended.append(beam)
-            if place + 1 >= self.width and (last or len(self.live) == self.width):
+            if place + 1 >= width and (last or len(self.live) == width):
                 break
         self.done = sorted(
             [*self.done, *(self._scored(b, self.steps) for b in ended)], key=lambda b: -b.score
-        )[: self.width]
-        full = len(self.done) == self.width
-        horizon = (
-            budget if self.early_stopping == "never" and self.length_penalty > 0 else self.steps
-        )
+        )[:width]
+        full, stopping = len(self.done) == width, self.settings.early_stopping
+        never = stopping == "never" and self.settings.length_penalty > 0
+        horizon = budget if never else self.steps
         hopeless = full and not (
             self.live and self._scored(self.live[0], horizon).score > self.done[-1].score
         )
-        self.over = not self.live or hopeless or (self.early_stopping is True and full)
+        self.over = not self.live or hopeless or (stopping is True and full)
         return [*self.live, *ended]
 
     def trial(self, node: NodeId, fate: Fate = Fate.SEARCHED) -> Trial:
@@ -112,7 +107,7 @@ class Search:
         )
 
     def _scored(self, beam: Beam, length: int) -> Beam:
-        return Beam(beam.node, beam.score / length**self.length_penalty)
+        return Beam(beam.node, beam.score / length**self.settings.length_penalty)
 
 
 def enough(request: Request, width: int) -> int:
@@ -209,12 +204,8 @@ class BeamSearch(Method):
     def branches(self) -> tuple[int, int]:
         return self.beams, self.beams
 
-    def search(self, request: Request) -> Search:
-        """The search of a request before its first layer."""
-        return Search(request, self.beams, self.length_penalty, self.early_stopping)
-
     def decode(self, request: Request) -> Decoding:
-        search = self.search(request)
+        search = Search(request, self)
         while not request.finished:
             readings = yield request.ask("target", search.nodes, enough(request, self.beams))
             yield search.commit([search.trial(b.node) for b in search.layer(readings)])
@@ -274,7 +265,6 @@ class SpeculativeBeamSearch(BeamSearch):
 
     @property
     def plain(self) -> BeamSearch:
-        """The beam search whose beams these are."""
         return BeamSearch(self.beams, self.length_penalty, self.early_stopping)
 
     @property
@@ -287,7 +277,7 @@ class SpeculativeBeamSearch(BeamSearch):
         return self.beams, self.beams + layers * self.draft_width
 
     def decode(self, request: Request) -> Decoding:
-        search, known = self.search(request), dict[NodeId, Reading]()
+        search, known = Search(request, self), dict[NodeId, Reading]()
         counts: list[Count] = []  # of the layers of each round
         auto = AutoLength(request, lambda entry: counts[entry.index], start=1)
         while not request.finished:

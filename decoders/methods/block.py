@@ -145,7 +145,6 @@ class MultiPath(Block):
             top = below + own * (lower + mass)
             below, own, node = (below + own * lower) / top, own * mass / top, draw.node
         trials, tip = super().judge(request, best, [known[node] for node in best.nodes])
-        assert isinstance(trials, list)
         chosen = {id(draw) for draw in best.draws}
         others = [
             Trial(d.node, d.token, d.parent, Fate.DISCARDED)

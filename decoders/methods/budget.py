@@ -92,7 +92,6 @@ class Count(NamedTuple):
 
 
 def tokens(entry: Round) -> Count:
-    """Of a draft of tokens."""
     return Count(entry.drafted, entry.accepted)
 
 
@@ -158,7 +157,6 @@ class AutoLength:
         return self.length if self.plan.most else 0
 
     def learn(self, entry: Round) -> None:
-        """Take note of the last round."""
         drafted, accepted, ahead = self.count(entry)
         if drafted:
             self.budget.news = True
@@ -268,7 +266,6 @@ class Budget:
         self.plan = Lengths(size, most, drafts / most if most else 0.0, rounds, usual)
 
     def _rounds(self, lengths: dict[AutoLength, int]) -> int:
-        """How many rounds these lengths are for."""
         if any(lengths.values()):
             self.patience = 0
             return 1

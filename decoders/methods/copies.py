@@ -38,7 +38,7 @@ from decoders.methods.sources import (
 )
 from decoders.reading import Reading, Readings, held
 from decoders.request import Ask, Request
-from decoders.settings import claim, setting
+from decoders.settings import claim, setting, shared
 from decoders.shapes import NodeId, Probs, TokenId
 
 
@@ -57,7 +57,6 @@ class Reader(ABC):
             self.read([], reference)
 
     def catch_up(self, request: Request) -> None:
-        """Read what is new since the last call."""
         self.read(self.text, request.tree.text(request.tip, len(self.text)))
 
     @abstractmethod
@@ -90,7 +89,6 @@ class Lookup(Reader):
         return certain(request, self._continuation())
 
     def read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
-        """Append tokens to a text, and record for each of them the runs that it follows."""
         for token in tokens:
             for n in range(1, min(self.match, len(text)) + 1):
                 run = tuple(text[-n:])
@@ -112,18 +110,6 @@ class Lookup(Reader):
         return []
 
 
-MATCH = setting(
-    2, "longest run of last tokens to look up; shorter runs are tried down to 1", low=1, high=16
-)
-COPY = setting(7, "most tokens copied per round", low=1, high=64)
-PREFER = setting(
-    "last",
-    "which of several matches to copy: the last, or the first in references, prompt and output, "
-    "as LLMA does",
-    choices=("last", "first"),
-)
-
-
 @dataclass(frozen=True)
 class Copied(Source):
     """A copy of what followed the last tokens before."""
@@ -131,9 +117,16 @@ class Copied(Source):
     name = "lookup"
     kind = Kind.CERTAIN
 
-    match: int = MATCH
-    copy: int = COPY
-    prefer: str = PREFER
+    match: int = setting(
+        2, "longest run of last tokens to look up; shorter runs are tried down to 1", low=1, high=16
+    )
+    copy: int = setting(7, "most tokens copied per round", low=1, high=64)
+    prefer: str = setting(
+        "last",
+        "which of several matches to copy: the last, or the first in references, prompt and "
+        "output, as LLMA does",
+        choices=("last", "first"),
+    )
 
     @property
     def longest(self) -> int:
@@ -157,8 +150,6 @@ class NGram(Reader):
 
     def __init__(self, request: Request, smoothing: float, pairs: bool):
         self.smoothing, self.pairs = smoothing, pairs
-        # The loop sets it for drafts without a model.
-        assert request.vocabulary is not None
         self._tokens = torch.zeros(request.vocabulary, dtype=torch.float64)
         self._pairs: dict[TokenId, Counter[TokenId]] = defaultdict(Counter)
         super().__init__(request.references)
@@ -166,7 +157,6 @@ class NGram(Reader):
     def predict(
         self, request: Request, nodes: list[NodeId]
     ) -> Generator[Ask, list[Reading], list[Distribution]]:
-        """The warped distribution of the token after each node."""
         yield from ()  # asks no model
         return [request.warp(r) for r in self.after(request, nodes, held(request.warping))]
 
@@ -194,15 +184,6 @@ class NGram(Reader):
             text.append(token)
 
 
-ORDER = setting(
-    "bigram",
-    "the units counted: pairs of tokens, or single ones",
-    choices=("bigram", "unigram"),
-)
-COUNTED_LENGTH = setting(3, "draft tokens per round (gamma)", low=1, high=64)
-SMOOTHING = setting(1.0, "counts added for unseen tokens and pairs", low=1e-6, high=1e6)
-
-
 @dataclass(frozen=True)
 class Counted(Source):
     """Draws from counts of tokens and pairs seen so far."""
@@ -210,9 +191,13 @@ class Counted(Source):
     name = "ngram"
     kind = Kind.COUNTED
 
-    order: str = ORDER
-    draft_length: int = COUNTED_LENGTH
-    smoothing: float = SMOOTHING
+    order: str = setting(
+        "bigram",
+        "the units counted: pairs of tokens, or single ones",
+        choices=("bigram", "unigram"),
+    )
+    draft_length: int = setting(3, "draft tokens per round (gamma)", low=1, high=64)
+    smoothing: float = setting(1.0, "counts added for unseen tokens and pairs", low=1e-6, high=1e6)
 
     @property
     def longest(self) -> int:
@@ -221,20 +206,6 @@ class Counted(Source):
     def start(self, request: Request) -> Drafting:
         predict = NGram(request, self.smoothing, self.order == "bigram").predict
         return Drafting(partial(tree, expansion=(1,) * self.draft_length, predict=predict), predict)
-
-
-LONGEST = setting(8, "longest run of last tokens to look up", low=1, high=64)
-MOST = setting(24, "most draft tokens per round", low=1, high=LARGEST_TREE)
-FACTOR = setting(3.0, "draft tokens per token of the run that was found", low=0.1, high=64.0)
-LEAST = setting(
-    0.1, "least share of the counts that the path to a draft token may have", low=0.0, high=1.0
-)
-SURE = setting(1, "shortest run of last tokens to copy after", low=1, high=64)
-SHAPE = setting(
-    "chain",
-    "the likeliest token after each, or several: a tree, which only the rule match judges",
-    choices=("chain", "tree"),
-)
 
 
 class Stretch:
@@ -354,12 +325,20 @@ class Suffix(Source):
 
     name = "suffix"
 
-    match: int = LONGEST
-    copy: int = MOST
-    factor: float = FACTOR
-    least: float = LEAST
-    shape: str = SHAPE
-    sure: int = SURE
+    match: int = setting(8, "longest run of last tokens to look up", low=1, high=64)
+    copy: int = setting(24, "most draft tokens per round", low=1, high=LARGEST_TREE)
+    factor: float = setting(
+        3.0, "draft tokens per token of the run that was found", low=0.1, high=64.0
+    )
+    least: float = setting(
+        0.1, "least share of the counts that the path to a draft token may have", low=0.0, high=1.0
+    )
+    shape: str = setting(
+        "chain",
+        "the likeliest token after each, or several: a tree, which only the rule match judges",
+        choices=("chain", "tree"),
+    )
+    sure: int = setting(1, "shortest run of last tokens to copy after", low=1, high=64)
 
     @claim
     def kind(self) -> Kind:
@@ -392,10 +371,10 @@ class SuffixElseHead(Source):
     kind = Kind.EITHER
     uses_head = True
 
-    match: int = LONGEST
-    copy: int = MOST
-    factor: float = FACTOR
-    least: float = LEAST
+    match: int = shared(Suffix, "match")
+    copy: int = shared(Suffix, "copy")
+    factor: float = shared(Suffix, "factor")
+    least: float = shared(Suffix, "least")
     sure: int = setting(
         3, "shortest run of last tokens to copy after; after shorter ones the head drafts", low=1,
         high=64,
@@ -429,23 +408,14 @@ def depth(default: int) -> Any:
     return setting(default, "most draft tokens on a path", low=1, high=64)
 
 
-NODES, DEPTH = nodes(16), depth(6)
-BY = setting(
-    "model",
-    "whose probabilities choose the tokens: the draft model's, a head's, or those of counts "
-    "(ngram)",
-    choices=("model", "head", "ngram"),
-)
-
-
 @dataclass(frozen=True)
 class Chosen(Source, ABC):
     """A tree of the tokens that are likeliest by some measure; only the rule `match` judges it."""
 
     kind = Kind.CHOSEN
 
-    nodes: int = NODES
-    depth: int = DEPTH
+    nodes: int = nodes(16)
+    depth: int = depth(6)
 
     @property
     def size(self) -> int:
@@ -465,7 +435,12 @@ class BestFirst(Chosen):
 
     name = "best_first"
 
-    by: str = BY
+    by: str = setting(
+        "model",
+        "whose probabilities choose the tokens: the draft model's, a head's, or those of counts "
+        "(ngram)",
+        choices=("model", "head", "ngram"),
+    )
 
     @claim
     def uses_draft(self) -> bool:
@@ -505,10 +480,6 @@ class BestFirst(Chosen):
 
 # Chances by rank, which shape the tree as if its template were fixed.
 CHANCES = tuple(0.6 * 0.4**rank for rank in range(16))
-
-# The paper's tree has 80 nodes; each costs more where a processor reads them, as here.
-RECYCLED_NODES, RECYCLED_DEPTH = nodes(4), depth(4)
-WIDTH = setting(8, "tokens kept after each token (k)", low=1, high=len(CHANCES))
 
 
 class Recycler(Reader):
@@ -563,9 +534,10 @@ class Recycled(Chosen):
 
     name = "recycling"
 
-    nodes: int = RECYCLED_NODES
-    depth: int = RECYCLED_DEPTH
-    width: int = WIDTH
+    # The paper's tree has 80 nodes; each costs more where a processor reads them, as here.
+    nodes: int = nodes(4)
+    depth: int = depth(4)
+    width: int = setting(8, "tokens kept after each token (k)", low=1, high=len(CHANCES))
 
     def start(self, request: Request) -> Drafting:
         recycler = Recycler(request, self)

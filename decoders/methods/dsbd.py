@@ -32,17 +32,6 @@ class Layer:
     q_beam: Distribution
     parents: list[int]
 
-    def places(self, rows: dict[int, int], size: int) -> list[int | None]:
-        """The index of each draw if its row moves to rows[row]; None if `rows` lacks its row."""
-        return [rows[d.parent] * size + d.token if d.parent in rows else None for d in self.draws]
-
-    def untested(self, request: Request) -> list[Trial]:
-        """The trials of its draws before any of them is tested."""
-        return [
-            Trial(d.beam.node, d.token, request.tree.parents[d.beam.node], Fate.DISCARDED)
-            for d in self.draws
-        ]
-
 
 def accept_layer(
     source: RandomSource,
@@ -181,7 +170,11 @@ class DSBD(Method):
 
         Beams that ended in an earlier layer are added to `ended`.
         """
-        trials = [layer.untested(request) for layer in forest]
+        parents = request.tree.parents
+        trials = [
+            [Trial(d.beam.node, d.token, parents[d.beam.node], Fate.DISCARDED) for d in layer.draws]
+            for layer in forest
+        ]
         tried = list(itertools.chain.from_iterable(trials))
         # From the index in the layer above to a live beam with the target's score.
         above = dict(enumerate(live))
@@ -192,7 +185,10 @@ class DSBD(Method):
             # in the order of p_beam.
             rows = {layer.parents.index(i): row for row, i in enumerate(above)}
             q_beam = layer.q_beam.regrouped(rows, joint.size)
-            places = layer.places(rows, joint.size)
+            places = [
+                rows[d.parent] * joint.size + d.token if d.parent in rows else None
+                for d in layer.draws
+            ]
             surviving = sum(place is not None for place in places)
             refusals = Refusals(p_beam, q_beam)
             if self.beams is None:

@@ -37,20 +37,6 @@ from decoders.settings import Criterion, Law, setting
 from decoders.shapes import TokenId
 from decoders.trace import Fate, Trial
 
-EPSILON = setting(0.09, "a probability above this always passes", low=0.0, high=1.0)
-DELTA = setting(0.3, "where the target is unsure, delta exp(-entropy) is enough", low=0.0, high=1.0)
-ROLLBACK = setting(
-    2.0, "undo a token whose -log p under the target exceeds this, in nats", low=0.0, high=100.0
-)
-THRESHOLD = setting(
-    0.3,
-    "a refused token may stay where the target is unsure: where the part of its entropy from its "
-    "three likeliest tokens is at least this, in nats",
-    low=0.0,
-    high=2.0,
-)
-WINDOW = setting(6, "and if this many draft tokens after it are accepted (W)", low=1, high=32)
-
 
 def tossless(
     token: TokenId, probability: float, passes: bool, p: Distribution, q: Distribution | None
@@ -76,8 +62,10 @@ class TypicalRule(NodeWise):
     law = None
     judges = CHAINS
 
-    epsilon: float = EPSILON
-    delta: float = DELTA
+    epsilon: float = setting(0.09, "a probability above this always passes", low=0.0, high=1.0)
+    delta: float = setting(
+        0.3, "where the target is unsure, delta exp(-entropy) is enough", low=0.0, high=1.0
+    )
 
     @property
     def criterion(self) -> Criterion:
@@ -118,7 +106,9 @@ class RollbackRule(NodeWise):
     law = None
     judges = CHAINS
 
-    rollback: float = ROLLBACK
+    rollback: float = setting(
+        2.0, "undo a token whose -log p under the target exceeds this, in nats", low=0.0, high=100.0
+    )
 
     @property
     def criterion(self) -> Criterion:
@@ -156,8 +146,16 @@ class FLyRule(Rule):
     law = None
     judges = CHAINS
 
-    threshold: float = THRESHOLD
-    window: int = WINDOW
+    threshold: float = setting(
+        0.3,
+        "a refused token may stay where the target is unsure: where the part of its entropy from "
+        "its three likeliest tokens is at least this, in nats",
+        low=0.0,
+        high=2.0,
+    )
+    window: int = setting(
+        6, "and if this many draft tokens after it are accepted (W)", low=1, high=32
+    )
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         p, rule = [request.warp(reading) for reading in readings], Tokenwise()
@@ -214,22 +212,9 @@ class FLyRule(Rule):
 
 
 def three_likeliest(p: Distribution) -> list[float]:
-    """The three largest masses above 0."""
     if isinstance(p, Small):
         return sorted(p.mass.values())[-3:]
     return [m for m in p.mass.topk(min(3, len(p.mass))).values.tolist() if m > 0]
-
-
-ALPHA = setting(
-    0.3, "how much less likely than its favourite the target may find a token", low=0.0, high=1.0
-)
-DEFER = setting(
-    "token",
-    "token: each token of q that p finds likely enough stays; opt: q as a whole, where it is sure "
-    "enough for its distance from p",
-    choices=("token", "opt"),
-)
-WEIGHT = setting(0.5, "weight of the target in the mixture (w); 1 is the target", low=0.0, high=1.0)
 
 
 class Mixture(Rule):
@@ -261,8 +246,18 @@ class Cascade(Mixture):
     name = "cascade"
     law = Law.CASCADE
 
-    alpha: float = ALPHA
-    defer: str = DEFER
+    alpha: float = setting(
+        0.3,
+        "how much less likely than its favourite the target may find a token",
+        low=0.0,
+        high=1.0,
+    )
+    defer: str = setting(
+        "token",
+        "token: each token of q that p finds likely enough stays; opt: q as a whole, where it is "
+        "sure enough for its distance from p",
+        choices=("token", "opt"),
+    )
 
     def mixed(self, p: Distribution, q: Distribution) -> Distribution:
         if self.defer == "opt":
@@ -289,19 +284,19 @@ class Ensemble(Mixture):
     name = "ensemble"
     law = Law.ENSEMBLE
 
-    weight: float = WEIGHT
+    weight: float = setting(
+        0.5, "weight of the target in the mixture (w); 1 is the target", low=0.0, high=1.0
+    )
 
     def mixed(self, p: Distribution, q: Distribution) -> Distribution:
         return total(self.weight * p, (1 - self.weight) * q)
 
 
 def highest(p: Distribution) -> float:
-    """The largest mass."""
     return max(p.mass.values()) if isinstance(p, Small) else p.mass.max().item()
 
 
 def total(p: Distribution, q: Distribution) -> Distribution:
-    """The sum of two measures."""
     if isinstance(p, Small) and isinstance(q, Small):
         ids = sorted({*p.mass, *q.mass})
         return Small({x: m for x in ids if (m := p[x] + q[x]) > 0})

@@ -19,16 +19,9 @@ from decoders.methods.rules import Rule, Verdict, accepted, sides
 from decoders.methods.sources import CHAINS, Draft
 from decoders.reading import Reading
 from decoders.request import Request
-from decoders.settings import Criterion, Decoding, Method, claim, setting
-from decoders.shapes import NodeId, TokenId
+from decoders.settings import Criterion, Decoding, Method, claim, setting, shared
+from decoders.shapes import NodeId
 from decoders.trace import Fate, Trial
-
-THRESHOLD = setting(
-    0.1,
-    "keep prefixes whose joint likelihood ratio min(1, p/q) is above this (tau)",
-    low=0.0,
-    high=1.0,
-)
 
 
 def log(probability: float) -> float:
@@ -54,11 +47,11 @@ def joint_ratios(log_p: Sequence[float], log_q: Sequence[float]) -> list[float]:
 
 def keep_longest(
     request: Request,
-    path: list[NodeId],
+    path: Sequence[NodeId],
     p: Sequence[Reading],
-    q: Sequence[Reading] | None,
+    log_p: Sequence[float],
+    log_q: Sequence[float],
     threshold: float,
-    warped: bool,
 ) -> tuple[list[Trial], NodeId]:
     """Judge a draft path by its joint likelihood, and draw the token after it.
 
@@ -68,41 +61,26 @@ def keep_longest(
     Args:
         path: the draft's nodes below the tip
         p: the target's readings before each token of the path and after the last
-        q: the draft model's readings before each token; None for a certain path, as a copy is
+        log_p: the target's log-probabilities of the path's tokens, as they are compared
+        log_q: those of the draft model; 0 for a certain token, as of a copy
         threshold: tau
-        warped: compare warped distributions, not raw ones
 
     Source:
         Qin et al. 2024 (arXiv 2407.09722), section 3.2 and algorithm 1, where `eta <- j` is a
         misprint for i, and eta starts at 0.
     """
-    tokens = [request.tree.tokens[n] for n in path]
-    log_p = _log_probabilities(request, p[: len(path)], tokens, warped)
-    log_q = [0.0] * len(path) if q is None else _log_probabilities(request, q, tokens, warped)
-    return _kept(request, path, p, log_p, log_q, threshold)
-
-
-def _kept(
-    request: Request,
-    path: list[NodeId],
-    p: Sequence[Reading],
-    log_p: Sequence[float],
-    log_q: Sequence[float],
-    threshold: float,
-) -> tuple[list[Trial], NodeId]:
-    tokens = [request.tree.tokens[n] for n in path]
     ratios = [min(0.0, ratio) for ratio in joint_ratios(log_p, log_q)]
     # In logs, because a tiny ratio would underflow to 0 and fail threshold 0, which keeps all that
     # the target can write.
     least = log(threshold)
-    passing = [j for j, ratio in enumerate(ratios) if ratio > least]
-    length = passing[-1] + 1 if passing else 0
+    length = max((j for j, ratio in enumerate(ratios, 1) if ratio > least), default=0)
     trials = [
         Trial(
-            node, tokens[j], parent, Fate.ACCEPTED if j < length else Fate.REJECTED,
+            node, request.tree.tokens[node], request.tree.parents[node],
+            Fate.ACCEPTED if j < length else Fate.REJECTED,
             math.exp(log_p[j]), math.exp(log_q[j]), math.exp(ratios[j]),
         )
-        for j, (node, parent) in enumerate(zip(path, [request.tip, *path], strict=False))
+        for j, node in enumerate(path)
     ]  # fmt: skip
     after = path[length - 1] if length else request.tip
     probs = request.warp(p[length])
@@ -111,12 +89,14 @@ def _kept(
     return trials + own, tip
 
 
-def _log_probabilities(
-    request: Request, readings: Sequence[Reading], tokens: Sequence[TokenId], warped: bool
+def log_probabilities(
+    request: Request, readings: Sequence[Reading], path: Sequence[NodeId], warped: bool
 ) -> list[float]:
+    """Those of the path's tokens, each by the reading before it; a last reading may follow."""
+    tokens = [request.tree.tokens[node] for node in path]
     return [
         log(request.warp(reading)[token]) if warped else reading.log_p(token)
-        for reading, token in zip(readings, tokens, strict=True)
+        for reading, token in zip(readings, tokens, strict=False)
     ]
 
 
@@ -128,7 +108,12 @@ class JointRule(Rule):
     law = None
     judges = CHAINS
 
-    threshold: float = THRESHOLD
+    threshold: float = setting(
+        0.1,
+        "keep prefixes whose joint likelihood ratio min(1, p/q) is above this (tau)",
+        low=0.0,
+        high=1.0,
+    )
 
     @property
     def criterion(self) -> Criterion:
@@ -139,12 +124,12 @@ class JointRule(Rule):
         return Criterion(says, self.threshold, measure="ratio")
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
-        path, tokens = [d.node for d in draft.draws], [d.token for d in draft.draws]
-        log_p = _log_probabilities(request, readings[: len(path)], tokens, warped=True)
+        path = [d.node for d in draft.draws]
+        log_p = log_probabilities(request, readings, path, warped=True)
         log_q = [
             log(draft.q[d.parent][d.token]) if d.parent in draft.q else 0.0 for d in draft.draws
         ]
-        return _kept(request, path, readings, log_p, log_q, self.threshold)
+        return keep_longest(request, path, readings, log_p, log_q, self.threshold)
 
     def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
         count = accepted(trials)
@@ -234,7 +219,7 @@ class MTAD(Method):
 
     draft_length: int = setting(4, "draft tokens per round (gamma)", low=1, high=64)
     beams: int = setting(8, "beams of the draft model (W)", low=1, high=64)
-    threshold: float = THRESHOLD
+    threshold: float = shared(JointRule, "threshold")
     ratio: str = setting(
         "warped", "the distributions compared: warped as sampled, or raw", choices=("warped", "raw")
     )
@@ -269,12 +254,9 @@ class MTAD(Method):
                 path = yield from likeliest_path(
                     request, "draft", self.beams, steps, self.draft == "sample"
                 )
-            p = yield request.ask("target", [request.tip, *path])
-            q = (
-                (yield request.ask("draft", [request.tip, *path[:-1]]))
-                if path and not lookup
-                else None
-            )
-            yield request.advance(
-                *keep_longest(request, path, p, q, self.threshold, self.ratio == "warped")
-            )
+            p, warped = (yield request.ask("target", [request.tip, *path])), self.ratio == "warped"
+            log_p, log_q = log_probabilities(request, p, path, warped), [0.0] * len(path)
+            if path and not lookup:
+                q = yield request.ask("draft", [request.tip, *path[:-1]])
+                log_q = log_probabilities(request, q, path, warped)
+            yield request.advance(*keep_longest(request, path, p, log_p, log_q, self.threshold))

@@ -4,19 +4,17 @@
 """
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from decoders.errors import InputError, quoted
 from decoders.inputs import as_references
 from decoders.methods import block, copies, lossy, mtad, rules, sources
 from decoders.methods.block import Block, MultiPath, Traversal
 from decoders.methods.rules import (
-    LENIENCE,
     KSeq,
     MatchRule,
     MultiRound,
@@ -26,11 +24,7 @@ from decoders.methods.rules import (
     speculate,
 )
 from decoders.methods.sources import (
-    AUTO_LENGTH,
     DRAFT_LENGTH,
-    DRAFTS,
-    EXPANSION,
-    GATE,
     Chain,
     Distinct,
     Paths,
@@ -38,7 +32,7 @@ from decoders.methods.sources import (
     Tree,
 )
 from decoders.request import Request
-from decoders.settings import Criterion, Decoding, Law, Method, claim, nearest, setting
+from decoders.settings import Criterion, Decoding, Law, Method, claim, nearest, setting, shared
 
 
 def by_name(base: type[Any], *modules: ModuleType) -> dict[str, type[Any]]:
@@ -126,26 +120,29 @@ def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
     )
 
 
-class Combination(Method, ABC):
-    """A decoder made of a source and a rule.
+class Combination(Method):
+    """A decoder made of a source and a rule, whose settings it has by the same names.
+
+    A setting `draft` names another source, a setting `rule` another rule.
+
+    Attributes:
+        usual: the source and the rule where no setting names others
 
     Raises:
         InputError: also if the two do not fit
     """
 
-    @property
-    @abstractmethod
-    def parts(self) -> Parts:
-        """The source and the rule that its settings say; requests share them."""
+    usual: ClassVar[tuple[type[Source], type[Rule]]]
 
     @cached_property
-    def _parts(self) -> Parts:
-        """`parts`, made once: settings stay what they are."""
-        return self.parts
+    def parts(self) -> Parts:
+        """The source and the rule that its settings say; requests share them."""
+        source, rule = self.usual
+        return self._part(SOURCES, "draft", source), self._part(RULES, "rule", rule)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        source, rule = self._parts
+        source, rule = self.parts
         if not rule.fits(source):
             fit = [s.name for s in SOURCES.values() if rule.fits(s)]
             raise InputError(
@@ -160,53 +157,46 @@ class Combination(Method, ABC):
                 f"{rule.window}; lengthen the draft or shorten the window."
             )
 
-    def chosen(self, own: Any) -> Any:
-        """The part that the setting `rule` or `draft` names, with the settings that it shares.
-
-        Args:
-            own: the part that this decoder's own settings are for
-        """
-        parts, key = (RULES, "rule") if isinstance(own, Rule) else (SOURCES, "draft")
-        text = getattr(self, key)
-        if text == own.name:
-            return own
-        other, ours = part(parts, self.name, text), {f.name: f for f in fields(self)}
-        theirs = {f.name for f in fields(other)}
-        given = {}
-        for name in (f.name for f in fields(own) if f.name in ours):
-            if (value := getattr(self, name)) != ours[name].default:
-                given[name] = value
-                if name not in theirs:
-                    raise InputError(
-                        f"{self.name}: {name} is no setting of {key}={quoted(text)}, which has "
-                        f"{', '.join(sorted(theirs)) or 'none'}; leave it out."
-                    )
+    def _part(self, parts: Mapping[str, type[Any]], key: str, usual: type[Any]) -> Any:
+        """The part that the setting `key` names, or the usual one, with the settings it shares."""
+        both = [f for f in fields(self) if f.name in usual.__dataclass_fields__]
+        text = getattr(self, key, usual.name)
+        if text == usual.name:
+            return usual(**{f.name: getattr(self, f.name) for f in both})
+        given = {f.name: value for f in both if (value := getattr(self, f.name)) != f.default}
+        theirs = part(parts, self.name, text).__dataclass_fields__
+        for name in given:
+            if name not in theirs:
+                raise InputError(
+                    f"{self.name}: {name} is no setting of {key}={quoted(text)}, which has "
+                    f"{', '.join(sorted(theirs)) or 'none'}; leave it out."
+                )
         return part(parts, self.name, text, **given)
 
     @property
     def criterion(self) -> Criterion:
-        return self._parts[1].criterion
+        return self.parts[1].criterion
 
     @claim
     def law(self) -> Law | None:
-        source, rule = self._parts
+        source, rule = self.parts
         return rule.law if source.kind in rule.judges else None
 
     @claim
     def uses_draft(self) -> bool:
-        return self._parts[0].uses_draft
+        return self.parts[0].uses_draft
 
     @claim
     def uses_head(self) -> bool:
-        return self._parts[0].uses_head
+        return self.parts[0].uses_head
 
     @property
     def branches(self) -> tuple[int, int]:
-        size = self._parts[0].size
+        size = self.parts[0].size
         return 1, 1 + size if size else 0
 
     def decode(self, request: Request) -> Decoding:
-        source, rule = self._parts
+        source, rule = self.parts
         return speculate(request, source.start(request), rule)
 
 
@@ -219,25 +209,19 @@ class Speculative(Combination):
         "A small model drafts a few tokens, the large one tests them all in one pass and corrects "
         "the first miss."
     )
+    usual = Chain, Tokenwise
 
-    draft_length: int | str = AUTO_LENGTH
+    draft_length: int | str = shared(Chain, "draft_length")
     confidence: float = setting(
         0.0,
         "stop drafting when the draft model's largest probability is below this; 0 never stops",
         low=0.0,
         high=1.0,
     )
-    gate: float = GATE
-    lenience: float = LENIENCE
+    gate: float = shared(Chain, "gate")
+    lenience: float = shared(Tokenwise, "lenience")
     rule: str = rule()
     draft: str = draft(Chain)
-
-    @property
-    def parts(self) -> Parts:
-        return (
-            self.chosen(Chain(self.draft_length, self.confidence, self.gate)),
-            self.chosen(Tokenwise(self.lenience)),
-        )
 
 
 @dataclass(frozen=True)
@@ -249,13 +233,10 @@ class BlockVerification(Combination):
         "Judges a draft as a whole instead of token by token, so more of it is kept: the same text "
         "in fewer passes."
     )
+    usual = Chain, Block
 
     draft_length: int = DRAFT_LENGTH
     draft: str = draft(Chain, Block)
-
-    @property
-    def parts(self) -> Parts:
-        return self.chosen(Chain(self.draft_length)), Block()
 
 
 @dataclass(frozen=True)
@@ -268,13 +249,10 @@ class SpecTr(Combination):
         "Several drafts at once: the large model keeps the one that agrees longest, by optimal "
         "transport."
     )
+    usual = Paths, KSeq
 
-    drafts: int = DRAFTS
+    drafts: int = shared(Paths, "drafts")
     draft_length: int = DRAFT_LENGTH
-
-    @property
-    def parts(self) -> Parts:
-        return Paths(self.drafts, self.draft_length), KSeq()
 
 
 @dataclass(frozen=True)
@@ -286,12 +264,9 @@ class SpecInfer(Combination):
         "A tree of drafts, verified in one pass; the children of a token are tried one after "
         "another."
     )
+    usual = Tree, MultiRound
 
-    expansion: tuple[int, ...] = EXPANSION
-
-    @property
-    def parts(self) -> Parts:
-        return Tree(self.expansion), MultiRound()
+    expansion: tuple[int, ...] = shared(Tree, "expansion")
 
 
 @dataclass(frozen=True)
@@ -301,10 +276,7 @@ class MCSS(SpecInfer):
     stands_for = "multi-candidate speculative sampling"
     paper, section = "Yang et al. 2024 (MCSD)", "without replacement"
     summary = "SpecInfer's tree with children that all differ, so that no token is tried twice."
-
-    @property
-    def parts(self) -> Parts:
-        return Distinct(self.expansion), MultiRound()
+    usual = Distinct, MultiRound
 
 
 @dataclass(frozen=True)
@@ -316,13 +288,10 @@ class Match(Combination):
         "Draws the large model's token first and keeps the guess that equals it: exact for any "
         "guess, without the small model's probabilities."
     )
+    usual = Chain, MatchRule
 
-    draft_length: int | str = AUTO_LENGTH
+    draft_length: int | str = shared(Chain, "draft_length")
     draft: str = draft(Chain, MatchRule)
-
-    @property
-    def parts(self) -> Parts:
-        return self.chosen(Chain(self.draft_length)), MatchRule()
 
 
 @dataclass(frozen=True)
@@ -334,13 +303,10 @@ class TraversalVerification(Combination):
         "Judges a tree of drafts from its leaves to its root, so that a late fit makes up for an "
         "early doubt: exact, and more of the tree is kept."
     )
+    usual = Tree, Traversal
 
-    expansion: tuple[int, ...] = EXPANSION
+    expansion: tuple[int, ...] = shared(Tree, "expansion")
     draft: str = draft(Tree, Traversal)
-
-    @property
-    def parts(self) -> Parts:
-        return self.chosen(Tree(self.expansion)), Traversal()
 
 
 @dataclass(frozen=True)
@@ -352,14 +318,11 @@ class MultiPathBlock(Combination):
         "Draws several drafts, takes the one that the large model likes best and judges it as a "
         "whole: exact, because it knows how the best was chosen."
     )
+    usual = Paths, MultiPath
 
-    drafts: int = DRAFTS
+    drafts: int = shared(Paths, "drafts")
     draft_length: int = DRAFT_LENGTH
     draft: str = draft(Paths, MultiPath)
-
-    @property
-    def parts(self) -> Parts:
-        return self.chosen(Paths(self.drafts, self.draft_length)), MultiPath()
 
 
 @dataclass(frozen=True)
@@ -371,14 +334,11 @@ class BestFirstTrees(Combination):
         "Spends a budget of guesses on the likeliest paths: wide where the small model doubts, "
         "deep where it is sure."
     )
+    usual = copies.BestFirst, MatchRule
 
-    nodes: int = copies.NODES
-    depth: int = copies.DEPTH
-    by: str = copies.BY
-
-    @property
-    def parts(self) -> Parts:
-        return copies.BestFirst(self.nodes, self.depth, self.by), MatchRule()
+    nodes: int = shared(copies.BestFirst, "nodes")
+    depth: int = shared(copies.BestFirst, "depth")
+    by: str = shared(copies.BestFirst, "by")
 
 
 REFERENCES = setting(
@@ -395,18 +355,14 @@ class PromptLookup(Combination):
         "Copies its drafts from the prompt, the output or reference documents: no draft model at "
         "all."
     )
+    usual = copies.Copied, Tokenwise
 
-    match: int = copies.MATCH
-    copy: int = copies.COPY
+    match: int = shared(copies.Copied, "match")
+    copy: int = shared(copies.Copied, "copy")
     references: tuple[str, ...] = REFERENCES
-    prefer: str = copies.PREFER
-    lenience: float = LENIENCE
+    prefer: str = shared(copies.Copied, "prefer")
+    lenience: float = shared(Tokenwise, "lenience")
     rule: str = rule(copies.Copied)
-
-    @property
-    def parts(self) -> Parts:
-        source = copies.Copied(self.match, self.copy, self.prefer)
-        return source, self.chosen(Tokenwise(self.lenience))
 
 
 @dataclass(frozen=True)
@@ -417,20 +373,14 @@ class NGramDrafts(Combination):
     summary = (
         "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
     )
+    usual = copies.Counted, Tokenwise
 
-    order: str = copies.ORDER
-    draft_length: int = copies.COUNTED_LENGTH
-    smoothing: float = copies.SMOOTHING
+    order: str = shared(copies.Counted, "order")
+    draft_length: int = shared(copies.Counted, "draft_length")
+    smoothing: float = shared(copies.Counted, "smoothing")
     references: tuple[str, ...] = REFERENCES
-    lenience: float = LENIENCE
+    lenience: float = shared(Tokenwise, "lenience")
     rule: str = rule(copies.Counted)
-
-    @property
-    def parts(self) -> Parts:
-        return (
-            copies.Counted(self.order, self.draft_length, self.smoothing),
-            self.chosen(Tokenwise(self.lenience)),
-        )
 
 
 @dataclass(frozen=True)
@@ -442,19 +392,15 @@ class SuffixDecoding(Combination):
         "Looks up the longest run of last tokens that it has seen, and drafts what most often "
         "followed it: longer drafts after longer runs."
     )
+    usual = copies.Suffix, MatchRule
 
-    match: int = copies.LONGEST
-    copy: int = copies.MOST
-    factor: float = copies.FACTOR
-    least: float = copies.LEAST
-    shape: str = copies.SHAPE
+    match: int = shared(copies.Suffix, "match")
+    copy: int = shared(copies.Suffix, "copy")
+    factor: float = shared(copies.Suffix, "factor")
+    least: float = shared(copies.Suffix, "least")
+    shape: str = shared(copies.Suffix, "shape")
     references: tuple[str, ...] = REFERENCES
     rule: str = rule(copies.Suffix, default=MatchRule)
-
-    @property
-    def parts(self) -> Parts:
-        source = copies.Suffix(self.match, self.copy, self.factor, self.least, self.shape)
-        return source, self.chosen(MatchRule())
 
 
 @dataclass(frozen=True)
@@ -466,15 +412,12 @@ class TokenRecycling(Combination):
         "Keeps what the large model found likely after each token, refused guesses included, and "
         "drafts a tree of it."
     )
+    usual = copies.Recycled, MatchRule
 
-    nodes: int = copies.RECYCLED_NODES
-    depth: int = copies.RECYCLED_DEPTH
-    width: int = copies.WIDTH
+    nodes: int = shared(copies.Recycled, "nodes")
+    depth: int = shared(copies.Recycled, "depth")
+    width: int = shared(copies.Recycled, "width")
     references: tuple[str, ...] = REFERENCES
-
-    @property
-    def parts(self) -> Parts:
-        return copies.Recycled(self.nodes, self.depth, self.width), MatchRule()
 
 
 @dataclass(frozen=True)
@@ -486,15 +429,12 @@ class Typical(Combination):
         "Keeps a draft token that the large model finds likely enough for how sure it is: fast, "
         "not exact."
     )
+    usual = Chain, lossy.TypicalRule
 
     draft_length: int = DRAFT_LENGTH
-    epsilon: float = lossy.EPSILON
-    delta: float = lossy.DELTA
+    epsilon: float = shared(lossy.TypicalRule, "epsilon")
+    delta: float = shared(lossy.TypicalRule, "delta")
     draft: str = draft(Chain, lossy.TypicalRule)
-
-    @property
-    def parts(self) -> Parts:
-        return self.chosen(Chain(self.draft_length)), lossy.TypicalRule(self.epsilon, self.delta)
 
 
 @dataclass(frozen=True)
@@ -515,7 +455,7 @@ class BiLD(Combination):
         low=0.0,
         high=2.0,
     )
-    rollback: float = lossy.ROLLBACK
+    rollback: float = shared(lossy.RollbackRule, "rollback")
 
     @property
     def parts(self) -> Parts:
@@ -531,14 +471,11 @@ class SpeculativeCascade(Combination):
         "Lets the small model's token stand wherever the large one finds it good enough: more is "
         "kept, and the text is that of a stated mixture of both."
     )
+    usual = Chain, lossy.Cascade
 
     draft_length: int = DRAFT_LENGTH
-    alpha: float = lossy.ALPHA
-    defer: str = lossy.DEFER
-
-    @property
-    def parts(self) -> Parts:
-        return Chain(self.draft_length), lossy.Cascade(self.alpha, self.defer)
+    alpha: float = shared(lossy.Cascade, "alpha")
+    defer: str = shared(lossy.Cascade, "defer")
 
 
 @dataclass(frozen=True)
@@ -547,13 +484,10 @@ class SpeculativeEnsemble(Combination):
     title = "Ensemble"
     paper, section = "Fu et al. 2025 (speculative ensemble)", "abstract"
     summary = "Samples from the weighted mean of both models, at the speed of drafting."
+    usual = Chain, lossy.Ensemble
 
     draft_length: int = DRAFT_LENGTH
-    weight: float = lossy.WEIGHT
-
-    @property
-    def parts(self) -> Parts:
-        return Chain(self.draft_length), lossy.Ensemble(self.weight)
+    weight: float = shared(lossy.Ensemble, "weight")
 
 
 @dataclass(frozen=True)
@@ -566,12 +500,9 @@ class FLy(Combination):
         "Keeps a refused guess if the large model is unsure there and accepts what follows it: "
         "longer drafts survive, not exact."
     )
+    usual = Chain, lossy.FLyRule
 
     draft_length: int = setting(10, "draft tokens per round (gamma)", low=2, high=64)
-    threshold: float = lossy.THRESHOLD
-    window: int = lossy.WINDOW
+    threshold: float = shared(lossy.FLyRule, "threshold")
+    window: int = shared(lossy.FLyRule, "window")
     draft: str = draft(Chain, lossy.FLyRule)
-
-    @property
-    def parts(self) -> Parts:
-        return self.chosen(Chain(self.draft_length)), lossy.FLyRule(self.threshold, self.window)

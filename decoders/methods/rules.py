@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 from decoders.distribution import Distribution, minimum, point_mass, residual
@@ -25,11 +26,11 @@ from decoders.methods.sources import (
     Source,
 )
 from decoders.reading import Reading
-from decoders.request import Draw, RandomSource, Request
+from decoders.request import RandomSource, Request
 from decoders.settings import Checked, Criterion, Decoding, Law, claim, setting
 from decoders.shapes import NodeId, TokenId
 from decoders.theory import kseq_division
-from decoders.trace import Fate, Trial, Trials
+from decoders.trace import Fate, Trial
 
 # p, q, accept probability and u of a child that was tested.
 Test = tuple[float, float | None, float | None, float | None]
@@ -70,7 +71,7 @@ class Node(NamedTuple):
     distinct: bool = False
 
 
-Verdict = tuple[Trials | list[Trial], NodeId]  # every trial, and the new tip
+Verdict = tuple[list[Trial], NodeId]  # every trial, and the new tip
 
 
 class Rule(Checked, ABC):
@@ -94,7 +95,6 @@ class Rule(Checked, ABC):
 
     @classmethod
     def fits(cls, source: "Source | type[Source]") -> bool:
-        """Whether it judges the drafts of a source."""
         return source.kind in cls.judges | cls.lawless
 
     @abstractmethod
@@ -110,7 +110,6 @@ class Rule(Checked, ABC):
 
     @property
     def criterion(self) -> Criterion:
-        """By what it keeps a token."""
         return Criterion()
 
     def why(self, trials: Sequence[Trial], names: Sequence[str]) -> str:
@@ -182,16 +181,6 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
         yield request.advance(*rule.judge(request, draft, readings))
 
 
-# The children of a node, their tests, and whether the last one tested was kept.
-Judged = tuple[list[Draw], list[Test], bool]
-LENIENCE = setting(
-    1.0,
-    "below 1, drafts are accepted more readily and the output is no longer exact",
-    low=0.01,
-    high=1.0,
-)
-
-
 class NodeWise(Rule):
     """A rule that judges the children of one node after another."""
 
@@ -217,7 +206,12 @@ class Tokenwise(NodeWise):
     name = "tokenwise"
     judges = CHAINS
 
-    lenience: float = LENIENCE
+    lenience: float = setting(
+        1.0,
+        "below 1, drafts are accepted more readily and the output is no longer exact",
+        low=0.01,
+        high=1.0,
+    )
 
     @claim
     def law(self) -> Law | None:
@@ -356,7 +350,7 @@ def walk(
     readings: Sequence[Reading],
     rule: NodeWise,
     mixed: Callable[[Distribution, Distribution], Distribution] | None = None,
-) -> tuple[Trials, NodeId]:
+) -> Verdict:
     """Judge a draft: at each node, go on below the child that the rule keeps.
 
     Args:
@@ -365,54 +359,31 @@ def walk(
         mixed: what is sampled in place of p, from p and q
 
     Returns:
-        Every trial, and the new tip.
+        Every trial, the children of each visited node first, and the new tip.
     """
     known = dict(zip(draft.nodes, readings, strict=True))
-    children = defaultdict(list)
-    for draw in draft.draws:
-        children[draw.parent].append(draw)
-    path: list[Trial] = []
-    judged: list[Judged] = []
+    below, trials = defaultdict(list), list[Trial]()
+    for d in draft.draws:
+        below[d.parent].append(Trial(d.node, d.token, d.parent, Fate.DISCARDED))
     node, greedy = draft.root, request.warping.temperature == 0
-    while draws := children.pop(node, None):
+    while children := below.pop(node, None):
         reading = known[node]
         p, q = request.warp(reading), draft.q.get(node)
         p = mixed(p, q) if mixed and q else p
-        tokens = [d.token for d in draws]
+        tokens = [child.token for child in children]
         pick = rule.pick(Node(p, q, tokens, reading, greedy, draft.distinct), request.source)
-        judged.append((draws, pick.tests, pick.accepted))
+        trials += children
+        for child, test in zip(children, pick.tests, strict=False):
+            child.fate = Fate.REJECTED
+            child.p, child.q, child.accept_probability, child.u = test
         if not pick.accepted:
             assert pick.rest is not None  # a rule that refuses says what is left
-            after, fate, probs = node, Fate.CORRECTED, pick.rest
+            fate, probs = Fate.CORRECTED, pick.rest
             break
-        draw = draws[len(pick.tests) - 1]
-        path.append(Trial(draw.node, draw.token, draw.parent, Fate.ACCEPTED, *pick.tests[-1]))
-        node = draw.node
+        child.fate, node = Fate.ACCEPTED, child.node
     else:
         p, q = request.warp(known[node]), draft.q.get(node)
         p = probs = mixed(p, q) if mixed and q else p
-        after, fate = node, Fate.BONUS if draft.draws else Fate.SAMPLED
-    tested = sum(len(tests) for _, tests, _ in judged)
-    untested = [draw for rest in children.values() for draw in rest]
-    trials = Trials(
-        path, len(draft.draws), tested, len(path), lambda: in_order(judged, untested, path)
-    )
-    own, tip = request.sample(after, fate, probs, p)
-    path += own
-    return trials, tip
-
-
-def in_order(
-    judged: Sequence[Judged], untested: Sequence[Draw], path: Sequence[Trial]
-) -> list[Trial]:
-    """A walk's trials: the children of each visited node, all others, the target's own token."""
-    trials, ours = [], iter(path)
-    for draws, tests, passed in judged:
-        for i, d in enumerate(draws):
-            if passed and i == len(tests) - 1:
-                trials.append(next(ours))
-            elif i < len(tests):
-                trials.append(Trial(d.node, d.token, d.parent, Fate.REJECTED, *tests[i]))
-            else:
-                trials.append(Trial(d.node, d.token, d.parent, Fate.DISCARDED))
-    return [*trials, *(Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in untested), *ours]
+        fate = Fate.BONUS if draft.draws else Fate.SAMPLED
+    own, tip = request.sample(node, fate, probs, p)
+    return [*trials, *chain.from_iterable(below.values()), *own], tip

@@ -93,8 +93,7 @@ def chain(
     for draw in (yield request.draw(model, request.tip, steps, until)) if steps else ():
         assert draw.q  # of a chain's answer
         draft.q[draw.parent] = draw.q
-        # Trials hold on to draws, and must not to distributions, which are large.
-        draft.draws.append(draw._replace(q=None))
+        draft.draws.append(draw)
     return draft
 
 
@@ -173,11 +172,14 @@ class Leaf:
 
 # For each leaf, the tokens that may follow it and the chance of each, in falling order.
 Offered = Iterable[tuple[TokenId, float]]
-Offer = Callable[[list[Leaf]], Generator[Ask, Any, Iterable[Offered]]]
 
 
 def best_first(
-    request: Request, size: int, depth: int, offer: Offer, least: float = 0.0
+    request: Request,
+    size: int,
+    depth: int,
+    offer: Callable[[list[Leaf]], Generator[Ask, Any, Iterable[Offered]]],
+    least: float = 0.0,
 ) -> Generator[Ask, Any, list[Leaf]]:
     """The `size` tokens with the largest product of chances on their path, parents first.
 
@@ -237,9 +239,6 @@ def tree_size(name: str, expansion: tuple[int, ...]) -> int:
     return size
 
 
-Propose = Callable[[Request], Generator[Ask, Any, Draft]]
-
-
 class Kind(StrEnum):
     """What a source drafts, as far as rules differ by it."""
 
@@ -269,7 +268,7 @@ class Drafting(NamedTuple):
         pause: how many more empty drafts follow an empty one; None if nobody knows
     """
 
-    propose: Propose
+    propose: Callable[[Request], Generator[Ask, Any, Draft]]
     predict: Predict | None = None
     learn: Callable[[Draft, Sequence[Reading]], None] | None = None
     likeliest: int = 0
@@ -310,22 +309,7 @@ class Source(Checked, ABC):
 
 
 DRAFT_LENGTH = setting(4, "draft tokens per round (gamma)", low=1, high=64)
-AUTO_LENGTH = setting(
-    4,
-    "draft tokens per round; 'auto' takes what is quickest by the clock for all prompts together, "
-    "perhaps none: the law stays, but not a seed's tokens",
-    low=1,
-    high=64,
-    choices=("auto",),
-)
 ETA = 0.2  # of the bound on acceptance, as the authors have it
-GATE = setting(
-    0.0,
-    f"stop drafting when 1 - sqrt({ETA} H) is below this, H being the entropy (nats) of the draft "
-    "model's next token; 0 never stops",
-    low=0.0,
-    high=1.0,
-)
 
 
 @dataclass(frozen=True)
@@ -336,14 +320,27 @@ class Chain(Source):
     kind = Kind.CHAIN
     uses_draft = True
 
-    draft_length: int | str = AUTO_LENGTH
+    draft_length: int | str = setting(
+        4,
+        "draft tokens per round; 'auto' takes what is quickest by the clock for all prompts "
+        "together, perhaps none: the law stays, but not a seed's tokens",
+        low=1,
+        high=64,
+        choices=("auto",),
+    )
     confidence: float = setting(
         0.0,
         "stop drafting when the draft model's largest probability is below this; 0 never stops",
         low=0.0,
         high=2.0,
     )
-    gate: float = GATE
+    gate: float = setting(
+        0.0,
+        f"stop drafting when 1 - sqrt({ETA} H) is below this, H being the entropy (nats) of the "
+        "draft model's next token; 0 never stops",
+        low=0.0,
+        high=1.0,
+    )
 
     @property
     def longest(self) -> int:
@@ -414,12 +411,6 @@ def as_expansion(name: str, expansion: object) -> tuple[int, ...]:
     return expansion
 
 
-DRAFTS = setting(4, "drafts per round, i.i.d. (k)", low=1, high=64)
-EXPANSION = setting(
-    (3, 2, 1, 1), "children of each draft token, layer by layer, as 3,2,1,1", read=as_expansion
-)
-
-
 @dataclass(frozen=True)
 class Tree(Source):
     """A tree of the draft model's tokens, children drawn independently."""
@@ -428,7 +419,9 @@ class Tree(Source):
     kind = Kind.TREE
     uses_draft = True
 
-    expansion: tuple[int, ...] = EXPANSION
+    expansion: tuple[int, ...] = setting(
+        (3, 2, 1, 1), "children of each draft token, layer by layer, as 3,2,1,1", read=as_expansion
+    )
 
     @property
     def size(self) -> int:
@@ -462,7 +455,7 @@ class Paths(Source):
     kind = Kind.PATHS
     uses_draft = True
 
-    drafts: int = DRAFTS
+    drafts: int = setting(4, "drafts per round, i.i.d. (k)", low=1, high=64)
     draft_length: int = DRAFT_LENGTH
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ from decoders.testing.situations import (
     logits,
     variation,
 )
-from decoders.trace import KEPT, Ledger, Round, Trial, Trials
+from decoders.trace import KEPT, Ledger, Round, Trial
 
 NOTHING = 1e-14  # an outcome less likely than this is a rounding error
 HIDDEN = (
@@ -68,7 +68,7 @@ class Branches:
         assert abs(sum(p for _, p in outcomes) - 1) < 1e-9, f"{probs} is no distribution"
         return [self.branch(outcomes) for _ in range(count)]
 
-    def chain(self, steps: int) -> Callable[[Distribution], int]:
+    def chain(self, steps: int | None) -> Callable[[Distribution], int]:
         return lambda probs: self.draw(probs)[0]
 
     def accept(self, probability: float) -> tuple[bool, float]:
@@ -84,9 +84,7 @@ class Watched(Request):
         super().__init__(*args, **options)
         self.all_tips: list[list[int]] = []
 
-    def commit(
-        self, trials: Trials | list[Trial], tips: Sequence[int], *args: Any, **options: Any
-    ) -> Round:
+    def commit(self, trials: list[Trial], tips: Sequence[int], *args: Any, **options: Any) -> Round:
         self.all_tips.append(list(tips))
         return super().commit(trials, tips, *args, **options)
 
@@ -139,10 +137,6 @@ def decode(
         r.ledger.count(model)
         r.ledger.charge(model)
         readings = list(Readings(rows, 0) if whole else read(rows, [turn], model != "target"))
-        for node, reading in zip(nodes, readings, strict=True):
-            reading.features = tuple(
-                situation.features[layer](r.path(node)) for layer in turn.waiting.features
-            )
         turn.answer(readings)
     return r
 

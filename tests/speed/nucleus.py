@@ -46,7 +46,7 @@ def rows(args: argparse.Namespace) -> None:
 
             def rule(row: np.ndarray) -> None:
                 read = Readings(row, held(warping), (warping.temperature,), scan=scan_for(row))
-                read[0].warp(warping)
+                next(iter(read)).warp(warping)
 
             for name, run in (("kernels", chain), ("Python", rule)):
                 cases: dict[str, Callable] = {

@@ -21,7 +21,7 @@ from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.plain import PlainModel
 from decoders.engine.protocols import Answer, Layers, Passes, Wants, of_one_pass
 from decoders.errors import InputError
-from decoders.inputs import special_ids
+from decoders.inputs import special_tokens
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
@@ -47,7 +47,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, tokenizer: Any) -> "Vocabulary":
-        special = special_ids(tokenizer)
+        special = special_tokens(tokenizer)
         # get_vocab() has the order of a hash map, which differs between processes.
         words = sorted(
             (BYTE_TOKEN.fullmatch(word) is not None, i, word)

@@ -6,7 +6,7 @@ import torch
 from decoders import ModelPair, catalog, generate
 from decoders.engine.passes import PackedPasses
 from decoders.loop import Turn
-from decoders.trace import Ledger, Round, Trials
+from decoders.trace import Ledger, Round
 from tests.models import build, build_both, halved
 from tests.needs import needs_kernels
 from tests.pairwise import pairwise
@@ -121,7 +121,7 @@ def test_the_tokens_of_one_call_share_its_time():
     ledger.count("target", 2, 2)
     ledger.share(2)
     for i in range(3):
-        rounds.append(Round(i, Trials.of([])))
+        rounds.append(Round(i, []))
         ledger.settle(rounds[-1])
     assert [r.verify_seconds for r in rounds] == [2.0, 2.5, 0.5]
     assert [r.target_calls for r in rounds] == [1, 1, 0]

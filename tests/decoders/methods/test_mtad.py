@@ -14,7 +14,7 @@ from decoders.distribution import Warping
 from decoders.errors import InputError
 from decoders.methods.baselines import Greedy
 from decoders.methods.catalog import catalog
-from decoders.methods.mtad import MTAD, joint_ratios, keep_longest
+from decoders.methods.mtad import MTAD, joint_ratios, keep_longest, log_probabilities
 from decoders.reading import Readings
 from decoders.request import SeededSource
 from decoders.testing.oracle import Branches, Watched, assert_exact, decode, output_law, ways
@@ -49,8 +49,9 @@ def judge(
     for token in path:
         node = request.tree.add(node, token)
         nodes.append(node)
-    rows = (Readings(torch.tensor(x, dtype=torch.float64).log(), 2) for x in (p, q))
-    return rule(request, nodes, *rows, threshold, warped)[0]
+    rows = [list(Readings(torch.tensor(x, dtype=torch.float64).log(), 2)) for x in (p, q)]
+    logs = (log_probabilities(request, x, nodes, warped) for x in rows)
+    return rule(request, nodes, rows[0], *logs, threshold)[0]
 
 
 def two(*probs):

@@ -75,7 +75,7 @@ def test_it_learns_from_refused_nodes_too_and_the_last_of_equal_tokens_counts():
     draft = Draft(r.tip, [Draw(a, r.tip, 4), Draw(b, r.tip, 5), Draw(again, b, 4)])
     rows = drawn(6, 1).target
     paths = [(3,), (3, 4), (3, 5), (3, 5, 4)]
-    recycler.learn(draft, [Readings(rows(path)[None], 4)[0] for path in paths])
+    recycler.learn(draft, [next(iter(Readings(rows(path)[None], 4))) for path in paths])
     best = {path: rows(path).topk(2).indices.tolist() for path in paths}
     assert recycler.said == {3: best[3,], 4: best[3, 5, 4], 5: best[3, 5]}
 
@@ -84,5 +84,5 @@ def test_what_the_target_said_goes_before_what_the_text_had():
     r, recycler = begun([1, 5, 1], nodes=1, depth=1)
     assert tokens(r, recycler) == {(5,)}
     rows = drawn(6, 1).target
-    recycler.learn(Draft(r.tip), [Readings(rows((1,))[None], 8)[0]])
+    recycler.learn(Draft(r.tip), [next(iter(Readings(rows((1,))[None], 8)))])
     assert tokens(r, recycler) == {(rows((1,)).argmax().item(),)}

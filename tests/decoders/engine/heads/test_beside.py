@@ -71,8 +71,9 @@ def test_the_law_with_a_head_beside_a_draft(pair):
 
 
 def turn_of(pair, prompt, method, seed):
-    task = Task.read(pair, prompt, method, Sampling(max_new_tokens=12, seed=seed), Batching())
-    (turn,), _ = prepare(task, itertools.count().__next__)
+    sampling = Sampling(max_new_tokens=12, seed=seed)
+    clock = itertools.count().__next__
+    (turn,), _ = prepare(Task.read(pair, prompt, method, sampling, Batching(), clock=clock))
     return turn
 
 

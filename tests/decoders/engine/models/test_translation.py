@@ -53,6 +53,7 @@ def test_sentencepiece_and_byte_level_tokens_are_the_same_bytes():
 
     class Pieces:
         all_special_ids, added_tokens_decoder, eos_token_id, bos_token_id = [2], {}, 2, None
+        decode = str
 
         def get_vocab(self):
             return {"▁the": 0, "<0x0A>": 1, "</s>": 2}
@@ -67,6 +68,7 @@ class Words:
     """A tokenizer of SentencePiece's kind, with `words` in this order of its hash map."""
 
     all_special_ids, added_tokens_decoder, eos_token_id, bos_token_id = [0], {}, 0, None
+    decode = str
 
     def __init__(self, words):
         self.words = words
