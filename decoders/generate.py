@@ -6,7 +6,7 @@ A Task is everything that one call asks for, checked before anything starts.
 import sys
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import chain
 from typing import Any, cast, overload
@@ -371,7 +371,13 @@ def check(
     Raises:
         InputError: for input that cannot be used
     """
-    stream(pair, prompt, method, **options)  # runs only if somebody takes its events
+    cancel, clock = options.pop("cancel", None), options.pop("clock", time.perf_counter)
+    warping, own = (
+        {f.name: options.pop(f.name) for f in fields(each) if f.name in options}
+        for each in (Warping, Sampling)
+    )
+    sampling = Sampling(**own, warping=Warping(**warping))
+    Task.read(pair, prompt, method, sampling, Batching(**options), cancel, clock)
 
 
 def stream(
@@ -427,7 +433,7 @@ def stream(
     )
     batching = Batching(max_batch, prefill_chunk, padding, max_cache_bytes)
     task = Task.read(pair, prompt, method, sampling, batching, cancel, clock)
-    return _events(task)
+    return _events(task, *prepare(task))
 
 
 def prepare(task: Task) -> tuple[list[Turn], Mapping[str, Passes]]:
@@ -463,8 +469,9 @@ def prepare(task: Task) -> tuple[list[Turn], Mapping[str, Passes]]:
     return turns, {role: model.engine(at_once, most_rows) for role, model in packed.items()}
 
 
-def _events(task: Task) -> Generator[Event, None, None]:
-    turns, engines = prepare(task)
+def _events(
+    task: Task, turns: Sequence[Turn], engines: Mapping[str, Passes]
+) -> Generator[Event, None, None]:
     batching, on_host = task.batching, device_of(task.pair.packed["target"].device).on_host
     static, part = batching.padding != "none", batching.prefill_chunk
     # Padded passes take a prompt whole: their caches are aligned once each request has begun.
