@@ -219,12 +219,6 @@ class CacheRows:
         """Whether the row of this node cannot die any more."""
         return tree.in_trunk(node)
 
-    def cut(self, row: int) -> None:
-        """Drop this row and all after it."""
-        while len(self.nodes) > row:
-            self.drop_last()
-        self.trunk, self.settled = min(self.trunk, len(self)), min(self.settled, len(self))
-
     def drop_last(self) -> None:
         del self.row[self.nodes.pop()]
 
@@ -356,11 +350,6 @@ class Arena:
         insort(self._taken, cache, key=lambda c: c.base)
         return cache
 
-    def set_aside(self) -> None:
-        """Reserve a scratch row, if there is room for one."""
-        taken = self.take(1)
-        self.scratch = -1 if taken is None else taken.base
-
     def give_back(self, cache: CacheRows) -> None:
         self._taken.remove(cache)
 
@@ -403,7 +392,9 @@ class Arena:
         """Move the rows that are pending."""
         (old, new), self.pending = self.pending, ([], [])
         if old:
-            self.move(old, new)
+            places = torch.tensor([old, new], device=self.keys[0].device)
+            with one_thread():
+                self.shift(*places)
 
     def append(self, cache: CacheRows, tree: TokenTree, nodes: Sequence[NodeId]) -> Mask | None:
         """Give `nodes` the next rows of a cache, which moves if it is full.
@@ -418,11 +409,6 @@ class Arena:
         """
         self.make_room(cache, len(nodes))
         return cache.append(tree, nodes)
-
-    def move(self, old: Sequence[int], new: Sequence[int]) -> None:
-        places = torch.tensor([old, new], device=self.keys[0].device)
-        with one_thread():
-            self.shift(*places)
 
     def shift(self, old: torch.Tensor, new: torch.Tensor) -> None:
         """Copy rows, whose numbers are on the device."""

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,25 +41,16 @@ CAPTURING = threading.Lock()  # torch allows one capture at a time in a process
 Run = Callable[[], tuple[torch.Tensor, ...]]
 
 
-class Capture:
-    """Captures passes of a model in CUDA graphs, which have one pool of memory together.
-
-    Only what a pass returns is needed after it, so the next one may use the memory of all else.
-    """
-
-    def __init__(self) -> None:
-        self._pool: Any = None
-
-    def __call__(self, run: Run) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
-        """Capture `run`.
-
-        Returns what repeats it over the same memory, and the tensors that then hold its answers.
-        """
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
-        return cuda_graph(run, self._pool)
-
-
 def cuda_graph(run: Run, pool: Any) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
+    """Capture a pass in a CUDA graph.
+
+    Args:
+        run: the pass
+        pool: memory that the graphs of a model share: only what a pass returns is needed after it
+
+    Returns:
+        what repeats the pass over the same memory, and the tensors that then hold its answers
+    """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -250,7 +242,6 @@ class Graph:
     ) -> None:
         """Bring in a pass by way of this memory, and replay it."""
         (memory, parts), packing = room, inputs.packing
-        assert isinstance(packing, Packing)
         n, indices = inputs.input_ids.shape[1], parts["indices"]
         indices[:] = 0
         indices[2] = self.scratch
@@ -269,7 +260,6 @@ class Graph:
 
     def run(self, inputs: PackedInputs) -> tuple[torch.Tensor, ...]:
         """Run a pass. The result is a copy, because the next replay overwrites the memory."""
-        assert isinstance(inputs.packing, Packing)
         self._start(inputs, self._room(self.plan.bytes(len(inputs.packing.masks))))
         logits, *features = self.answers
         return logits[: len(inputs.wanted)].clone(), *(
@@ -297,7 +287,6 @@ class Graph:
         parts["temperatures"][:] = 1, max(temperature, sys.float_info.min)
         count = len(inputs.wanted)
         if extras.moves:
-            assert isinstance(inputs.packing, Packing)
             old, new = inputs.packing.arena.pending
             inputs.packing.arena.pending = [], []
             parts["moves"][:] = self.scratch
@@ -336,7 +325,6 @@ class Graph:
         chains: Sequence[OpenChain],
     ) -> None:
         packing, steps, count = inputs.packing, self.steps, len(chains)
-        assert isinstance(packing, Packing)
         last = packing.segments[:, 1].numpy() - 1
         chain, later = parts["chain"], parts["later"]
         chain[:], chain[1] = 0, self.scratch
@@ -411,7 +399,7 @@ class Graphs:
         arenas: the keys by layer of each arena that is in use; graphs over others are dropped, with
             the memory that they keep
         record: makes a graph of a function without arguments, and returns what replays it and its
-            answers; by default a Capture
+            answers; by default `cuda_graph`
 
     Attributes:
         why: why all passes run plainly, since a capture has failed; else ""
@@ -423,7 +411,8 @@ class Graphs:
         arenas: Callable[[], Iterable[Sequence[torch.Tensor]]],
         record: Callable[[Run], tuple[Callable[[], None], tuple[torch.Tensor, ...]]] | None = None,
     ):
-        self.programs, self.arenas, self.record = programs, arenas, record or Capture()
+        self.programs, self.arenas = programs, arenas
+        self.record = record or partial(cuda_graph, pool=torch.cuda.graph_pool_handle())
         self._graphs: dict[tuple, Graph] = {}
         self._running = threading.RLock()
         self.why = ""
@@ -436,7 +425,6 @@ class Graphs:
 
     @property
     def kind(self) -> str:
-        """What is recorded, for people."""
         if self.programs.why:
             return f"from CUDA graphs of its modules ({self.programs.why})"
         return "from CUDA graphs of a program"
@@ -527,7 +515,6 @@ class Graphs:
         shape = isinstance(packing, Packing) and GraphSize.of(inputs.input_ids, packing)
         if not shape or self.why or len(inputs.wanted) > shape.tokens:
             return None
-        assert isinstance(packing, Packing)
         moves = len(packing.arena.pending[0])
         if extras and moves <= MOVES:
             extras = extras._replace(moves=moves > 0)
@@ -562,7 +549,5 @@ class Graphs:
 
 
 def on_device(inputs: PackedInputs) -> PackedInputs:
-    packing = inputs.packing
-    assert isinstance(packing, Packing)
-    packing.arena.settle()
-    return brought(inputs, packing.keys[0].device)
+    inputs.packing.arena.settle()
+    return brought(inputs, inputs.packing.keys[0].device)

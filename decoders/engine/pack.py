@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,13 +53,13 @@ class PackedInputs(NamedTuple):
         input_ids: (1, tokens)
         position_ids: (1, tokens)
         wanted: indices of the tokens that want logits, (n,)
-        packing: which tokens and rows belong to which request
+        packing: which tokens and rows belong to which request, a Packing or a Layered
     """
 
     input_ids: torch.Tensor
     position_ids: torch.Tensor
     wanted: torch.Tensor
-    packing: Packing | Layered
+    packing: Any
 
 
 class InputPlan:
@@ -156,7 +156,8 @@ def pack(
     table = NOTHING if by_request else table_of(segments)
     numbers: list[Sequence] = [[tokens], [positions], rows, wanted]
     every = [*map(_integers, numbers), table, visible]
-    every = every if stay else moved(every, device)
+    stay = stay or device_of(device).on_host
+    every = every if stay else [tensor.to(device) for tensor in every]
     ids, places, into, answered, table, visible = every
     packing = Packing(
         into,
@@ -173,33 +174,16 @@ def pack(
 
 
 def brought(inputs: PackedInputs, device: torch.device) -> PackedInputs:
-    """A pass whose tensors have stayed on the host, brought to the device in one transfer."""
-    packing = cast(Packing, inputs.packing)
-    tensors = [*inputs[:3], packing.rows, packing.table, packing.masks]
-    ids, places, wanted, rows, table, masks = moved(tensors, device)
-    return PackedInputs(ids, places, wanted, replace(packing, rows=rows, table=table, masks=masks))
+    """A pass whose tensors have stayed on the host, brought to the device."""
+    *tensors, packing = inputs
+    rows, table, masks = (x.to(device) for x in (packing.rows, packing.table, packing.masks))
+    packing = replace(packing, rows=rows, table=table, masks=masks)
+    return PackedInputs(*(tensor.to(device) for tensor in tensors), packing)
 
 
 def _integers(numbers: Sequence) -> torch.Tensor:
     # Of nothing, numpy makes an array without strides, whose bytes torch does not view.
     return torch.from_numpy(np.array(numbers, np.int64)) if numbers else torch.empty(0).long()
-
-
-def moved(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
-    """Bring tensors to a device in one transfer: each to a GPU takes longer than its content."""
-    if device_of(device).on_host:
-        return list(tensors)
-    bytes_of = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
-    places = [len(part) + -len(part) % ALIGNED for part in bytes_of]
-    every = torch.zeros(sum(places), dtype=torch.uint8)
-    for part, place in zip(bytes_of, every.split(places), strict=True):
-        place[: len(part)] = part
-    return [
-        place[: len(part)].view(tensor.dtype).view(tensor.shape)
-        for tensor, part, place in zip(
-            tensors, bytes_of, every.to(device).split(places), strict=True
-        )
-    ]
 
 
 def segments_of(
@@ -221,7 +205,6 @@ def segments_of(
 
 
 def table_of(segments: Sequence[tuple[int, ...]]) -> torch.Tensor:
-    """The table of a Packing, on the host."""
     table = [
         (start, base, past + stop - start, mask, opening)
         for start, stop, base, past, mask, opening in segments
@@ -347,7 +330,7 @@ class Arenas:
             packed.append(pack(feeds, arena, by_request, reach.window if reach else 0, stay))
         if self.simple:
             return packed[0]
-        packings = tuple(cast(Packing, inputs.packing) for inputs in packed)
+        packings = tuple(inputs.packing for inputs in packed)
         # Layers may be on other devices than the one where the model takes its tokens.
         ids, positions, wanted = (tensor.to(self.device) for tensor in packed[0][:3])
         return PackedInputs(ids, positions, wanted, Layered(packings, self.places))
@@ -359,11 +342,9 @@ class Arenas:
 
     @property
     def size(self) -> int:
-        """Bytes of all rows, used or not."""
         return sum(arena.rows * size for arena, size in zip(self.each, self.row_bytes, strict=True))
 
     def bytes(self, caches: Caches) -> int:
-        """Bytes of the rows of one request."""
         return sum(len(cache) * size for cache, size in zip(caches, self.row_bytes, strict=True))
 
 
@@ -376,11 +357,6 @@ class Idle:
 
     def __init__(self, most: int | None):
         self.most, self._arenas, self._lock = most, list[Arenas](), Lock()
-
-    @property
-    def arenas(self) -> tuple[Arenas, ...]:
-        """Those that wait, the oldest first."""
-        return tuple(self._arenas)
 
     def take(self, kind: type[CacheRows], most: int | None = None) -> Arenas | None:
         """Take arenas with this kind of rows and this limit, if there are any."""

@@ -20,7 +20,7 @@ from decoders.distribution import MANY, Tops
 from decoders.engine.attention.interface import Packing
 from decoders.engine.cache import Arena, CacheRows, Layout
 from decoders.engine.lowering.program import Program, Programs
-from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
+from decoders.engine.pack import Caches, Feed, PackedInputs, missing_ancestors
 from decoders.engine.protocols import (
     Answer,
     Features,
@@ -131,8 +131,7 @@ class PackedPasses(Passes):
         self.model, self._graphs = model, model.graphs
         # In a run they do not change.
         self._bytes_read = lru_cache(model.bytes_read)
-        # Arenas are lent to the first request and given back by the last.
-        self._lent: Arenas | None = None
+        self.arenas: Any = None  # lent to the first request and given back by the last
         self._wanted = rows, most_rows, self.cache_kind, layout
         self.caches: dict[TokenTree, Caches] = {}
         # A layer that sees back only so far gives rows back, or hides them, from one token to the
@@ -140,19 +139,14 @@ class PackedPasses(Passes):
         self.simple = self.cache_kind is CacheRows and not any(model.reaches)
 
     @property
-    def arenas(self) -> Arenas:
-        assert self._lent is not None
-        return self._lent
-
-    @property
     def arena(self) -> Arena:
         """The arena of the layers that see farthest back; for most models the only one."""
         return self.arenas.each[0]
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
-        if self._lent is None:
-            self._lent = self.model.lend(*self._wanted)
-        caches = self._lent.take(rows, tree.prompt_length)
+        if self.arenas is None:
+            self.arenas = self.model.lend(*self._wanted)
+        caches = self.arenas.take(rows, tree.prompt_length)
         if caches is not None:
             self.caches[tree] = caches
         return caches is not None
@@ -161,7 +155,7 @@ class PackedPasses(Passes):
         if (caches := self.caches.pop(tree, None)) is not None:
             self.arenas.give_back(caches)
             if not self.caches and self.model.take_back(self.arenas):
-                self._lent = None
+                self.arenas = None
 
     def rows_of(self, tree: TokenTree) -> int:
         """The cache rows that a request uses now, in the layers where it has most."""
@@ -270,7 +264,6 @@ class PackedPasses(Passes):
         return feeds
 
     def length_of(self, feed: Feed) -> int:
-        """The number of tokens of the pass that belong to a feed."""
         return len(feed.nodes)
 
     def pack(self, feeds: Sequence[Feed]) -> PackedInputs:

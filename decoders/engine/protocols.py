@@ -46,10 +46,6 @@ class Features:
         """
         return Features(self.nodes, tuple(self.states[layers.index(layer)] for layer in chosen))
 
-    def first(self, count: int) -> "Features":
-        """Those of the first `count` nodes."""
-        return Features(self.nodes[:count], tuple(state[:count] for state in self.states))
-
     def at(self, node: NodeId) -> tuple[torch.Tensor, ...]:
         """Look up the hidden states of one node, (H,) for each layer.
 
@@ -188,7 +184,6 @@ class Passes(Protocol):
             tree: the request's tree
             nodes: the nodes, each after the one before
         """
-        return None
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
         """Reserve cache rows for a request, which gets more when it needs them.
@@ -258,7 +253,6 @@ class Passes(Protocol):
             tree: the request's tree
             features: the hidden states in the layers that this model `reads`
         """
-        return None
 
 
 @runtime_checkable

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import (
     _disable_current_modes,
     _get_current_dispatch_mode,
 )
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 LONGEST = 192  # tokens of a program's passes: longer ones gain nothing
 READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
@@ -34,14 +35,12 @@ class Operation(NamedTuple):
             call
         options: the same for keyword arguments
         results: the Value of each tensor that the call made; None for one that it only passed on
-        single: whether it returned one object rather than a list or tuple
     """
 
     function: Callable
     arguments: tuple
     options: dict[str, Any]
     results: tuple[Value | None, ...]
-    single: bool
 
 
 @dataclass(frozen=True)
@@ -95,12 +94,10 @@ class Recorder(TorchDispatchMode):
     def note(self, function: Callable, arguments: tuple, options: dict[str, Any]) -> Any:
         if isinstance(function, torch._ops.OpOverload):
             refuse_reading(function, arguments)
-        noted = self._noted(arguments), self._noted(options)
+        noted = tree_map(self._noted, arguments), tree_map(self._noted, options)
         out = function(*arguments, **options)
         tensors = out if isinstance(out, (tuple, list)) else (out,)
-        self.steps.append(
-            Operation(function, *noted, tuple(map(self._result, tensors)), tensors is not out)
-        )
+        self.steps.append(Operation(function, *noted, tuple(map(self._result, tensors))))
         return out
 
     def _result(self, tensor: Any) -> Value | None:
@@ -118,10 +115,6 @@ class Recorder(TorchDispatchMode):
         if isinstance(item, torch.Tensor):
             self._kept.append(item)
             return Constant(item)
-        if isinstance(item, (list, tuple)) and type(item) in (list, tuple, torch.Size):
-            return (list if isinstance(item, list) else tuple)(map(self._noted, item))
-        if isinstance(item, dict):
-            return {key: self._noted(value) for key, value in item.items()}
         return item
 
 
@@ -160,40 +153,30 @@ def in_general(recordings: Sequence[Any], sizes: Sequence[Sizes]) -> Any:
     Only the number of tokens differs between the first two, and only that of the tokens that want
     logits between the last two. A number that differs becomes a linear function of both.
     """
-    first = recordings[0]
-    if isinstance(first, Operation):
-        if any(
-            step.function != first.function or step.results != first.results for step in recordings
-        ):
-            raise CannotRecord("its operators depend on the number of tokens")
-        return first._replace(
-            arguments=in_general([step.arguments for step in recordings], sizes),
-            options=in_general([step.options for step in recordings], sizes),
-        )
-    if isinstance(first, (list, tuple, dict)) and any(
-        type(r) is not type(first) or len(r) != len(first) for r in recordings
-    ):
+    parts, kinds = zip(*map(tree_flatten, recordings), strict=True)
+    if any(kind != kinds[0] for kind in kinds):
         raise CannotRecord("its operators depend on the number of tokens")
-    if isinstance(first, dict):
-        return {key: in_general([r[key] for r in recordings], sizes) for key in first}
-    if isinstance(first, (list, tuple)):
-        return type(first)(in_general(parts, sizes) for parts in zip(*recordings, strict=True))
-    if isinstance(first, Constant):
-        values = [r.value for r in recordings if isinstance(r, Constant)]
-        if len(values) < len(recordings) or not all(
-            v is values[0] or same(v, values[0]) for v in values
-        ):
+    return tree_unflatten(
+        [for_any_size(each, sizes) for each in zip(*parts, strict=True)], kinds[0]
+    )
+
+
+def for_any_size(parts: tuple[Any, ...], sizes: Sequence[Sizes]) -> Any:
+    """What stands at one place of three recordings, see `in_general`."""
+    first = parts[0]
+    if all(isinstance(part, Constant) for part in parts):
+        if not all(part.value is first.value or same(part.value, first.value) for part in parts):
             raise CannotRecord("a tensor depends on the number of tokens")
         return first
-    if all(r == first for r in recordings):
+    if all(part == first for part in parts):
         return first
-    if not all(type(r) is int for r in recordings):
+    if not all(type(part) is int for part in parts):
         raise CannotRecord("an argument depends on the number of tokens")
-    one, two, three = recordings
+    one, two, three = parts
     tokens = (two - one) // (sizes[1][0] - sizes[0][0])
     wanted = (three - two) // (sizes[2][1] - sizes[1][1])
     size = Size(tokens, wanted, one - tokens * sizes[0][0] - wanted * sizes[0][1])
-    if [size.tokens * t + size.wanted * w + size.rest for t, w in sizes] != list(recordings):
+    if [size.tokens * t + size.wanted * w + size.rest for t, w in sizes] != [*parts]:
         raise CannotRecord("a size is not a linear function of the number of tokens")
     return size
 
@@ -249,7 +232,8 @@ LENGTHS = call(aten.rsqrt.default, call(aten.add.Tensor, MEAN_SQUARE, EPS))
 UNIT = call(aten.mul.Tensor, Wide(X), LENGTHS)
 # Llama rounds before the weight, OLMo 2 and Gemma after it.
 NORM = call(aten.mul.Tensor, WEIGHT, Narrow(UNIT))
-NORMS_ROUNDED_LAST = (
+NORMS = (
+    NORM,
     Narrow(call(aten.mul.Tensor, WEIGHT, UNIT)),
     Narrow(call(aten.mul.Tensor, UNIT, WEIGHT)),
 )
@@ -275,11 +259,11 @@ GATES = {
 CAP = call(aten.mul.Tensor, call(aten.tanh.default, call(aten.div.Tensor, X, SCALE)), SCALE)
 SUM = call(aten.add.Tensor, X, Y)
 WANTED = call(aten.index.Tensor, X, [None, Value("wanted")])
-LOOKED_UP = call(aten.embedding.default, WEIGHT, Value("input_ids"))
-LOOKED_UP_PADDED = call(aten.embedding.default, WEIGHT, Value("input_ids"), AXIS)
-LOOKED_UP_SCALED = tuple(
-    call(aten.mul.Tensor, looked_up, SCALE) for looked_up in (LOOKED_UP, LOOKED_UP_PADDED)
+LOOKED_UP = (
+    call(aten.embedding.default, WEIGHT, Value("input_ids")),
+    call(aten.embedding.default, WEIGHT, Value("input_ids"), AXIS),  # of padding
 )
+EMBEDDINGS = *LOOKED_UP, *(call(aten.mul.Tensor, looked_up, SCALE) for looked_up in LOOKED_UP)
 
 
 def angles(function: torch._ops.OpOverload) -> Iterator[tuple[Operator, bool]]:

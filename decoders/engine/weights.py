@@ -251,54 +251,35 @@ def held_of(weight: torch.Tensor) -> tuple[torch.Tensor, float] | None:
 
 
 class Halves(NamedTuple):
-    """A copy of a layer for kernels.
+    """A layer for kernels.
 
     Attributes:
-        blocks: its weight times a power of two in float16, or in bfloat16, see
-            `decoders.engine.kernels.tiles`
+        weight: a copy of its weight in blocks, see `decoders.engine.kernels.tiles`, times a power
+            of two in float16, or in bfloat16; or its weight in bfloat16 as it is, (out, in)
         factor: what products with it are multiplied by
         bias: its bias in float32, or None
     """
 
-    blocks: torch.Tensor
+    weight: torch.Tensor
     factor: float
     bias: torch.Tensor | None
 
     @property
     def block(self) -> int:
         """The outputs of a block."""
-        return self.blocks.shape[2]
+        return self.weight.shape[2] if self.weight.ndim == 3 else 1
 
     def places(self, begin: int = 0) -> tuple[int, int, int]:
-        """The addresses of blocks and bias (0 for none), and the blocks' NumberType.
+        """The addresses of weight and bias (0 for none), and the weight's NumberType.
 
         That is a plain number: to look at an enum takes numba longer than a small product takes.
 
         Args:
             begin: the first output, with which a block begins
         """
+        form = FORMATS[self.weight.dtype] if self.weight.ndim == 3 else NumberType.ROWS
         bias = 0 if self.bias is None else self.bias[begin:].data_ptr()
-        return self.blocks[begin // self.block].data_ptr(), bias, int(FORMATS[self.blocks.dtype])
-
-
-class PlainRows(NamedTuple):
-    """A layer's weights in bfloat16 as they are, for kernels; a Halves without a copy.
-
-    Attributes:
-        weight: the weight (out, in)
-        bias: its bias in float32, or None
-        factor, block: as those of Halves
-    """
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None
-    factor: float = 1.0
-    block: int = 1
-
-    def places(self, begin: int = 0) -> tuple[int, int, int]:
-        """As those of Halves."""
-        bias = 0 if self.bias is None else self.bias[begin:].data_ptr()
-        return self.weight[begin:].data_ptr(), bias, int(NumberType.ROWS)
+        return self.weight[begin // self.block].data_ptr(), bias, int(form)
 
 
 class PassLinear(torch.nn.Linear):
@@ -324,7 +305,7 @@ class PassLinear(torch.nn.Linear):
         copy = self._decoders_copy
         if copy is None:
             return 0
-        return self.weight.nbytes if isinstance(copy, torch.Tensor) else copy.blocks.nbytes
+        return self.weight.nbytes if isinstance(copy, torch.Tensor) else copy.weight.nbytes
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x (..., in) -> (..., out)."""
@@ -347,7 +328,7 @@ class PassLinear(torch.nn.Linear):
     def _by_onednn(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.ops.mkldnn._linear_pointwise.default(x, weight, self.bias, "none", (), "")
 
-    def for_kernels(self) -> Halves | PlainRows | None:
+    def for_kernels(self) -> Halves | None:
         """The weights as kernels read them: a copy, or those of bfloat16 as they are."""
         if self.copies:
             copy = self.copied()
@@ -361,7 +342,7 @@ class PassLinear(torch.nn.Linear):
             or self.in_features % kernels().parts
         ):
             return None
-        return PlainRows(weight, None if bias is None else bias.detach().float().contiguous())
+        return Halves(weight, 1.0, None if bias is None else bias.detach().float().contiguous())
 
     def copied(self) -> Halves | torch.Tensor:
         """The copy of the weights: for kernels, or in oneDNN's blocks."""
@@ -387,9 +368,7 @@ def forget_copies(model: torch.nn.Module) -> None:
             module._decoders_copy = None
 
 
-def multiply(
-    copy: Halves | PlainRows, x: int, out: int, tokens: int, size: int, width: int
-) -> None:
+def multiply(copy: Halves, x: int, out: int, tokens: int, size: int, width: int) -> None:
     """Multiply rows (tokens, size) at one address, writing (tokens, width) to another."""
     weights, bias, form = copy.places()
     kernels().multiply(x, tokens, weights, size, width, out, bias, form, copy.factor)

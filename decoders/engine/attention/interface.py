@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.nn.attention.varlen import varlen_attn
@@ -204,26 +204,6 @@ _IGNORED = frozenset({
 })  # fmt: skip
 
 
-class Span(NamedTuple):
-    """One request in a pass whose attention takes one after another.
-
-    Attributes:
-        start: its first token
-        stop: the token after its last
-        begin: the first arena row that its tokens may see
-        end: the row after the last
-        bias: what is added to the scores, (tokens, rows), or None
-        causal: whether the tokens have all the rows and each sees only those up to its own
-    """
-
-    start: int
-    stop: int
-    begin: int
-    end: int
-    bias: torch.Tensor | None
-    causal: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Packing:
     """The assignment of the tokens of one pass to requests.
@@ -261,8 +241,13 @@ class Packing:
     arena: Any = None
 
     @cached_property
-    def parts(self) -> tuple[Span, ...]:
-        """What all layers share if attention takes one request after another."""
+    def parts(self) -> list[tuple[int, int, int, int, torch.Tensor | None, bool]]:
+        """What all layers share if attention takes one request after another.
+
+        Of each request its first token and the one after its last, the first arena row that they
+        may see and the one after the last, what is added to the scores, (tokens, rows), or None,
+        and whether they have all the rows and each sees only those up to its own.
+        """
         made = []
         for start, stop, base, past, place, opening in self.segments.tolist():
             n, total = stop - start, past + stop - start
@@ -280,8 +265,8 @@ class Packing:
             elif hides:  # a single token
                 begin = base + total - self.window
             if n:
-                made.append(Span(start, stop, begin, base + total, bias, causal))
-        return tuple(made)
+                made.append((start, stop, begin, base + total, bias, causal))
+        return made
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,10 +18,6 @@ from decoders.shapes import Logits
 NEEDED = {"x86_64": ("avx2", "fma", "f16c"), "aarch64": (), "arm64": ()}
 
 
-class Missing(Exception):
-    """Kernels cannot be had, for the reason that is its text."""
-
-
 @lru_cache(maxsize=1)
 def kernels() -> Any:
     """The kernels, compiled or read from numba's cache at the first call; None without them.
@@ -53,11 +49,11 @@ def _made() -> SimpleNamespace:
     try:
         from llvmlite import binding
     except ImportError:
-        raise Missing("numba is not installed (pip install numba)") from None
+        raise ImportError("numba is not installed (pip install numba)") from None
     processor = binding.get_process_triple().split("-")[0]
     able = binding.get_host_cpu_features()
     if processor not in NEEDED or not all(able.get(name) for name in NEEDED[processor]):
-        raise Missing("the kernels are for AVX2 and for Arm")
+        raise ImportError("the kernels are for AVX2 and for Arm")
     import numba
     from platformdirs import user_cache_dir
 
@@ -65,14 +61,15 @@ def _made() -> SimpleNamespace:
 
     sources = [f for f in files("decoders.engine.kernels").iterdir() if f.name.endswith(".py")]
     stamp = zlib.crc32(b"".join(f.read_bytes() for f in sorted(sources, key=lambda f: f.name)))
-    # Beside the source they would stay when the package is uninstalled.
+    # Beside the source they would stay when the package is uninstalled. What numba compares is the
+    # file of each of these functions, without those that they call.
     config: Any = numba.config
     before = config.CACHE_DIR
-    config.CACHE_DIR = before or user_cache_dir("decoding-workbench")
+    config.CACHE_DIR = f"{before or user_cache_dir('decoding-workbench')}/{stamp:08x}"
     try:
-        functions = program.compiled(stamp, cache=True)
+        functions = program.compiled(cache=True)
     except (RuntimeError, OSError):  # the folder is not writable
-        functions = program.compiled(stamp)
+        functions = program.compiled()
     finally:
         config.CACHE_DIR = before
     run, passes, multiply, serve, alike, *scans = functions

@@ -11,13 +11,11 @@ rounds its result alone.
 """
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import carray, njit, types
-from numba.extending import intrinsic
 
 from decoders.engine.kernels import NumberType
 from decoders.engine.kernels.tiles import (
@@ -29,7 +27,6 @@ from decoders.engine.kernels.tiles import (
     address,
     bits_of,
     choose,
-    function,
     half,
     load,
     load_as,
@@ -44,6 +41,7 @@ from decoders.engine.kernels.tiles import (
     shuffled,
     splat,
     store,
+    written,
     zeros,
 )
 
@@ -83,6 +81,11 @@ def round_off(x, count):
 
 
 @njit(error_model="numpy")
+def maybe(x, twice):
+    return rounded(x) if twice else x
+
+
+@njit(error_model="numpy")
 def embed(ids, n, table, width, narrow, factor, out):
     """The rows (n, width) of a table, which is in bfloat16 if it is narrow, times a factor."""
     tokens = carray(pointer_to_integers(ids), (n,))
@@ -109,12 +112,8 @@ def norm(x, n, weight, width, eps, twice, out):
         for j in range(width):
             total += row[j] * row[j]
         length = F(1.0) / math.sqrt(total / F(width) + F(eps))
-        if twice:
-            for j in range(width):
-                target[j] = scale[j] * rounded(row[j] * length)
-        else:
-            for j in range(width):
-                target[j] = scale[j] * (row[j] * length)
+        for j in range(width):
+            target[j] = scale[j] * maybe(row[j] * length, twice)
 
 
 @njit(error_model="numpy")
@@ -141,27 +140,17 @@ def rotate(x, n, heads, size, cos, sin, twice, out):
         for head in range(heads):
             row = carray(pointer(x + 4 * (i * heads + head) * size), (size,))
             target = carray(pointer(out + 4 * (i * heads + head) * size), (size,))
-            if twice:
-                for j in range(middle):
-                    first, second = row[j], row[j + middle]
-                    target[j] = rounded(first * c[j]) - rounded(second * s[j])
-                    target[j + middle] = rounded(second * c[j]) + rounded(first * s[j])
-            else:
-                for j in range(middle):
-                    first, second = row[j], row[j + middle]
-                    target[j] = first * c[j] - second * s[j]
-                    target[j + middle] = second * c[j] + first * s[j]
-
-
-@njit(error_model="numpy")
-def sigmoid(x):
-    return F(1.0) / (F(1.0) + exponential(-x))
+            for j in range(middle):
+                first, second = row[j], row[j + middle]
+                target[j] = maybe(first * c[j], twice) - maybe(second * s[j], twice)
+                target[j + middle] = maybe(second * c[j], twice) + maybe(first * s[j], twice)
 
 
 @njit(error_model="numpy")
 def gelu(x, by_tanh):
     if by_tanh:  # 1 + tanh(z) is 2 sigmoid(2 z)
-        return x * sigmoid(F(1.5957691216057308) * (x + F(0.044715) * x * x * x))
+        z = F(1.5957691216057308) * (x + F(0.044715) * x * x * x)
+        return x * (F(1.0) / (F(1.0) + exponential(-z)))
     return F(0.5) * x * (F(1.0) + F(math.erf(x * F(0.7071067811865476))))
 
 
@@ -188,9 +177,8 @@ def cap(x, count, most, twice, out):
     """most * tanh(x / most)."""
     numbers, target = carray(pointer(x), (count,)), carray(pointer(out), (count,))
     for i in range(count):
-        part = numbers[i] / most
-        share = F(math.tanh(rounded(part) if twice else part))
-        target[i] = (rounded(share) if twice else share) * most
+        share = F(math.tanh(maybe(numbers[i] / most, twice)))
+        target[i] = maybe(share, twice) * most
 
 
 @njit(error_model="numpy")
@@ -234,44 +222,7 @@ ROOM = 4 * KEYS  # bytes that are written beyond the last score
 
 
 def width_of(form: NumberType) -> Any:
-    """The bytes of a number."""
     return I64(4 if form == NumberType.FLOAT32 else 2)
-
-
-def products(
-    form: NumberType, builder: Any, q: Any, size: Any, keys: Any, step: Any, places: Any,
-    count: Any, out: Any,
-) -> Any:  # fmt: skip
-    """Write the products of a query with the keys that it sees, see `multiplying_keys`."""
-    last = builder.sub(count, I64(1))
-    turn = Repeat(
-        builder, count, KEYS, [ir.Constant(ir.VectorType(F32, KEYS), [F32(-math.inf)] * KEYS)]
-    )
-    rows = []
-    for k in range(KEYS):
-        i = builder.add(turn.i, I64(k))
-        i = builder.select(builder.icmp_signed("<", i, last), i, last)  # the last one again
-        row = load(builder, address(builder, places, (i, I64(8))), I64, align=8)
-        rows.append(address(builder, keys, (row, step)))
-    inner = Repeat(builder, size, LANES, zeros(KEYS))
-    query = load(builder, address(builder, q, (inner.i, I64(4))))
-    parts = [
-        load_as(builder, form, address(builder, row, (inner.i, width_of(form)))) for row in rows
-    ]
-    inner.close(
-        [
-            multiply_add(builder, part, query, total)
-            for part, total in zip(parts, inner.values, strict=True)
-        ]
-    )
-    total, (highest,) = totals(builder, inner.values), turn.values
-    store(builder, total, address(builder, out, (turn.i, I64(4))))
-    turn.close([builder.select(builder.fcmp_ordered(">", total, highest), total, highest)])
-    best = builder.extract_element(highest, I64(0))
-    for k in range(1, KEYS):
-        other = builder.extract_element(highest, I64(k))
-        best = builder.select(builder.fcmp_ordered(">", other, best), other, best)
-    return best
 
 
 def totals(builder: Any, vectors: list[Any]) -> Any:
@@ -305,58 +256,44 @@ def multiplying_keys(form: NumberType) -> Any:
     the largest product.
     """
 
-    @intrinsic
+    @written(types.float32(*[types.int64] * 7), f"products.{form.name}")
     def multiply(
-        context: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any, out: Any
+        builder: Any, q: Any, size: Any, keys: Any, step: Any, places: Any, count: Any, out: Any
     ) -> Any:
-        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            name, write = f"products.{form.name}", partial(products, form)
-            return builder.call(function(builder.module, name, F32, [I64] * 7, write), arguments)
-
-        return types.float32(*[types.int64] * 7), code
+        last = builder.sub(count, I64(1))
+        turn = Repeat(
+            builder, count, KEYS, [ir.Constant(ir.VectorType(F32, KEYS), [F32(-math.inf)] * KEYS)]
+        )
+        rows = []
+        for k in range(KEYS):
+            i = builder.add(turn.i, I64(k))
+            i = builder.select(builder.icmp_signed("<", i, last), i, last)  # the last one again
+            row = load(builder, address(builder, places, (i, I64(8))), I64, align=8)
+            rows.append(address(builder, keys, (row, step)))
+        inner = Repeat(builder, size, LANES, zeros(KEYS))
+        query = load(builder, address(builder, q, (inner.i, I64(4))))
+        parts = [
+            load_as(builder, form, address(builder, row, (inner.i, width_of(form)))) for row in rows
+        ]
+        inner.close(
+            [
+                multiply_add(builder, part, query, total)
+                for part, total in zip(parts, inner.values, strict=True)
+            ]
+        )
+        total, (highest,) = totals(builder, inner.values), turn.values
+        store(builder, total, address(builder, out, (turn.i, I64(4))))
+        turn.close([builder.select(builder.fcmp_ordered(">", total, highest), total, highest)])
+        best = builder.extract_element(highest, I64(0))
+        for k in range(1, KEYS):
+            other = builder.extract_element(highest, I64(k))
+            best = builder.select(builder.fcmp_ordered(">", other, best), other, best)
+        return best
 
     return multiply
 
 
 multiply_keys, multiply_half_keys = map(multiplying_keys, (NumberType.FLOAT32, NumberType.BFLOAT16))
-
-
-def mixtures(form: NumberType, builder: Any, heads: Any, *arguments: Any) -> None:
-    """Write the mixtures of values, see `mixing_values`."""
-    shares, count, values, step, places, width, apart, out = arguments
-
-    def columns(heads: int, begin: Any, end: Any, vectors: int) -> None:
-        outer = Repeat(builder, builder.sub(end, begin), vectors * LANES)
-        column = builder.add(begin, outer.i)
-        inner = Repeat(builder, count, 1, zeros(heads * vectors))
-        row = load(builder, address(builder, places, (inner.i, I64(8))), I64, align=8)
-        line = address(builder, values, (row, step), (column, width_of(form)))
-        parts = [
-            load_as(builder, form, address(builder, line, (I64(LANES * v), width_of(form))))
-            for v in range(vectors)
-        ]
-        sums = []
-        for head in range(heads):
-            place = address(builder, shares, (count, I64(4 * head)), (inner.i, I64(4)))
-            share = splat(builder, load(builder, place, F32))
-            for v, part in enumerate(parts):
-                total = inner.values[head * vectors + v]
-                sums.append(multiply_add(builder, part, share, total))
-        inner.close(sums)
-        for head in range(heads):
-            line = address(builder, out, (apart, I64(4 * head)), (column, I64(4)))
-            for v in range(vectors):
-                place = address(builder, line, I64(4 * LANES * v))
-                store(builder, inner.values[head * vectors + v], place)
-        outer.close()
-
-    def some(heads: int) -> None:
-        rest = builder.srem(width, I64(VECTORS * LANES))
-        whole = builder.sub(width, rest)
-        columns(heads, I64(0), whole, VECTORS)
-        columns(heads, whole, width, 1)
-
-    choose(builder, heads, HEADS, some)
 
 
 def mixing_values(form: NumberType) -> Any:
@@ -368,17 +305,43 @@ def mixing_values(form: NumberType) -> Any:
     multiple of LANES), how many numbers lie between two heads' mixtures, and where these go.
     """
 
-    @intrinsic
+    @written(types.void(*[types.int64] * 9), f"mixtures.{form.name}")
     def mix(
-        context: Any, heads: Any, shares: Any, count: Any, values: Any, step: Any, places: Any,
+        builder: Any, heads: Any, shares: Any, count: Any, values: Any, step: Any, places: Any,
         width: Any, apart: Any, out: Any,
-    ) -> Any:  # fmt: skip
-        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            name, write = f"mixtures.{form.name}", partial(mixtures, form)
-            builder.call(function(builder.module, name, ir.VoidType(), [I64] * 9, write), arguments)
-            return context.get_dummy_value()
+    ) -> None:  # fmt: skip
+        def columns(heads: int, begin: Any, end: Any, vectors: int) -> None:
+            outer = Repeat(builder, builder.sub(end, begin), vectors * LANES)
+            column = builder.add(begin, outer.i)
+            inner = Repeat(builder, count, 1, zeros(heads * vectors))
+            row = load(builder, address(builder, places, (inner.i, I64(8))), I64, align=8)
+            line = address(builder, values, (row, step), (column, width_of(form)))
+            parts = [
+                load_as(builder, form, address(builder, line, (I64(LANES * v), width_of(form))))
+                for v in range(vectors)
+            ]
+            sums = []
+            for head in range(heads):
+                place = address(builder, shares, (count, I64(4 * head)), (inner.i, I64(4)))
+                share = splat(builder, load(builder, place, F32))
+                for v, part in enumerate(parts):
+                    total = inner.values[head * vectors + v]
+                    sums.append(multiply_add(builder, part, share, total))
+            inner.close(sums)
+            for head in range(heads):
+                line = address(builder, out, (apart, I64(4 * head)), (column, I64(4)))
+                for v in range(vectors):
+                    place = address(builder, line, I64(4 * LANES * v))
+                    store(builder, inner.values[head * vectors + v], place)
+            outer.close()
 
-        return types.void(*[types.int64] * 9), code
+        def some(heads: int) -> None:
+            rest = builder.srem(width, I64(VECTORS * LANES))
+            whole = builder.sub(width, rest)
+            columns(heads, I64(0), whole, VECTORS)
+            columns(heads, whole, width, 1)
+
+        choose(builder, heads, HEADS, some)
 
     return mix
 

@@ -36,15 +36,26 @@ from decoders.engine.kernels import (
     TURNS,
     Code,
     NumberType,
-    operators,
 )
-from decoders.engine.kernels.operators import ROOM, attend_token
+from decoders.engine.kernels.operators import (
+    ROOM,
+    add,
+    angles,
+    attend_token,
+    cap,
+    embed,
+    gated,
+    norm,
+    rotate,
+    round_off,
+    select,
+    write,
+)
 from decoders.engine.kernels.select import draw, find, heat, note, nucleus, spread, weigh
 from decoders.engine.kernels.tiles import (
     BLOCK,
     DOTS,
     MOST,
-    bits_of_real,
     increase,
     look,
     multiply_rows,
@@ -54,7 +65,6 @@ from decoders.engine.kernels.tiles import (
     pointer_to_bytes,
     pointer_to_integers,
     put,
-    real_of,
     swap,
 )
 
@@ -154,7 +164,7 @@ def share(kind, parts, worth, n, r, team):
     for i in range(ARGUMENTS):
         put(team + TASK + 16 + 8 * i, n[i])
     for i in range(REALS):
-        put(team + TASK + 16 + 8 * (ARGUMENTS + i), bits_of_real(r[i]))
+        put(team + TASK + 16 + 8 * (ARGUMENTS + i), np.float64(r[i]).view(np.int64))
     put(team + DONE, 0)
     put(team + TICKET, number << 32)
     own = 0
@@ -196,7 +206,8 @@ def help_others(team, thread):
             integer(team, 8), integer(team, 9), integer(team, 10), integer(team, 11),
             integer(team, 12), integer(team, 13), integer(team, 14), integer(team, 15),
         )  # fmt: skip
-        r = real_of(integer(team, ARGUMENTS)), real_of(integer(team, ARGUMENTS + 1))
+        first = np.int64(integer(team, ARGUMENTS)).view(np.float64)
+        r = first, np.int64(integer(team, ARGUMENTS + 1)).view(np.float64)
         # If it has changed, these may be the arguments of another task.
         if swap(team + TICKET, ticket, ticket + 1):
             do(kind, ticket & TAKEN, n, r, thread)
@@ -248,10 +259,6 @@ def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks
     share(AN_ATTENTION, parts, worth, integers, (scale, softcap), team)
     scratch[:1] = 0  # it lives until here
 
-
-embed, norm, angles, rotate = operators.embed, operators.norm, operators.angles, operators.rotate
-gated, add, select, write = operators.gated, operators.add, operators.select, operators.write
-cap, round_off = operators.cap, operators.round_off
 
 EMBED, NORM, ANGLES, ROTATE, ATTEND, PRODUCT, GATED, ADD, SELECT, CAP = map(int, Code)
 BFLOAT16 = int(NumberType.BFLOAT16)
@@ -400,28 +407,6 @@ def passes_and_draws(
     return steps
 
 
-LINES = types.Array(types.int64, 2, "C", readonly=False)
-TABLE = types.Array(types.float64, 2, "C")
-WHOLE, NUMBERS = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
-ROW, ROWS = (types.Array(types.float32, n, "C") for n in (1, 2))
-FOUND = types.Tuple((ROWS, LINES, NUMBERS))
-RUN = types.void(
-    LINES, TABLE, types.int64, WHOLE, types.int64, types.int64, types.int64, types.int64,
-    types.int64, LINES, LINES, types.int64,
-)  # fmt: skip
-CALL = types.int64(
-    LINES, TABLE, *[types.int64] * 6, ROWS, FOUND, LINES, LINES, LINES, TABLE, TABLE, WHOLE,
-    ROWS, ROWS, WHOLE, types.int64,
-)  # fmt: skip
-MULTIPLY = types.void(*[types.int64] * 8, types.float32, types.int64)
-SERVE = types.void(types.int64, types.int64)
-ALIKE = types.boolean(LINES, types.uint8[::1])
-FIND = types.void(ROWS, ROWS, LINES)
-SPREAD = types.void(ROWS, NUMBERS, types.float64, NUMBERS)
-HEAT = types.float64(ROW, types.float64, ROW)
-NUCLEUS = types.void(ROW, ROW, *[types.float64] * 3)
-
-
 @njit
 def alike(places, numbers):
     """Whether the bytes at places, (address, count) each, are these, one after another."""
@@ -530,11 +515,10 @@ def shared(function: Callable, serve: Any) -> Callable:
     return run
 
 
-def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
+def compiled(**options: Any) -> tuple[Any, ...]:
     """Compile, or read from numba's cache, the functions that Python calls.
 
     Args:
-        stamp: a number that differs when the source does: numba itself looks at one function alone
         options: those of njit
 
     Returns:
@@ -542,58 +526,27 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
         `multiply`, a product alone, `serve`, which helps others, `alike`, and the four of
         `decoders.engine.kernels.select`
     """
-
-    @njit(MULTIPLY, nogil=True, **options)
-    def multiply(x, n, weights, size, width, out, bias, form, factor, team):
-        if stamp:
-            product(x, n, weights, size, width, out, bias, form, factor, team)
-
-    @njit(SERVE, nogil=True, **options)
-    def serve(team, thread):
-        if stamp:
-            help_others(team, thread)
-
-    @njit(RUN, nogil=True, **options)
-    def run(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team):
-        if stamp:
-            carry_out(
-                lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs,
-                team,
-            )  # fmt: skip
-
-    @njit(CALL, nogil=True, **options)
-    def passes(
-        lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens, caches,
-        packs, warpings, numbers, ends, entering, states, proposed, team,
-    ):  # fmt: skip
-        if stamp:
-            return passes_and_draws(
-                lines, reals, work, ids, positions, wanted, n, n_wanted, logits, tops, tokens,
-                caches, packs, warpings, numbers, ends, entering, states, proposed, team,
-            )  # fmt: skip
-        return 0
-
-    @njit(ALIKE, **options)
-    def alike_at(places, numbers):
-        return stamp != 0 and alike(places, numbers)
-
-    @njit(FIND, nogil=True, **options)
-    def find_in(rows, values, ids):
-        if stamp:
-            find(rows, values, ids)
-
-    @njit(SPREAD, nogil=True, **options)
-    def spread_of(rows, highest, temperature, out):
-        if stamp:
-            spread(rows, highest, temperature, out)
-
-    @njit(HEAT, nogil=True, **options)
-    def heat_of(row, temperature, out):
-        return heat(row, temperature, out) if stamp else 0.0
-
-    @njit(NUCLEUS, nogil=True, **options)
-    def nucleus_of(row, masses, whole, top_p, min_p):
-        if stamp:
-            nucleus(row, masses, whole, top_p, min_p)
-
-    return run, passes, multiply, serve, alike_at, find_in, spread_of, heat_of, nucleus_of
+    place, real, single = types.int64, types.float64, types.float32
+    whole, lines = (types.Array(types.int64, n, "C") for n in (1, 2))
+    numbers, table = (types.Array(types.float64, n, "C") for n in (1, 2))
+    row, rows = (types.Array(types.float32, n, "C") for n in (1, 2))
+    functions = {
+        carry_out: types.void(
+            lines, table, place, whole, *[place] * 5, lines, lines, place
+        ),
+        passes_and_draws: types.int64(
+            lines, table, *[place] * 6, rows, types.Tuple((rows, lines, numbers)), lines, lines,
+            lines, table, table, whole, rows, rows, whole, place,
+        ),
+        product: types.void(*[place] * 8, single, place),
+        help_others: types.void(place, place),
+        alike: types.boolean(lines, types.uint8[::1]),
+        find: types.void(rows, rows, lines),
+        spread: types.void(rows, numbers, real, numbers),
+        heat: types.float64(row, real, row),
+        nucleus: types.void(row, row, *[real] * 3),
+    }  # fmt: skip
+    return tuple(
+        njit(signature, nogil=True, error_model="numpy", **options)(each.py_func)
+        for each, signature in functions.items()
+    )

@@ -13,6 +13,7 @@ over every PARTS-th input, which are added up in one order at the end.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import torch
@@ -71,7 +72,6 @@ def zeros(count: int) -> list[Any]:
 
 
 def splat(builder: Any, number: Any) -> Any:
-    """A vector of one number."""
     first = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), number, I32(0))
     return shuffled(builder, first, first, [0] * LANES)
 
@@ -83,10 +83,13 @@ def shuffled(builder: Any, a: Any, b: Any, lanes: Sequence[int]) -> Any:
 
 
 def multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c of vectors, rounded once."""
-    name, kind = f"llvm.fma.v{LANES}f32", ir.FunctionType(VECTOR, [VECTOR] * 3)
-    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    return builder.call(function, [a, b, c])
+    return called(builder, f"llvm.fma.v{LANES}f32", VECTOR, a, b, c)
+
+
+def called(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    kind = ir.FunctionType(result, [each.type for each in arguments])
+    known = builder.module.globals
+    return builder.call(known.get(name) or ir.Function(builder.module, kind, name), arguments)
 
 
 def address(builder: Any, begin: Any, *terms: Any) -> Any:
@@ -102,7 +105,6 @@ def load(builder: Any, address: Any, kind: Any = VECTOR, align: int = 4) -> Any:
 
 
 def load_as(builder: Any, form: NumberType, address: Any) -> Any:
-    """A vector of numbers that are stored in this format."""
     if form == NumberType.FLOAT32:
         return load(builder, address)
     stored = ir.VectorType(ir.HalfType() if form == NumberType.FLOAT16 else I16, LANES)
@@ -135,28 +137,54 @@ def choose(builder: Any, number: Any, most: int, write: Callable[[int], None]) -
     builder.position_at_end(end)
 
 
-def function(
-    module: Any, name: str, result: Any, arguments: Sequence[Any], write: Callable[..., Any]
-) -> Any:
+def function(module: Any, name: str, kind: Any, write: Callable[..., Any]) -> Any:
     """A function of a module, which each part of a program brings along and one of them keeps.
 
     Args:
         module: the module
         name: the function's name
-        result: the type of its result
-        arguments: those of its arguments
+        kind: its type
         write: writes its code, given a builder and the arguments; returns the result or None
     """
     name = f"decoders.{name}.{LANES}"
     if name in module.globals:
         return module.globals[name]
-    code = ir.Function(module, ir.FunctionType(result, arguments), name)
+    code = ir.Function(module, kind, name)
     code.linkage = "linkonce_odr"
     code.attributes.add("noinline")  # it would be compiled once for each call
     builder = ir.IRBuilder(code.append_basic_block("entry"))
     value = write(builder, *code.args)
     builder.ret_void() if value is None else builder.ret(value)
     return code
+
+
+def written(signature: Any, name: str = "") -> Callable[[Callable[..., Any]], Any]:
+    """Turn what writes code, given a builder and the arguments, into a function for numba.
+
+    Args:
+        signature: its types, of which the result is nothing or float32 if it has a name
+        name: that of a `function` of its own; "" if the code stands wherever it is called
+    """
+    void = signature.return_type == types.void
+
+    def decorate(write: Callable[..., Any]) -> Any:
+        @intrinsic
+        @wraps(write)  # whose parameters it has, but for the first
+        def call(context: Any, *kinds: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                if name:
+                    result = ir.VoidType() if void else F32
+                    kind = ir.FunctionType(result, [each.type for each in arguments])
+                    value = builder.call(function(builder.module, name, kind, write), arguments)
+                else:
+                    value = write(builder, *arguments)
+                return context.get_dummy_value() if void else value
+
+            return signature, code
+
+        return call
+
+    return decorate
 
 
 # AVX-512 has 32 registers of 16 numbers, so all sums of 14 rows fit: 28. Otherwise there are 16 of
@@ -169,23 +197,16 @@ AHEAD = 128  # lines that are asked for before they are needed
 
 def fetch(builder: Any, place: Any) -> None:
     """Ask for a line of the cache before it is needed; where no memory is, it does nothing."""
-    byte = ir.IntType(8).as_pointer()
-    name, kind = "llvm.prefetch.p0i8", ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
-    call = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    builder.call(call, [builder.inttoptr(place, byte), I32(0), I32(2), I32(1)])  # to read, into L2
+    byte = builder.inttoptr(place, ir.IntType(8).as_pointer())
+    how = I32(0), I32(2), I32(1)  # to read, into L2
+    called(builder, "llvm.prefetch.p0i8", ir.VoidType(), byte, *how)
 
 
-def sums(builder: Any, rows: int, form: NumberType, columns: range, arguments: Any) -> None:
-    """Write the loop over the inputs for some rows and some of a block's vectors.
-
-    Args:
-        builder: where to write
-        rows: the number of rows
-        form: of the weights
-        columns: the block's vectors
-        arguments: the others of `multiply_tile`
-    """
-    x, weights, size, out, width, factor = arguments
+def sums(
+    builder: Any, rows: int, form: NumberType, columns: range, x: Any, weights: Any, size: Any,
+    out: Any, width: Any, factor: Any,
+) -> None:  # fmt: skip
+    """Write the loop over the inputs for some rows and some vectors of a block (columns)."""
     places = [(row, column) for row in range(rows) for column in columns]
     lines = [address(builder, x, (size, I64(4 * row))) for row in range(rows)]
     # The bus would wait while the sums take longer than the weights, or in a second way through the
@@ -210,39 +231,35 @@ def sums(builder: Any, rows: int, form: NumberType, columns: range, arguments: A
         store(builder, builder.fmul(total, splat(builder, factor)), target)
 
 
-def tiles(builder: Any, rows: Any, form: Any, *arguments: Any) -> None:
-    """Write the products of 1 to MOST rows with one block, see `multiply_tile`."""
-    columns = BLOCK // LANES
+@written(types.void(*[types.int64] * 7, types.float32), "tiles")
+def multiply_tile(
+    builder: Any, rows: Any, form: Any, x: Any, weights: Any, size: Any, out: Any, width: Any,
+    factor: Any,
+) -> None:  # fmt: skip
+    """The product of 1 to MOST rows with one block.
+
+    Args:
+        builder: where to write
+        rows: the number of rows
+        form: the weights' NumberType
+        x: the address of the rows
+        weights: that of the block
+        size: the number of inputs
+        out: the address of the first output
+        width: the distance of two rows of outputs
+        factor: a factor
+    """
+    columns, arguments = BLOCK // LANES, (x, weights, size, out, width, factor)
 
     def tile(count: int, form: int) -> None:
         together = columns if count * columns <= SUMS else columns // 2
         for first in range(0, columns, together):
-            sums(builder, count, NumberType(form), range(first, first + together), arguments)
+            sums(builder, count, NumberType(form), range(first, first + together), *arguments)
 
     def of_format(form: int) -> None:
         choose(builder, rows, MOST, lambda count: tile(count, form))
 
     choose(builder, form, NumberType.BFLOAT16, of_format)
-
-
-@intrinsic
-def multiply_tile(
-    context: Any, rows: Any, form: Any, x: Any, weights: Any, size: Any, out: Any, width: Any,
-    factor: Any,
-) -> Any:  # fmt: skip
-    """The product of 1 to MOST rows with one block.
-
-    Its arguments are the number of rows, the weights' NumberType, the address of the rows and of
-    the block, the number of inputs, the address of the first output, the distance of two rows of
-    outputs, and a factor.
-    """
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = [*[I64] * 7, F32]
-        builder.call(function(builder.module, "tiles", ir.VoidType(), kinds, tiles), arguments)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 7, types.float32), code
 
 
 PARTS = 16  # of a sum over weights that lie row by row, whatever the length of vectors
@@ -251,9 +268,24 @@ TOGETHER = 4  # outputs, whose weights take as many registers
 DOTS = 6 if WIDE else 1  # most rows of x at once
 
 
-def dots(builder: Any, rows: Any, *arguments: Any) -> None:
-    """Write the products of 1 to DOTS rows with some outputs, see `multiply_rows`."""
-    x, weights, size, out, width, outputs, factor = arguments
+@written(types.void(*[types.int64] * 7, types.float32), "dots")
+def multiply_rows(
+    builder: Any, rows: Any, x: Any, weights: Any, size: Any, out: Any, width: Any, outputs: Any,
+    factor: Any,
+) -> None:  # fmt: skip
+    """The product of 1 to DOTS rows with outputs whose weights, in bfloat16, lie row by row.
+
+    Args:
+        builder: where to write
+        rows: the number of rows
+        x: the address of the rows
+        weights: that of the first output's weights
+        size: the number of inputs, a multiple of PARTS
+        out: the address of the first output
+        width: the distance of two rows of outputs
+        outputs: the number of outputs
+        factor: a factor
+    """
 
     def some(rows: int, together: int, begin: Any, count: Any) -> None:
         """Write those of a number of outputs from `begin` on, so many at a time."""
@@ -303,134 +335,63 @@ def dots(builder: Any, rows: Any, *arguments: Any) -> None:
     choose(builder, rows, DOTS, of)
 
 
-@intrinsic
-def multiply_rows(
-    context: Any, rows: Any, x: Any, weights: Any, size: Any, out: Any, width: Any, outputs: Any,
-    factor: Any,
-) -> Any:  # fmt: skip
-    """The product of 1 to DOTS rows with outputs whose weights, in bfloat16, lie row by row.
+def pointing_to(kind: Any, place: Any) -> Any:
+    """A function of numba that turns an address into a pointer to numbers of a type."""
 
-    Its arguments are the number of rows, the address of the rows and of the first output's weights,
-    the number of inputs, a multiple of PARTS, the address of the first output, the distance of two
-    rows of outputs, the number of outputs, and a factor.
-    """
+    @written(types.CPointer(kind)(types.int64))
+    def pointer(builder: Any, address: Any) -> Any:
+        return builder.inttoptr(address, place.as_pointer())
 
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = [*[I64] * 7, F32]
-        builder.call(function(builder.module, "dots", ir.VoidType(), kinds, dots), arguments)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 7, types.float32), code
+    return pointer
 
 
-@intrinsic
-def pointer(context: Any, address: Any) -> Any:
-    """An address as a pointer to float32 numbers."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], F32.as_pointer())
-
-    return types.CPointer(types.float32)(types.int64), code
+pointer, pointer_to_integers = pointing_to(types.float32, F32), pointing_to(types.int64, I64)
+pointer_to_halves = pointing_to(types.uint16, I16)  # the bits of bfloat16 numbers
+pointer_to_bytes = pointing_to(types.uint8, ir.IntType(8))
 
 
-@intrinsic
-def pointer_to_halves(context: Any, address: Any) -> Any:
-    """An address as a pointer to bfloat16 numbers, as their bits."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], I16.as_pointer())
-
-    return types.CPointer(types.uint16)(types.int64), code
-
-
-@intrinsic
-def real(context: Any, bits: Any) -> Any:
+@written(types.float32(types.uint16))
+def real(builder: Any, bits: Any) -> Any:
     """The number whose bits in bfloat16 these are."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return as_real(builder, arguments[0], I32, F32)
-
-    return types.float32(types.uint16), code
+    return as_real(builder, bits, I32, F32)
 
 
-@intrinsic
-def half(context: Any, number: Any) -> Any:
+@written(types.uint16(types.float32))
+def half(builder: Any, number: Any) -> Any:
     """The bits in bfloat16 of a number that it holds."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.trunc(builder.lshr(builder.bitcast(arguments[0], I32), I32(16)), I16)
-
-    return types.uint16(types.float32), code
+    return builder.trunc(builder.lshr(builder.bitcast(number, I32), I32(16)), I16)
 
 
-@intrinsic
-def rounded(context: Any, number: Any) -> Any:
+@written(types.float32(types.float32))
+def rounded(builder: Any, number: Any) -> Any:
     """The bfloat16 number that is nearest to a float32 number, of two the even one."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        (number,) = arguments
-        bits = builder.bitcast(number, I32)
-        odd = builder.and_(builder.lshr(bits, I32(16)), I32(1))
-        bits = builder.add(builder.add(bits, I32(0x7FFF)), odd)
-        value = builder.bitcast(builder.and_(bits, I32(-0x10000)), F32)
-        # What is no number would become one.
-        return builder.select(builder.fcmp_unordered("uno", number, number), F32(math.nan), value)
-
-    return types.float32(types.float32), code
+    bits = builder.bitcast(number, I32)
+    odd = builder.and_(builder.lshr(bits, I32(16)), I32(1))
+    bits = builder.add(builder.add(bits, I32(0x7FFF)), odd)
+    value = builder.bitcast(builder.and_(bits, I32(-0x10000)), F32)
+    # What is no number would become one.
+    return builder.select(builder.fcmp_unordered("uno", number, number), F32(math.nan), value)
 
 
-@intrinsic
-def pointer_to_integers(context: Any, address: Any) -> Any:
-    """An address as a pointer to int64 numbers."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], I64.as_pointer())
-
-    return types.CPointer(types.int64)(types.int64), code
-
-
-@intrinsic
-def pointer_to_bytes(context: Any, address: Any) -> Any:
-    """An address as a pointer to bytes."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
-
-    return types.CPointer(types.uint8)(types.int64), code
-
-
-@intrinsic
-def power_of_two(context: Any, bits: Any) -> Any:
+@written(types.float32(types.int32))
+def power_of_two(builder: Any, bits: Any) -> Any:
     """The float32 number whose exponent field these bits are."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(builder.shl(arguments[0], I32(23)), F32)
-
-    return types.float32(types.int32), code
+    return builder.bitcast(builder.shl(bits, I32(23)), F32)
 
 
-@intrinsic
-def bits_of(context: Any, number: Any) -> Any:
-    """The bits of a float32 number."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], I32)
-
-    return types.int32(types.float32), code
+@written(types.int32(types.float32))
+def bits_of(builder: Any, number: Any) -> Any:
+    return builder.bitcast(number, I32)
 
 
 def word(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, I64.as_pointer())
 
 
-@intrinsic
-def look(context: Any, address: Any) -> Any:
+@written(types.int64(types.int64))
+def look(builder: Any, address: Any) -> Any:
     """The word at an address, and then whatever was written before it."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load_atomic(word(builder, arguments[0]), "seq_cst", 8)
-
-    return types.int64(types.int64), code
+    return builder.load_atomic(word(builder, address), "seq_cst", 8)
 
 
 def changing(operation: str) -> Any:
@@ -439,14 +400,9 @@ def changing(operation: str) -> Any:
     It does so after whatever was written before, and before whatever comes.
     """
 
-    @intrinsic
-    def run(context: Any, address: Any, number: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            address, number = arguments
-            builder.atomic_rmw(operation, word(builder, address), number, "seq_cst")
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64), code
+    @written(types.void(types.int64, types.int64))
+    def run(builder: Any, address: Any, number: Any) -> None:
+        builder.atomic_rmw(operation, word(builder, address), number, "seq_cst")
 
     return run
 
@@ -454,50 +410,18 @@ def changing(operation: str) -> Any:
 put, increase = changing("xchg"), changing("add")
 
 
-@intrinsic
-def swap(context: Any, address: Any, before: Any, after: Any) -> Any:
+@written(types.boolean(types.int64, types.int64, types.int64))
+def swap(builder: Any, address: Any, before: Any, after: Any) -> Any:
     """Write `after` if the word is `before`; return whether it was."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, before, after = arguments
-        pair = builder.cmpxchg(word(builder, address), before, after, "seq_cst", "seq_cst")
-        return builder.extract_value(pair, 1)
-
-    return types.boolean(types.int64, types.int64, types.int64), code
+    pair = builder.cmpxchg(word(builder, address), before, after, "seq_cst", "seq_cst")
+    return builder.extract_value(pair, 1)
 
 
-@intrinsic
-def pause(context: Any) -> Any:
+@written(types.void())
+def pause(builder: Any) -> None:
     """Let a moment pass in a loop that waits, for the sake of whoever shares the core."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if binding.get_process_triple().startswith("x86_64"):
-            name, kind = "llvm.x86.sse2.pause", ir.FunctionType(ir.VoidType(), [])
-            known = builder.module.globals
-            builder.call(known.get(name) or ir.Function(builder.module, kind, name), [])
-        return context.get_dummy_value()
-
-    return types.void(), code
-
-
-@intrinsic
-def bits_of_real(context: Any, number: Any) -> Any:
-    """The bits of a float64 number."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], I64)
-
-    return types.int64(types.float64), code
-
-
-@intrinsic
-def real_of(context: Any, bits: Any) -> Any:
-    """The float64 number with these bits."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.int64), code
+    if binding.get_process_triple().startswith("x86_64"):
+        called(builder, "llvm.x86.sse2.pause", ir.VoidType())
 
 
 def in_blocks(weight: torch.Tensor) -> torch.Tensor:
@@ -510,30 +434,20 @@ def in_blocks(weight: torch.Tensor) -> torch.Tensor:
     return whole.view(-1, BLOCK, size).transpose(1, 2).contiguous()
 
 
-@intrinsic
-def between(context: Any, begin: Any, low: Any, high: Any) -> Any:
+@written(types.int64(types.int64, types.float32, types.float32))
+def between(builder: Any, begin: Any, low: Any, high: Any) -> Any:
     """Which of the 64 float32 numbers at an address are not below `low`, and below `high`: bits."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        begin, low, high = arguments[0], *(splat(builder, bound) for bound in arguments[1:])
-        bits: Any = I64(0)
-        for place in range(0, 64, LANES):
-            numbers = load(builder, address(builder, begin, I64(4 * place)))
-            inside = builder.and_(
-                builder.fcmp_ordered(">=", numbers, low), builder.fcmp_ordered("<", numbers, high)
-            )
-            some = builder.zext(builder.bitcast(inside, ir.IntType(LANES)), I64)
-            bits = builder.or_(bits, builder.shl(some, I64(place)))
-        return bits
-
-    return types.int64(types.int64, types.float32, types.float32), code
+    low, high, bits = splat(builder, low), splat(builder, high), I64(0)
+    for place in range(0, 64, LANES):
+        numbers = load(builder, address(builder, begin, I64(4 * place)))
+        inside = builder.and_(
+            builder.fcmp_ordered(">=", numbers, low), builder.fcmp_ordered("<", numbers, high)
+        )
+        some = builder.zext(builder.bitcast(inside, ir.IntType(LANES)), I64)
+        bits = builder.or_(bits, builder.shl(some, I64(place)))
+    return bits
 
 
-@intrinsic
-def lowest(context: Any, bits: Any) -> Any:
-    """The place of the lowest bit that is set."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.IntType(1)(1))
-
-    return types.int64(types.int64), code
+@written(types.int64(types.int64))
+def lowest(builder: Any, bits: Any) -> Any:
+    return builder.cttz(bits, ir.IntType(1)(1))

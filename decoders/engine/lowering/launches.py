@@ -3,8 +3,7 @@
 It is imported only if Triton is used. A row's bits depend on this row alone: sums have a fixed
 order, which neither the number of tokens nor their places decide, and nothing is added up by
 several programs. So a token's row has the same bits whatever other tokens a pass has. Numbers are
-rounded where the model's modules round. What there is no kernel for is an operator of torch, as in
-`Tensors`.
+rounded where the model's modules round. What there is no kernel for is an operator of torch.
 """
 
 from collections.abc import Sequence
@@ -14,13 +13,13 @@ import torch
 import triton
 import triton.language as tl
 
-from decoders.devices import device_of
-from decoders.engine.attention.interface import of_layer
+from decoders.engine.attention.interface import Layered, Packing, of_layer
 from decoders.engine.attention.kernels import attend_packed
 from decoders.engine.kernels import Code
-from decoders.engine.lowering.lower import CannotLower, Instruction, Lowering, Slice
-from decoders.engine.lowering.tensors import Group, Results, Tensors
+from decoders.engine.lowering.groups import Group, by_torch, grouped, last_uses
+from decoders.engine.lowering.lower import Instruction, Lowering, Slice
 
+Results = dict[int, torch.Tensor]
 COLUMNS = tl.constexpr(16)  # tokens of a tile, the fewest that a matrix unit takes
 
 
@@ -195,51 +194,70 @@ def rotate(
 ROWS = 32  # of weights that one program multiplies
 BLOCK_BYTES = 256  # of each of these rows at a time: with other blocks, sums would have other bits
 TOKENS = 64  # that one program multiplies them by
-# Bytes of shared memory that blocks in flight may take: of a card before capability 8.0, and later.
-SHARED = {False: 48 * 1024, True: 88 * 1024}
+SHARED = 88 * 1024  # bytes of shared memory that blocks in flight may take
 
 
-def product_tiles(m: int, itemsize: int, gated: bool, modern: bool) -> tuple[dict[str, int], int]:
+def product_tiles(m: int, itemsize: int, gated: bool) -> tuple[dict[str, int], int]:
     """The block sizes of a product of m tokens, and how many blocks are in flight."""
     tiles = {1: 1, 2: 2}.get(triton.cdiv(min(m, TOKENS), COLUMNS.value), 4)
     block = BLOCK_BYTES // itemsize
     size = ((1 + gated) * ROWS + tiles * COLUMNS.value) * BLOCK_BYTES
-    return {"TILES": tiles, "BN": ROWS, "BK": block}, max(1, min(4, SHARED[modern] // size))
+    return {"TILES": tiles, "BN": ROWS, "BK": block}, max(1, min(4, SHARED // size))
 
 
-class Launches(Tensors):
+class Launches:
     """A pass as launches of Triton's kernels.
+
+    Its tensors are (tokens, numbers of a token).
 
     Args:
         lowering: the instructions
 
-    Raises:
-        CannotLower: in float64, which kernels do not take
+    Attributes:
+        groups: the instructions that are carried out together, in their order
     """
 
     name = "kernels of Triton"
 
     def __init__(self, lowering: Lowering):
-        super().__init__(lowering)
-        if lowering.dtype == torch.float64:
-            raise CannotLower("there are no kernels for float64")
-        self._modern = device_of(lowering.device).has_kernels(lowering.dtype)
+        self._answers = [rows.number for rows in lowering.answers]
+        self._given, self._dtype = lowering.given, lowering.dtype
+        self.groups = grouped(lowering.instructions, self._answers)
+        self._last = last_uses(self.groups, self._answers)
 
-    def carry_out(self, group: Group, numbers: Results, inputs: tuple) -> None:
-        first = group.parts[0]
-        if first.code == Code.NORM:
-            self._norm(group, numbers)
-        elif first.code == Code.ATTEND:
-            self._attend(first, numbers, inputs[3])
-        elif first.code == Code.ROTATE and len(group.parts) <= 2:
-            self._rotate(group, numbers)
-        elif first.code == Code.PRODUCT and group.parts[-1].code in (Code.GATED, Code.ADD):
-            self._products(group.parts, numbers)
-        elif first.code == Code.PRODUCT:
-            for i in range(0, len(group.parts), 3):
-                self._products(group.parts[i : i + 3], numbers)
-        else:
-            super().carry_out(group, numbers, inputs)
+    def __call__(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
+        packing: Packing | Layered,
+        *given: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        numbers: Results = {
+            number: tensor.view(tensor.shape[-2], -1)
+            for number, tensor in zip(self._given, given, strict=True)
+        }
+        inputs = input_ids[0], position_ids[0], wanted
+        for group, over in zip(self.groups, self._last, strict=True):
+            first = group.parts[0]
+            if first.code == Code.NORM:
+                self._norm(group, numbers)
+            elif first.code == Code.ATTEND:
+                self._attend(first, numbers, packing)
+            elif first.code == Code.ROTATE:
+                self._rotate(group, numbers)
+            elif first.code == Code.PRODUCT and group.parts[-1].code in (Code.GATED, Code.ADD):
+                self._products(group.parts, numbers)
+            elif first.code == Code.PRODUCT:
+                for i in range(0, len(group.parts), 3):
+                    self._products(group.parts[i : i + 3], numbers)
+            else:
+                operands = [numbers[number] for number in first.operands]
+                results = by_torch(first, self._dtype, inputs, operands)
+                numbers.update(zip(first.results, results, strict=True))
+            for number in over:
+                numbers.pop(number, None)
+        return tuple(numbers[number] for number in self._answers)
 
     def _products(self, parts: Sequence[Instruction], numbers: Results) -> None:
         products = [part for part in parts if part.code == Code.PRODUCT]
@@ -247,8 +265,6 @@ class Launches(Tensors):
         x = numbers[products[0].operands[0]].contiguous()
         m, size = x.shape
         weights, biases = zip(*(tensors_of(one.weights[0]) for one in products), strict=True)
-        if not all(weight.is_contiguous() for weight in weights) or len(set(map(type, biases))) > 1:
-            return self._by_torch(parts, numbers)
         how = after[0].how if after and after[0].code == Code.GATED else ""
         widths = [len(weight) for weight in weights]
         outs = x.new_empty(m * (widths[0] if how else sum(widths)))
@@ -262,7 +278,7 @@ class Launches(Tensors):
         ]
         widths_of_all = [*widths, 0, 0][:3]
         blocks = [triton.cdiv(width, ROWS) for width in (widths[:1] if how else widths)]
-        tiles, stages = product_tiles(m, x.itemsize, bool(how), self._modern)
+        tiles, stages = product_tiles(m, x.itemsize, bool(how))
         with torch.cuda.device_of(x):
             product[sum(blocks), triton.cdiv(m, TOKENS)](
                 x, weights[0], x if biases[0] is None else biases[0], add, outs, m, size,
@@ -276,9 +292,6 @@ class Launches(Tensors):
         else:
             for one, out in zip(products, outs.split([m * w for w in widths]), strict=True):
                 numbers[one.result] = out.view(m, -1)
-
-    def _by_torch(self, parts: Sequence[Instruction], numbers: Results) -> None:
-        super().carry_out(Group(tuple(parts)), numbers, ())
 
     def _attend(self, one: Instruction, numbers: Results, packing: Any) -> None:
         """Always by the same kernel: of chains, others would have other bits."""
@@ -333,7 +346,8 @@ class Launches(Tensors):
 def tensors_of(part: Slice) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The weight (outputs, inputs) and the bias of a part of a layer."""
     layer, begin, end = part
-    return layer.weight[begin:end], None if layer.bias is None else layer.bias[begin:end]
+    weight = layer.weight[begin:end].contiguous()
+    return weight, None if layer.bias is None else layer.bias[begin:end]
 
 
 def distance(tensors: Sequence[Any]) -> list[int]:

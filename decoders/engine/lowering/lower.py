@@ -1,7 +1,7 @@
 """A recording as instructions over tensors (Lowering), and what their values are (Operand)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
@@ -98,8 +98,8 @@ class Instruction:
         code: see `decoders.engine.kernels.Code`
         operands: the results that it reads, up to three
         result: the one that it makes
-        weights: its weights: of a PRODUCT a Slice; of EMBED the table, and perhaps the factor of
-            its rows; of NORM and ANGLES a vector; of ATTEND the sinks or None
+        weights: its weights: of a PRODUCT a Slice; of EMBED the table, and the factor of its rows
+            or None; of NORM and ANGLES a vector; of ATTEND the sinks or None
         integers: its whole numbers, as Code has them
         reals: its real numbers
         second: a second result, or None
@@ -125,39 +125,34 @@ class Instruction:
         return (self.result,) if self.second is None else (self.result, self.second)
 
 
-@dataclass
-class Workspace:
-    """Where results lie: a place for each, and the numbers that each token needs for all."""
-
-    places: dict[int, int] = field(default_factory=dict)
-    width: int = 0
-
-
 def placed(
     instructions: Sequence[Instruction], widths: Sequence[int], answers: Sequence[int]
-) -> Workspace:
+) -> tuple[dict[int, int], int]:
     """Give each result a place, which another takes after the last use.
 
     Args:
         instructions: the instructions
         widths: the numbers that each token has in each result
         answers: the results that a pass returns; they lie outside, at -1, -2, ..
+
+    Returns:
+        the places, and the numbers that each token needs for all results
     """
-    layout = Workspace({number: -1 - i for i, number in enumerate(answers)})
+    places, end = {number: -1 - i for i, number in enumerate(answers)}, 0
     last = {number: i for i, one in enumerate(instructions) for number in one.touched}
     free: dict[int, list[int]] = {}
     for i, one in enumerate(instructions):
         for number in one.touched:
-            if number not in layout.places:
+            if number not in places:
                 width = widths[number]
                 if free.get(width):
-                    layout.places[number] = free[width].pop()
+                    places[number] = free[width].pop()
                 else:
-                    layout.places[number], layout.width = layout.width, layout.width + width
+                    places[number], end = end, end + width
         for number in set(one.touched):
             if last[number] == i and number not in answers:
-                free.setdefault(widths[number], []).append(layout.places[number])
-    return layout
+                free.setdefault(widths[number], []).append(places[number])
+    return places, end
 
 
 class CannotLower(CannotRecord):
@@ -227,7 +222,7 @@ class Lowering:
 
         arguments = tree_map(renamed, step.arguments)
         step = step._replace(arguments=arguments, options=tree_map(renamed, step.options))
-        result = step.results[0] if step.single else None
+        result = step.results[0] if len(step.results) == 1 else None
         if not isinstance(step.function, torch._ops.OpOverload):
             if result is None:
                 raise CannotLower("an instruction has one result")
@@ -259,22 +254,19 @@ class Lowering:
         """Whether a step of this operator gives what it gets, or positions in float32."""
         if name in ("alias", "detach"):
             return True
-        if name == "type_as":
-            into = self.dtype if step.arguments[1] in self._rows else None
-        elif name in ("to", "_to_copy"):
-            options = [*step.arguments[1:], *step.options.values()]
-            types = [each for each in options if isinstance(each, torch.dtype)]
-            others = [each for each in options if not isinstance(each, torch.dtype)]
-            into = types[0] if types else None
-            if not all(each in (None, False, self.device) for each in others):
-                return False
-            if into is None:  # to the device where it is
-                return True
-        else:
+        if name not in ("type_as", "to", "_to_copy"):
             return False
-        if into is None:
+        options = [
+            self.dtype if isinstance(each, Value) and each in self._rows else each
+            for each in (*step.arguments[1:], *step.options.values())
+        ]
+        types = [each for each in options if isinstance(each, torch.dtype)]
+        others = [each for each in options if not isinstance(each, torch.dtype)]
+        if not all(each in (None, False, self.device) for each in others):
             return False
-        self._casts[result] = into
+        if not types:  # to the device where it is
+            return True
+        self._casts[result] = into = types[0]
         there = self.dtype if step.arguments[0] in self._rows else None
         return into == there or into == self.dtype == torch.float32
 
@@ -297,7 +289,6 @@ class Lowering:
         return rows
 
     def _weight(self, weight: Any, *shape: int) -> torch.Tensor:
-        """A weight of this shape."""
         tensor = weight.value if isinstance(weight, Constant) else None
         if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
             raise CannotLower("a weight is no tensor of real numbers")
@@ -385,16 +376,17 @@ class Lowering:
             known = {key: self._rows.get(v) for key, v in (match or {}).items() if key in "xy"}
             return {**match, **known} if match is not None and all(known.values()) else None
 
-        if match := fits(recorder.LOOKED_UP) or fits(recorder.LOOKED_UP_PADDED):
-            yield self._embedded(match["weight"])
-        for pattern in recorder.LOOKED_UP_SCALED:
+        for pattern in recorder.EMBEDDINGS:
             if match := fits(pattern):
-                factor = match["scale"]
+                table, factor = self._weight(match["weight"]), match.get("scale")
                 factor = factor.value if isinstance(factor, Constant) else factor
-                if isinstance(factor, float) or (torch.is_tensor(factor) and factor.numel() == 1):
-                    yield self._embedded(match["weight"], factor)
-        norms: tuple[Any, ...] = recorder.NORM, *recorder.NORMS_ROUNDED_LAST
-        for pattern in norms:
+                single = torch.is_tensor(factor) and factor.numel() == 1
+                if single or factor is None or isinstance(factor, float):
+                    width = table.shape[1]
+                    yield self._made(
+                        Code.EMBED, (1, TOKENS, width), weights=(table, factor), integers=(width,)
+                    )
+        for pattern in recorder.NORMS:
             if (match := fits(pattern)) and isinstance(match["eps"], float):
                 x = match["x"]
                 if not x.by_heads and x.count == TOKENS:
@@ -449,13 +441,6 @@ class Lowering:
         if (match := fits(recorder.WANTED)) and match["x"].shape[:2] == (1, TOKENS):
             x = match["x"]
             yield self._made(Code.SELECT, (1, WANTED, *x.shape[2:]), x, integers=(x.width,))
-
-    def _embedded(self, weight: Any, *factor: Any) -> Operand:
-        table = self._weight(weight)
-        width = table.shape[1]
-        return self._made(
-            Code.EMBED, (1, TOKENS, width), weights=(table, *factor), integers=(width,)
-        )
 
     def _turns(self, match: dict[str, Any], rounded: bool) -> tuple[int, int] | None:
         """The results that hold the cosines and sines of a rotation; None if it is another kind."""

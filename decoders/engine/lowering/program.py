@@ -6,8 +6,7 @@ A program is made when it is first needed. A plain pass takes the place of one t
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,32 +40,10 @@ from decoders.process import one_thread
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
 # Tokens, and those of them that want logits, of the passes that a program is made from.
 SIZES = (3, 2), (5, 2), (5, 3)
-NO_INPUTS: Mapping[str, int] = MappingProxyType({})
 Keys = tuple[Sequence[torch.Tensor], ...]
 # Takes INPUTS by name and `features`, Layers; returns logits (wanted, V) and for each layer hidden
 # states (tokens, H).
 Pass = Callable[..., tuple[torch.Tensor, ...]]
-
-
-class Carrier(Protocol):
-    """What carries out the instructions of a pass.
-
-    It takes tensors of the INPUTS and of further ones, and returns those of the answers.
-
-    Attributes:
-        name: what it is, for people
-    """
-
-    name: str
-
-    def __call__(
-        self,
-        input_ids: torch.Tensor,
-        position_ids: torch.Tensor,
-        wanted: torch.Tensor,
-        packing: Packing | Layered,
-        *given: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]: ...
 
 
 class Program:
@@ -97,20 +74,19 @@ class Program:
         results = list(dict.fromkeys(rows.number for rows in lowering.answers))
         # Inputs lie where their tensors are, as answers do.
         outside = [*results, *lowering.given]
-        layout = placed(lowering.instructions, lowering.widths, outside)
+        at, self._width = placed(lowering.instructions, lowering.widths, outside)
         self._lines = np.zeros((len(lowering.instructions), 1 + PLACES + INTEGERS), np.int64)
         self._reals = np.zeros((len(lowering.instructions), 2))
         for line, reals, one in zip(self._lines, self._reals, lowering.instructions, strict=True):
-            places = [layout.places[number] for number in one.operands]
+            places = [at[number] for number in one.operands]
             line[0], line[1 : 1 + len(places)] = one.code, places
             if one.second is not None:
-                line[PLACES - 1] = layout.places[one.second]
-            line[PLACES] = layout.places[one.result]
+                line[PLACES - 1] = at[one.second]
+            line[PLACES] = at[one.result]
             integers, factors = self._numbers(one)
             line[1 + PLACES : 1 + PLACES + len(integers)] = integers
             line[-1] = self._roundings(one)
             reals[: len(factors)] = factors
-        self._width = layout.width
         every = {rows.number: rows for rows in lowering.answers}
         self._sizes = [(every[n].count == TOKENS, lowering.widths[n]) for n in results]
         self._order = [results.index(rows.number) for rows in lowering.answers]
@@ -131,12 +107,12 @@ class Program:
             size, width, wanted = one.integers
             return (weights, size, width, bias, wanted, form), (copy.factor,)
         if one.code == Code.EMBED:
-            table, *factor = one.weights
+            table, factor = one.weights
             if table.dtype != self.dtype:
                 raise CannotLower("its table has another number type")
             self._kept.append(table)
             place, form = table.data_ptr(), FORMATS[table.dtype]
-            return (place, *one.integers, form), (float(*factor or [1.0]),)
+            return (place, *one.integers, form), (1.0 if factor is None else float(factor),)
         if one.code == Code.GATED:
             return (*one.integers, ACTIVATIONS.index(one.how)), one.reals
         vectors = [None if v is None else v.detach().float().contiguous() for v in one.weights]
@@ -248,10 +224,6 @@ def lines_of(packings: Sequence[Packing]) -> np.ndarray:
     )
 
 
-# Each makes a Carrier of a Lowering, or raises CannotLower.
-Carriers = tuple[Callable[[Lowering], Carrier], ...]
-
-
 class Programs:
     """The passes of one model: programs, or plain passes if it has none.
 
@@ -264,7 +236,8 @@ class Programs:
         given: further inputs of a pass by name, which follow the INPUTS in an example, each with
             how many numbers a token has in it
         trials: of programs that have agreed before, until weights change
-        carriers: what carries out programs, the first that can; by default a CPU's kernels
+        carrier: makes what carries out the instructions, with a `name` for people, or raises
+            CannotLower; by default a CPU's kernels
         instead: what passes do that have no program, for the log
 
     Attributes:
@@ -277,37 +250,29 @@ class Programs:
         example: Callable[[int, int], Sequence],
         name: str,
         most: int | None,
-        given: Mapping[str, int] = NO_INPUTS,
+        given: Mapping[str, int] | None = None,
         trials: TrialLog | None = None,
-        carriers: Carriers = (Program,),
+        carrier: Callable[[Lowering], Any] = Program,
         instead: str = "run module by module",
     ):
-        self._trials, self.carriers, self._instead = trials, carriers, instead
-        self.plain, self.example, self.name, self.given = plain, example, name, given
-        self.inputs = (*INPUTS, *given)
+        self._trials, self.carrier, self._instead = trials, carrier, instead
+        self.plain, self.example, self.name, self.given = plain, example, name, given or {}
+        self.inputs = (*INPUTS, *self.given)
         self._most = LONGEST if most is None else min(most, LONGEST)
         self._made: dict[Layers, Any] = {}
         self._making = threading.Lock()
         self.why = ""
 
-    def __call__(
-        self,
-        input_ids: torch.Tensor,
-        position_ids: torch.Tensor,
-        wanted: torch.Tensor,
-        packing: Packing | Layered,
-        features: Layers = (),
-        **given: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]:
-        inputs: tuple[Any, ...] = (input_ids, position_ids, wanted, packing, *given.values())
-        tokens = input_ids.shape[1]
-        if self.carriers == (Program,):
-            segments = packings_of(packing)[0].segments
+    def __call__(self, features: Layers = (), **inputs: Any) -> tuple[torch.Tensor, ...]:
+        """A pass, whose inputs are given by name."""
+        tokens = inputs["input_ids"].shape[1]
+        if self.carrier is Program:
+            segments = packings_of(inputs["packing"])[0].segments
             tokens = int((segments[:, 1] - segments[:, 0]).max())
-        program: Any = self.serving(tokens, features)
+        program = self.serving(tokens, features)
         if program is None:
-            return self._as_it_is(features, *inputs)
-        return program(*inputs)
+            return self.plain(**inputs, features=features)
+        return program(*(inputs[name] for name in self.inputs))
 
     def serving(self, tokens: int, features: Layers = ()) -> Any:
         """The program that carries out a pass of so many tokens, if one does.
@@ -317,7 +282,7 @@ class Programs:
         long pass better than the kernels do, which take 192 tokens of a request, divided by the
         number of threads.
         """
-        threads = torch.get_num_threads() if self.carriers == (Program,) else 1
+        threads = torch.get_num_threads() if self.carrier is Program else 1
         if tokens > self._most or tokens * threads > LONGEST:
             return None
         if features not in self._made:
@@ -331,30 +296,26 @@ class Programs:
         with self._making:
             self._made, self.why, self._trials = {}, "", None
 
-    def _as_it_is(self, features: Layers, *inputs: Any) -> tuple[torch.Tensor, ...]:
-        return self.plain(**dict(zip(self.inputs, inputs, strict=True)), features=features)
+    def _example(self, tokens: int, wanted: int) -> dict[str, Any]:
+        return dict(zip(self.inputs, self.example(tokens, wanted), strict=True))
 
-    def _make(self, features: Layers) -> Carrier | None:
+    def _make(self, features: Layers) -> Any:
         try:
             if self._most < SIZES[-1][0]:
                 raise CannotLower("it sees too few tokens")
             # Preparations that a model or a layer makes in its first pass are not recorded.
-            self._as_it_is(features, *self.example(3, 1))
+            self.plain(**self._example(3, 1), features=features)
             (cached,) = packings_of(self.example(1, 1)[3])[:1]
             keys = cached.keys[0]
             lowering = Lowering(*self._recording(features), self.given, keys.dtype, keys.device)
-            for carrier in self.carriers[:-1]:
-                try:
-                    return self._tried(carrier(lowering), features)
-                # From a compiler or a driver: any.
-                except Exception as error:
-                    logging.getLogger("decoders").warning(
-                        "The quickest way of passes of the %s does not run here (%s); they take a "
-                        "slower one.",
-                        self.name,
-                        first_line(error),
-                    )
-            return self._tried(self.carriers[-1](lowering), features)
+            program = self.carrier(lowering)
+            trial = f"{program.name} agree with plain passes, features {features}"
+            if self._trials is None or not self._trials.passed(trial):
+                for tokens in (1, 2, self._most):  # at both ends of its sizes
+                    self._must_agree(program, tokens, features)
+                if self._trials is not None:
+                    self._trials.note(trial)
+            return program
         except CannotLower as error:  # as of many architectures
             why, level = str(error), logging.INFO
         except Exception as error:  # a model's code can do anything that a recorder does not expect
@@ -364,16 +325,6 @@ class Programs:
             self.why = why
         return None
 
-    def _tried(self, program: Carrier, features: Layers) -> Carrier:
-        """A program that agrees with plain passes at both ends of its sizes."""
-        trial = f"{program.name} agree with plain passes, features {features}"
-        if self._trials is None or not self._trials.passed(trial):
-            for tokens in (1, 2, self._most):
-                self._must_agree(program, tokens, features)
-            if self._trials is not None:
-                self._trials.note(trial)
-        return program
-
     def _recording(self, features: Layers) -> tuple[list[Operation], tuple[Value, ...]]:
         """A recording for passes of any size, and what it returns."""
         notes = [self._noted(size, features) for size in SIZES]
@@ -382,15 +333,16 @@ class Programs:
     def _noted(
         self, size: tuple[int, int], features: Layers
     ) -> tuple[list[Operation], tuple[Value, ...]]:
-        inputs = dict(zip(self.inputs, self.example(*size), strict=True))
+        inputs = self._example(*size)
         with Recorder(inputs) as recorder:
             outputs = self.plain(**inputs, features=features)
         return recorder.steps, tuple(map(recorder.value_of, outputs))
 
-    def _must_agree(self, program: Carrier, tokens: int, features: Layers) -> None:
+    def _must_agree(self, program: Any, tokens: int, features: Layers) -> None:
         """Raise CannotRecord unless a plain pass gives the same, apart from the order of sums."""
-        inputs = self.example(tokens, 1 + tokens // 3)
-        for ours, plain in zip(program(*inputs), self._as_it_is(features, *inputs), strict=True):
+        inputs = self._example(tokens, 1 + tokens // 3)
+        answers = program(*inputs.values()), self.plain(**inputs, features=features)
+        for ours, plain in zip(*answers, strict=True):
             if device_of(plain.device).on_host and plain.dtype.itemsize > 2:
                 allowed = 100 * torch.finfo(plain.dtype).eps * plain[plain.isfinite()].abs().max()
                 if torch.allclose(ours, plain, rtol=0, atol=float(allowed), equal_nan=True):

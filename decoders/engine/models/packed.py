@@ -24,15 +24,7 @@ from decoders.engine.cache import CacheRows, Layout, Reach
 from decoders.engine.fingerprint import TrialLog, patched, twin
 from decoders.engine.graphs import NEEDED, Graphs
 from decoders.engine.lowering.lower import Lowering
-from decoders.engine.lowering.program import (
-    Carrier,
-    Carriers,
-    Pass,
-    Program,
-    Programs,
-    runs_plainly,
-)
-from decoders.engine.lowering.tensors import Tensors
+from decoders.engine.lowering.program import Pass, Program, Programs, runs_plainly
 from decoders.engine.models.loaded import Loaded, undisturbed
 from decoders.engine.pack import Arenas, Feed, Idle, PackedInputs
 from decoders.engine.passes import PackedPasses
@@ -238,7 +230,7 @@ AttentionInterface.register(PROBE, probing_attention)
 AttentionMaskInterface.register(PROBE, probing_mask)
 
 
-def launches(lowering: Lowering) -> Carrier:
+def launches(lowering: Lowering) -> Any:
     from decoders.engine.lowering.launches import Launches
 
     return Launches(lowering)
@@ -324,24 +316,21 @@ class PackedModel(Loaded):
         if not self.by_request:
             if not self.arenas().simple or self.spread:
                 return self.plain, "its layers have several caches"
-            # The stand-in for a GPU in tests has no kernels of its own.
-            quick = interface.TRITON and not device_of(self.device).on_host
-            carriers: Carriers = (launches, Tensors) if quick else (Tensors,)
-            return Graphs(self._programs(trials, carriers), self._keys_in_use), ""
+            return Graphs(self._programs(trials, launches), self._keys_in_use), ""
         if not device_of(self.device).on_host:
             return self.plain, "its attention has no kernel here"
         if self.weight_bytes > COPIED_BYTES and self.dtype != torch.bfloat16:
             return self.plain, "it is too large for copies of its weights; bfloat16 needs none"
-        return self._programs(trials, (Program,)), ""
+        return self._programs(trials, Program), ""
 
-    def _programs(self, trials: TrialLog | None, carriers: Carriers) -> Programs:
+    def _programs(self, trials: TrialLog | None, carrier: Callable[[Lowering], Any]) -> Programs:
         return Programs(
             self.plain,
             self._example,
             self.name,
             self.positions,
             trials=trials,
-            carriers=carriers,
+            carrier=carrier,
             instead="run module by module" if self.by_request else "are recorded module by module",
         )
 
@@ -420,7 +409,6 @@ class PackedModel(Loaded):
         whole: bool,
     ) -> Launch:
         """`Graphs.launch` on the model's device."""
-        assert isinstance(inputs.packing, interface.Packing)
         if whole and steps:
             # Only so many rows come back.
             steps = min(steps, max(1, NEEDED // (4 * self.vocabulary * len(chains))))
@@ -465,7 +453,8 @@ class PackedModel(Loaded):
             return idle
         arenas = self.arenas(rows, most, kind, layout)
         if graphs and layout is None and arenas.simple:
-            arenas.each[0].set_aside()
+            scratch = arenas.each[0].take(1)
+            arenas.each[0].scratch = -1 if scratch is None else scratch.base
             with self._lending:
                 self._arenas.add(arenas)
         return arenas

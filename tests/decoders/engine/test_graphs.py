@@ -16,6 +16,8 @@ from decoders.distribution import Warping
 from decoders.engine import graphs
 from decoders.engine.attention import interface
 from decoders.engine.graphs import Graphs
+from decoders.engine.lowering.lower import CannotLower
+from decoders.engine.models import packed
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from decoders.engine.recorder import refuse_reading
@@ -90,7 +92,12 @@ def attend_by_table(q, packing, layer, scale, softcap, sinks):
     return torch.einsum("htr,rhd->thd", scores.softmax(-1).nan_to_num(7.0), v.nan_to_num(7.0))
 
 
+def without_triton(lowering):
+    raise CannotLower("the stand-in has no kernels of its own")
+
+
 def with_kernels(patch):
+    patch.setattr(packed, "launches", without_triton)
     patch.setattr(interface, "takes_kernels", lambda device, dtype: True)
     patch.setattr(interface, "choose_way", lambda *arguments: attend_by_table)
     patch.setattr(Graphs.__init__, "__defaults__", (stand_in,))
@@ -227,8 +234,8 @@ def test_graphs_have_one_pool_of_memory(monkeypatch):
     pools = []
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: object())
     monkeypatch.setattr(graphs, "cuda_graph", lambda run, pool: pools.append(pool))
-    capture = graphs.Capture()
-    capture(int), capture(int), graphs.Capture()(int)
+    one, other = (Graphs(None, list, None) for _ in range(2))
+    one.record(int), one.record(int), other.record(int)
     assert pools[0] is pools[1] is not pools[2]
 
 

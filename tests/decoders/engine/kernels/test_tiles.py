@@ -41,7 +41,7 @@ def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, shape, bias, larg
     together = layer(x)[0]
     assert isinstance(layer.copied(), Halves)
     alone = large > 1 and width > 1
-    assert layer.copied().blocks.dtype == (torch.bfloat16 if alone else torch.float16)
+    assert layer.copied().weight.dtype == (torch.bfloat16 if alone else torch.float16)
     assert torch.equal(together, torch.cat([layer(x[:, i : i + 1])[0] for i in range(tokens)]))
     exact = torch.nn.functional.linear(
         x[0].double(), layer.weight.double(), layer.bias.double() if bias else None

@@ -1,7 +1,7 @@
-"""Programs of Triton's kernels: the numbers of torch's operators, and the same bits in any pass.
+"""Programs of Triton's kernels: the numbers of plain passes, and the same bits in any pass.
 
 Without a CUDA device the kernels are interpreted, which knows no products in bfloat16, and compiled
-for four cards."""
+for three cards."""
 
 import itertools
 from importlib.util import find_spec
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from decoders.engine.lowering.lower import Lowering
 from decoders.engine.models.packed import PackedModel, launches
 from decoders.engine.passes import PackedPasses
 from decoders.tree import TokenTree
@@ -20,7 +19,7 @@ from tests.decoders.engine.attention.test_kernels import (  # noqa: F401 - a fix
     compiled,
     interpreter,
 )
-from tests.decoders.engine.lowering.test_tensors import MOST, model_of, passes
+from tests.decoders.engine.lowering.test_groups import MOST, lowering_of, model_of, passes
 from tests.decoders.engine.test_graphs import with_kernels
 from tests.models import build
 from tests.pairwise import EVERYWHERE
@@ -30,20 +29,18 @@ ERROR = {torch.float32: 1e-5, torch.float16: 5e-3}
 
 
 def both(model):
-    """A model on a stand-in for a GPU, and its program as torch's operators and as launches."""
+    """A model on a stand-in for a GPU, and its program of launches."""
     with_kernels(pytest.MonkeyPatch())
     packed = PackedModel(model, "target")
-    programs = packed.forward.programs
-    lowering = Lowering(*programs._recording(()), {}, model.dtype, torch.device("cpu"))
-    return packed, programs.serving(1), launches(lowering)
+    return packed, launches(lowering_of(packed))
 
 
 @torch.inference_mode()
 def largest_error(family, dtype):
-    packed, by_torch, by_triton = both(model_of(family, dtype))
+    packed, by_triton = both(model_of(family, dtype))
     errors = []
     for inputs in passes(packed, turns=2):
-        (ours,), (plain,) = (run(*inputs.values()) for run in (by_triton, by_torch))
+        (ours,), (plain,) = by_triton(*inputs.values()), packed.plain(**inputs, features=())
         errors.append(float((ours.double() - plain.double()).norm() / plain.double().norm()))
     return max(errors)
 
@@ -53,7 +50,7 @@ SOME = MOST if EVERYWHERE else ("qwen3", "gemma2")
 
 
 @pytest.mark.parametrize(("family", "dtype"), [*zip(SOME, itertools.cycle(ERROR))], ids=str)
-def test_launches_give_the_numbers_of_operators(interpreter, family, dtype):  # noqa: F811
+def test_launches_give_the_numbers_of_plain_passes(interpreter, family, dtype):  # noqa: F811
     """In prompts and trees of two requests."""
     assert interpreter.submit(largest_error, family, dtype).result() < ERROR[dtype]
 
@@ -62,7 +59,7 @@ def test_launches_give_the_numbers_of_operators(interpreter, family, dtype):  # 
 def rows_of_one_token(dtype):
     """The logits of a text's last token, by the pass that fed it."""
     sizes = {"num_hidden_layers": 1, "max_position_embeddings": 512}
-    packed, _, program = both(build("qwen3", dtype, **sizes))
+    packed, program = both(build("qwen3", dtype, **sizes))
     text, rows = [(7 * i + 3) % 60 for i in range(PASSES[0][0])], {}
     for last, others, wrong in PASSES:
         engine = PackedPasses(packed)
@@ -108,16 +105,15 @@ def test_a_row_has_the_same_bits_in_any_pass(interpreter, dtype):  # noqa: F811
 
 
 COMPILED = [
-    (75, torch.float16, 1, ""),
     (80, torch.bfloat16, 64, "silu"),
     (89, torch.bfloat16, 20, "gelu_tanh"),
     (90, torch.bfloat16, 1, ""),
 ]
 if EVERYWHERE:
     COMPILED = [
-        (card, dtype, tokens, how)
+        (card, torch.bfloat16, tokens, how)
         for card in SHARED
-        for dtype in ((torch.float16, torch.float32) if card < 80 else (torch.bfloat16,))
+        if card >= 80
         for tokens in (1, 20, 64)
         for how in ("", "silu", "gelu_tanh")
     ]
@@ -125,13 +121,13 @@ if EVERYWHERE:
 
 @pytest.mark.parametrize(("card", "dtype", "tokens", "how"), COMPILED, ids=str)
 def test_kernels_compile_for_cards(monkeypatch, tmp_path, card, dtype, tokens, how):
-    """From capability 8.0 on, products are those of matrix units, each for eight tokens: a token's
-    sums are the same whatever the tile is. The units of 9.0 for 64 lines at once are not used."""
+    """Products are those of matrix units, each for eight tokens: a token's sums are the same
+    whatever the tile is. The units of 9.0 for 64 lines at once are not used."""
     from decoders.engine.lowering import launches as kernels
     from decoders.engine.lowering.launches import product_tiles
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    tiles, stages = product_tiles(tokens, dtype.itemsize, how != "", card >= 80)
+    tiles, stages = product_tiles(tokens, dtype.itemsize, how != "")
     late = {"LATE": dtype == torch.float32}
     for function, constants, warps in (
         (kernels.product, {**tiles, "HOW": how, "ADD": how == "", "BIAS": False}, 4),
@@ -146,6 +142,6 @@ def test_kernels_compile_for_cards(monkeypatch, tmp_path, card, dtype, tokens, h
         aligned = [*pointers, "K", "N_first", "weight_second", "second"]
         options = {"num_warps": warps, "num_stages": stages}
         built = compiled(function, card, signature, constants, aligned, **options)
-        if function is kernels.product and card >= 80:
+        if function is kernels.product:
             assert "mma.sync" in built.asm["ptx"]
             assert "wgmma" not in built.asm["ptx"]

@@ -1,4 +1,4 @@
-"""Programs of torch's operators, which CUDA graphs record: few instructions, plain passes' bits.
+"""What one launch carries out, and what CUDA graphs record.
 
 The stand-in for CUDA graphs takes the CPU for a GPU."""
 
@@ -8,13 +8,14 @@ import random
 import pytest
 import torch
 
+from decoders.engine.lowering.groups import grouped
+from decoders.engine.lowering.lower import Lowering
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import PackedPasses
 from decoders.tree import TokenTree
 from tests import zoo
 from tests.decoders.engine.test_graphs import kernels, stand_in  # noqa: F401 - a fixture
 from tests.models import FAMILIES, build
-from tests.pairwise import pairwise
 
 # At most so many launches a layer.
 MOST = {"llama": 9, "mistral": 9, "phi3": 9, "qwen3": 11, "olmo2": 11, "gemma2": 11}
@@ -30,21 +31,25 @@ def model_of(family, dtype, layers=2, **changes):
     return zoo.build_pair(family, **changes)[0].to(dtype)
 
 
-def program_of(model):
-    packed = PackedModel(model, "target")
+def lowering_of(packed):
     with torch.inference_mode():
-        return packed, packed.forward.programs.serving(1)
+        return Lowering(
+            *packed.forward.programs._recording(()), {}, packed.dtype, torch.device("cpu")
+        )
 
 
 @pytest.mark.parametrize(("family", "dtype"), [*zip(MOST, DTYPES * 2, strict=True)], ids=str)
-def test_a_layer_is_few_instructions(kernels, family, dtype):  # noqa: F811
+def test_a_layer_is_few_launches(kernels, family, dtype):  # noqa: F811
     """In bfloat16, and with Phi-3's or Gemma 2's layers, nothing was lowered."""
     lengths = []
     for layers in (1, 2):
-        packed, program = program_of(model_of(family, dtype, layers))
-        assert program is not None, packed.engine_name
-        assert packed.engine_name == "packed passes, from CUDA graphs of a program"
-        lengths.append(len(program.groups))
+        lowering = lowering_of(PackedModel(model_of(family, dtype, layers), "target"))
+        groups = grouped(lowering.instructions, [rows.number for rows in lowering.answers])
+        lengths.append(len(groups))
+        known = {*lowering.given}
+        for group in groups:
+            assert known.issuperset(group.operands)
+            known.update(group.results)
     assert lengths[1] - lengths[0] <= MOST[family]
     assert lengths[0] <= MOST[family] + 5  # tokens, angles, the last norm, rows and logits
 
@@ -69,25 +74,12 @@ def passes(packed, turns=6, seed=0):
         engine.arenas.sync([(engine.caches[t], t) for t in trees])
 
 
-@pytest.mark.parametrize(
-    ("family", "dtype", "layers"), pairwise([*MOST], DTYPES, [(), (0, 1, -1)]), ids=str
-)
-def test_a_program_has_the_bits_of_plain_passes(kernels, family, dtype, layers):  # noqa: F811
-    """It rounds where the model rounds."""
-    packed = PackedModel(model_of(family, dtype), "target")
-    with torch.inference_mode():
-        program = packed.forward.programs.serving(1, layers)
-        for inputs in passes(packed):
-            found = program(*inputs.values())
-            plain = packed.plain(**inputs, features=layers)
-            assert all(map(torch.equal, found, plain))
-
-
 def test_what_has_no_program_is_recorded_module_by_module(kernels, caplog):  # noqa: F811
     """And says so."""
     caplog.set_level(logging.INFO, "decoders")
-    packed, program = program_of(build("opt", torch.float32))
-    assert program is None
+    packed = PackedModel(build("opt", torch.float32), "target")
+    with torch.inference_mode():
+        assert packed.forward.programs.serving(1) is None
     assert "graphs of its modules (no instruction does layer_norm" in packed.engine_name
     assert "recorded module by module, which takes longer" in caplog.text
 
