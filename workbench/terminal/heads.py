@@ -78,7 +78,10 @@ def run(args: argparse.Namespace) -> int:
     # Imported late: other commands start without it.
     from decoders.training.learning import Training
 
-    recipe, console, out = recipe_of(args), Console(highlight=False), Path(args.out)
+    numbers: dict[str, Any] = flags.numbers(args, NUMBERS)
+    rates = {name: getattr(USUAL, name) * args.rate for name in ("rate", "muon")}
+    recipe = Recipe(kind=args.kind, **rates, **numbers)
+    console, out = Console(highlight=False), Path(args.out)
     files = [[Path(file) for file in getattr(args, name.replace("-", "_"))] for name in FILES]
     home = next(p for p in (out, *out.absolute().parents) if p.exists())
     refuse(
@@ -100,11 +103,8 @@ def run(args: argparse.Namespace) -> int:
         # A target of this package comes with a head, which reads nothing here.
         pair = load_pair(args.target, device=None if args.device == "auto" else args.device)
         pair = ModelPair(pair.target, None, pair.tokenizer)
-        text, questions, answers, held_out = files
-        training = Training(
-            pair, Path(args.work or out / "work"), recipe, text, questions, answers, held_out,
-            start=None if args.start is None else Path(args.start),
-        )  # fmt: skip
+        work, start = Path(args.work or out / "work"), args.start and Path(args.start)
+        training = Training(pair, work, recipe, *files, start=start)
     given = sum(len(text.ids) for text in training.given)
     console.print(
         f"{given:,} tokens to learn from beside {len(training.asked):,} texts that the target "
@@ -134,9 +134,3 @@ def run(args: argparse.Namespace) -> int:
     training.student.save(out)
     console.print(f"saved in {out}")
     return 0
-
-
-def recipe_of(args: argparse.Namespace) -> Recipe:
-    numbers: dict[str, Any] = flags.numbers(args, NUMBERS)
-    rates = {name: getattr(USUAL, name) * args.rate for name in ("rate", "muon")}
-    return Recipe(kind=args.kind, **rates, **numbers)
