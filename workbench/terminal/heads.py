@@ -82,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
     rates = {name: getattr(USUAL, name) * args.rate for name in ("rate", "muon")}
     recipe = Recipe(kind=args.kind, **rates, **numbers)
     console, out = Console(highlight=False), Path(args.out)
-    files = [[Path(file) for file in getattr(args, name.replace("-", "_"))] for name in FILES]
+    text, questions, answers, held_out = (
+        [Path(file) for file in getattr(args, name.replace("-", "_"))] for name in FILES
+    )
     home = next(p for p in (out, *out.absolute().parents) if p.exists())
     refuse(
         (
@@ -104,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         pair = load_pair(args.target, device=None if args.device == "auto" else args.device)
         pair = ModelPair(pair.target, None, pair.tokenizer)
         work, start = Path(args.work or out / "work"), args.start and Path(args.start)
-        training = Training(pair, work, recipe, *files, start=start)
+        training = Training(pair, work, recipe, text, questions, answers, held_out, start)
     given = sum(len(text.ids) for text in training.given)
     console.print(
         f"{given:,} tokens to learn from beside {len(training.asked):,} texts that the target "
