@@ -368,14 +368,15 @@ class Training:
 
     def checkpoint(self) -> None:
         """Write what a training needs to go on from here."""
-        part, weights = (
-            self._checkpoint.with_suffix(".part"),
-            self.student.module.named_parameters(),
-        )
+        part, module = self._checkpoint.with_suffix(".part"), self.student.module
         state = {
             "step": self.step,
             "tokens": self.tokens,
-            "module": {name: w.detach() for name, w in weights if w.requires_grad},
+            "module": {
+                name: weight.detach()
+                for name, weight in module.named_parameters()
+                if weight.requires_grad
+            },
             "optimizers": self.optimizers.state_dict(),
         }
         torch.save(state, part)
