@@ -313,8 +313,6 @@ class Training:
                 missing = 0.5 * (known - log_q.exp()).abs().sum(-1).mean()
                 divergence = -(known * log_q).sum(-1).mean()
                 losses.append(LATER**k * (missing + share * divergence))
-        if not losses:
-            return 0.0
         loss = torch.stack(losses).sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_([p for p in module.parameters() if p.requires_grad], 1.0)
