@@ -1,11 +1,10 @@
 """A plan spelled out: cells, and the blocks in which cells that are compared run together."""
 
-import dataclasses
 import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -16,11 +15,10 @@ from workbench.models.presets import PairChoice
 from workbench.runs.store import NEXT_TIMING
 from workbench.studies import study
 from workbench.studies.settings import WARPING, Settings
-from workbench.studies.study import Job
 
 # Younger than the first journals; left out at these values, so that an experiment keeps its name.
 LATER = {
-    **{each.name: each.default for each in dataclasses.fields(Warping)[3:]},
+    **{each.name: each.default for each in fields(Warping)[3:]},
     "system": "", "rule": "tokenwise", "draft": "model", "gate": 0,
 }  # fmt: skip
 
@@ -51,9 +49,11 @@ class Cell:
     def method(self) -> Method:
         return self.settings.methods[0]
 
-    def job(self, first: int) -> Job:
+    def job(self, first: int) -> study.Job:
         seed = self.settings.seed + first
-        return Job(self.method, 0, seed, self.batch_size, self.scheme, "lengths", self.ignore_eos)
+        return study.Job(
+            self.method, 0, seed, self.batch_size, self.scheme, "lengths", self.ignore_eos
+        )
 
     def to_json(self) -> dict[str, Any]:
         """All settings that can change the answer, and the names that readers need."""
@@ -64,7 +64,7 @@ class Cell:
             "pair": pair_name(self.choice),
             "prompts": self.prompts,
             "decoder": self.method.name,
-            "settings": _told(dataclasses.asdict(self.method)),
+            "settings": _told(asdict(self.method)),
             **_told(sampled),
             **{name: getattr(self, name) for name in own},
         }
@@ -196,9 +196,9 @@ def _items(part: Sweep, cell: Cell, count: int) -> dict[int, tuple[int, ...]]:
 
 def label(cell: Cell, part: Sweep) -> str:
     """The decoder, with the settings, sampling and batch size in which cells of its part differ."""
-    same = [dataclasses.asdict(m) for m in part.methods if m.name == cell.method.name]
+    same = [asdict(m) for m in part.methods if m.name == cell.method.name]
     own = [cell.method.name]
-    for name, value in sorted(dataclasses.asdict(cell.method).items()):
+    for name, value in sorted(asdict(cell.method).items()):
         if len({repr(each[name]) for each in same}) > 1:
             short = "-".join(map(str, value)) if isinstance(value, tuple) else value
             own.append(f"{name}={short}")

@@ -15,8 +15,6 @@ from typing import Any
 
 from decoders import InputError
 from decoders.errors import first_line
-from workbench.experiments import plan as plans
-from workbench.experiments import workers
 from workbench.experiments.cells import CellBlock, blocks, experiment_id, merged
 from workbench.experiments.figures import score
 from workbench.experiments.journal import (
@@ -26,9 +24,9 @@ from workbench.experiments.journal import (
     failed,
     new_owner,
 )
-from workbench.experiments.plan import ExperimentRequest, Plan
+from workbench.experiments.plan import ExperimentRequest, Plan, find, shipped
 from workbench.experiments.sets import ScoredSet
-from workbench.experiments.workers import Crew, InProcess, answer
+from workbench.experiments.workers import Crew, InProcess, answer, code
 from workbench.measuring.device import Device, zero_gpu
 from workbench.models.presets import EMBEDDED
 from workbench.runs.record import Result
@@ -69,9 +67,8 @@ def prepare(request: ExperimentRequest, crew: Crew) -> Experiment:
         known = answer(crew.worker(0).submit("facts", choice))
         facts[choice] = known["identity"]
         environment["pairs"].append(known["environment"])
-    code = workers.code()
-    spelled = blocks(plan, sets, facts, code)
-    environment |= {"code": code, "sets": {name: s.revision for name, s in sets.items()}}
+    spelled = blocks(plan, sets, facts, code())
+    environment |= {"code": code(), "sets": {name: s.revision for name, s in sets.items()}}
     return Experiment(experiment_id(spelled), request, plan, sets, spelled, environment)
 
 
@@ -270,7 +267,7 @@ class Background:
             )
         if not self.limits.public:
             return request
-        if request.plan not in {plans.find(name).source for name in plans.shipped()}:
+        if request.plan not in {find(name).source for name in shipped()}:
             raise InputError(
                 "A shared machine runs only the plans that come with the project; run your own "
                 "plan on your own machine."

@@ -3,12 +3,11 @@
 Every wrong key, type or value gives one sentence that names the file, the place and the key.
 """
 
-import dataclasses
 import itertools
 import math
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -82,14 +81,14 @@ def _pair(name: Any) -> PairChoice:
 
 
 # The sampling of a part: a list of values for each number in a Warping, and its switches.
-SWITCHES = tuple(each.name for each in dataclasses.fields(Warping) if type(each.default) is bool)
+SWITCHES = tuple(each.name for each in fields(Warping) if type(each.default) is bool)
 GRID = tuple(name for name in WARPING if name not in SWITCHES)
 KINDS: dict[type, Any] = {int: Wholes, float: Numbers, bool: StrictBool}
-Sampling: Any = dataclasses.make_dataclass(
+Sampling: Any = make_dataclass(
     "Sampling",
     [
         (n, KINDS[type(d)], d if n in SWITCHES else (d,))
-        for n, d in ((each.name, each.default) for each in dataclasses.fields(Warping))
+        for n, d in ((each.name, each.default) for each in fields(Warping))
     ],
     frozen=True, kw_only=True,
 )  # fmt: skip
@@ -259,7 +258,7 @@ def _grid(name: str, grid: Mapping[str, Any]) -> list[Method]:
 
     A list is a grid; if the setting is itself a list, a list of lists is a grid.
     """
-    lists = {f.name for f in dataclasses.fields(catalog[name]) if isinstance(f.default, tuple)}
+    lists = {f.name for f in fields(catalog[name]) if isinstance(f.default, tuple)}
     choices = []
     for key, value in grid.items():
         is_grid = isinstance(value, list) and (
@@ -458,7 +457,7 @@ def _valid(shape: type[Any], place: str, data: dict[str, Any]) -> Any:
     if isinstance(cause, InputError):
         words = str(cause)
     elif fault["type"] == "unexpected_keyword_argument":
-        keys = {KEYS.get(f.name, f.name) for f in dataclasses.fields(shape)} | {"settings"}
+        keys = {KEYS.get(f.name, f.name) for f in fields(shape)} | {"settings"}
         words = f"there is no key {quoted(key)}: {nearest(str(key), sorted(keys))}"
     elif fault["type"] == "missing":
         words = f"the key `{key}` is missing."
@@ -504,9 +503,7 @@ class ExperimentRequest:
     paths: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        pair = self.choice
-        choice = pair and [pair.target, pair.draft, pair.device, pair.dtype, pair.quantization]
-        return {**vars(self), "choice": choice}
+        return {**vars(self), "choice": self.choice and list(astuple(self.choice))}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "ExperimentRequest":

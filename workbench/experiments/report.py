@@ -7,16 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.experiments import figures
-from workbench.experiments import plan as plans
-from workbench.experiments.figures import SCORE_NAMES, Interval
 from workbench.experiments.journal import CellRows, ExperimentProgress, Journal
-from workbench.experiments.plan import Drawing, Ordering, Plan, Printed, Sweep
+from workbench.experiments.plan import Drawing, Ordering, Plan, Printed, Sweep, parse
 from workbench.experiments.sets import FORMATS
 from workbench.show import plots, tables
 from workbench.show.looks import look, look_of
-from workbench.show.plots import Curve, Point, nothing
 from workbench.show.quantities import FIGURES, MISSING, significant
-from workbench.show.tables import Table
 from workbench.studies.settings import counted
 from workbench.studies.study import BASELINE, PADDED
 
@@ -55,7 +51,7 @@ class Report:
     progress: ExperimentProgress
     environment: dict[str, Any]
     cells: Sequence[CellRows]
-    _known: dict[tuple[str, str, str], Interval | None] = field(
+    _known: dict[tuple[str, str, str], figures.Interval | None] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
 
@@ -82,7 +78,7 @@ class Report:
             for c in self.of_part(part)
         }
 
-    def figure(self, name: str, cell: CellRows) -> Interval | None:
+    def figure(self, name: str, cell: CellRows) -> figures.Interval | None:
         key = (name, cell.part, cell.cell)
         if key not in self._known:
             self._known[key] = figures.figure(name, cell, figures.greedy_of(cell, self.cells))
@@ -100,26 +96,28 @@ def report(journal: Journal, id: str) -> Report:
         InputError: if there is no such experiment
     """
     entry = journal.experiment(id)
-    plan, cells = plans.parse(entry.request.plan, entry.request.file), journal.cells(id)
+    plan, cells = parse(entry.request.plan, entry.request.file), journal.cells(id)
     return Report(f"{plan.name}-{id}", plan, journal.progress(id), entry.environment, cells)
 
 
-def table(report: Report, part: str) -> Table:
+def table(report: Report, part: str) -> tables.Table:
     """A row for each cell of a part that has begun; figures that no cell has are left out."""
     cells, keys = report.begun(part), report.varied(part)
     names = [n for n in FIGURES if any(report.figure(n, c) for c in cells)]
     scores = {FORMATS[c.spec["prompts"]].scorer for c in cells if c.spec["prompts"] in FORMATS}
-    score = SCORE_NAMES.get(scores.pop(), "score") if len(scores) == 1 else "score"
+    score = figures.SCORE_NAMES.get(scores.pop(), "score") if len(scores) == 1 else "score"
     rows = []
     for cell in cells:
         failed = sum(bool(row.errors) for row in cell.rows.values())
         done = f"{len(cell.rows)}" + (f", {failed} failed" if failed else "")
         shared = [str(cell.spec[key]) for key in keys]
         rows.append([cell.label, *shared, done, *(shown(report.figure(n, cell), n) for n in names)])
-    return Table(["decoder", *keys, "items", *(score if n == "score" else n for n in names)], rows)
+    return tables.Table(
+        ["decoder", *keys, "items", *(score if n == "score" else n for n in names)], rows
+    )
 
 
-def shown(interval: Interval | None, name: str) -> str:
+def shown(interval: figures.Interval | None, name: str) -> str:
     """ "1.62 (1.55 to 1.70)"; "–" if there is none."""
     if interval is None:
         return MISSING
@@ -129,7 +127,7 @@ def shown(interval: Interval | None, name: str) -> str:
     return f"{text} ({significant(interval.low)} to {significant(interval.high)})"
 
 
-def by_category(report: Report, part: str, name: str) -> Table | None:
+def by_category(report: Report, part: str, name: str) -> tables.Table | None:
     """A figure of each cell by category; None if the prompts have none."""
     cells, called, rows = report.begun(part), report.names(part), []
     names = sorted({category for cell in cells for category in figures.categories(cell)})
@@ -139,10 +137,10 @@ def by_category(report: Report, part: str, name: str) -> Table | None:
         greedy, items = figures.greedy_of(cell, report.cells), figures.categories(cell)
         values = (figures.figure(name, cell, greedy, items.get(each, [])) for each in names)
         rows.append([called[cell.cell], *(shown(value, name) for value in values)])
-    return Table([f"{name} by category", *names], rows)
+    return tables.Table([f"{name} by category", *names], rows)
 
 
-def padding(report: Report, part: str) -> Table | None:
+def padding(report: Report, part: str) -> tables.Table | None:
     """The speed of each other scheme over that of padded batches, on the same batches.
 
     Returns:
@@ -157,10 +155,10 @@ def padding(report: Report, part: str) -> Table | None:
         if padded and cell.spec["decoder"] != BASELINE:
             ratio = figures.figure(figures.TIMES_GREEDY, cell, padded)
             rows.append([names[cell.cell], shown(ratio, figures.TIMES_GREEDY)])
-    return Table(["decoder", "tokens/s over those with padding"], rows) if rows else None
+    return tables.Table(["decoder", "tokens/s over those with padding"], rows) if rows else None
 
 
-def acceptance(report: Report, part: str) -> Table | None:
+def acceptance(report: Report, part: str) -> tables.Table | None:
     """Mean tokens per round, and the share of rounds accepted beyond each place of the draft."""
     rows, names, cells = [], report.names(part), report.of_part(part)
     least = min((c.spec["batch_size"] for c in cells), default=1)
@@ -173,10 +171,10 @@ def acceptance(report: Report, part: str) -> Table | None:
         return None
     width = max(map(len, rows))
     heads = ["decoder", "tokens/round", *(f"place {i}" for i in range(1, width - 1))]
-    return Table(heads, [row + [""] * (width - len(row)) for row in rows])
+    return tables.Table(heads, [row + [""] * (width - len(row)) for row in rows])
 
 
-def beside(report: Report, printed: Printed) -> Table:
+def beside(report: Report, printed: Printed) -> tables.Table:
     """The paper's printed figures beside ours, a row for each label."""
     cells, rows = list(report.cells), []
     for key, wanted in (("prompts", printed.prompts), ("pair", printed.pair)):
@@ -190,7 +188,7 @@ def beside(report: Report, printed: Printed) -> Table:
             here = shown(report.figure(name, ours) if ours else None, "")
             rows[-1] += [MISSING if value is None else f"{value:g}", here]
     heads = [f"{name}, {who}" for name in printed.columns for who in ("paper", "here")]
-    return Table(["", *heads], rows)
+    return tables.Table(["", *heads], rows)
 
 
 def judged(report: Report) -> list[OrderingHere]:
@@ -251,7 +249,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
 
 
 # A paragraph, a list of sentences, or a table.
-Content = str | list[str] | Table
+Content = str | list[str] | tables.Table
 
 
 @dataclass(frozen=True)
@@ -266,7 +264,7 @@ def as_markdown(content: list[Content]) -> str:
     for c in content:
         if isinstance(c, list):
             c = "\n".join(f"- {sentence}" for sentence in c)
-        parts.append(tables.markdown(c) if isinstance(c, Table) else c)
+        parts.append(tables.markdown(c) if isinstance(c, tables.Table) else c)
     return "\n\n".join(parts)
 
 
@@ -278,7 +276,7 @@ def as_html(section: Section) -> str:
             items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in c)
             parts.append(f"<ul>{items}</ul>")
         else:
-            text = tables.markup(c) if isinstance(c, Table) else f"<p>{html.escape(c)}</p>"
+            text = tables.markup(c) if isinstance(c, tables.Table) else f"<p>{html.escape(c)}</p>"
             parts.append(text)
     if section.charts:
         parts.append(f'<div class="wb-charts">{"".join(section.charts)}</div>')
@@ -335,9 +333,9 @@ def _curve(report: Report, drawing: Drawing, y: str) -> str:
         else:
             levels[names[cell.cell]] = interval.value
     if not lines:
-        return nothing(_title(drawing, y), "", NOTHING)
+        return plots.nothing(_title(drawing, y), "", NOTHING)
     curves = [
-        Curve(name, look(i), dict(sorted(points.items())))
+        plots.Curve(name, look(i), dict(sorted(points.items())))
         for i, (name, points) in enumerate(lines.items())
     ]
     beside = [(name, look(i), value) for i, (name, value) in enumerate(levels.items(), len(curves))]
@@ -354,17 +352,17 @@ def _front(report: Report, drawing: Drawing, y: str) -> str:
         if (p := _point(report, c, names[c.cell], drawing.x, y))
     ]
     if not points:
-        return nothing(_title(drawing, y), "", NOTHING)
+        return plots.nothing(_title(drawing, y), "", NOTHING)
     best = [points[i] for i in front([(p.x, p.y) for p in points], drawing.x, y)]
     says = f"The dotted line joins the points that no other point beats in both figures. {RANGES}"
     return plots.scatter(_title(drawing, y), says, points, drawing.x, y, best)
 
 
-def _point(report: Report, cell: CellRows, name: str, x: str, y: str) -> Point | None:
+def _point(report: Report, cell: CellRows, name: str, x: str, y: str) -> plots.Point | None:
     a, b = report.figure(x, cell), report.figure(y, cell)
     if a is None or b is None:
         return None
-    return Point(
+    return plots.Point(
         name,
         look_of(cell.spec["decoder"]),
         a.value,

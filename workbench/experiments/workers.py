@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 import decoders
-from decoders import Head, InputError, ModelPair, check
 from decoders.errors import quoted
 from decoders.inputs import decoded
 from decoders.process import light_heap
@@ -50,7 +49,7 @@ def code() -> str:
     return digest.hexdigest()[:16]
 
 
-def identity(pair: ModelPair, quantization: str | None = None) -> dict[str, Any]:
+def identity(pair: decoders.ModelPair, quantization: str | None = None) -> dict[str, Any]:
     """Models, dtype and kind of device, which a cell's id contains.
 
     Args:
@@ -70,7 +69,7 @@ def identity(pair: ModelPair, quantization: str | None = None) -> dict[str, Any]
     return facts
 
 
-def weights(model: torch.nn.Module | Head) -> str:
+def weights(model: torch.nn.Module | decoders.Head) -> str:
     digest, left = hashlib.sha256(), [*model.state_dict().items()]
     while left:
         name, weight = left.pop(0)
@@ -93,12 +92,12 @@ class Bench:
 
     _tools: tuple[Meter, Watch]
 
-    def __init__(self, ready: Callable[[PairChoice], ModelPair] | None = None):
+    def __init__(self, ready: Callable[[PairChoice], decoders.ModelPair] | None = None):
         self._ready, self._own = ready or PairKeeper().get, ready is None
-        self._pair: ModelPair | None = None
+        self._pair: decoders.ModelPair | None = None
         self._warm: set[tuple[Any, ...]] = set()
 
-    def _at(self, choice: PairChoice) -> ModelPair:
+    def _at(self, choice: PairChoice) -> decoders.ModelPair:
         pair = self._ready(choice)
         if pair is not self._pair:
             if self._own:
@@ -129,7 +128,7 @@ class Bench:
         return platform.node(), list(in_turn(results, turn))
 
     def _result(
-        self, pair: ModelPair, block: CellBlock, cell: Cell, texts: Sequence[Words]
+        self, pair: decoders.ModelPair, block: CellBlock, cell: Cell, texts: Sequence[Words]
     ) -> Result:
         ((item, prompts),) = block.items.items()
         try:
@@ -137,14 +136,14 @@ class Bench:
             encoded = [encode_prompt(pair, text, *chat) for text in texts]
             ids = [each.ids for each in encoded]
             job = cell.job(prompts[0])
-            check(
+            decoders.check(
                 pair,
                 ids,
                 job.method,
                 **{**cell.settings.decoding, "seed": job.seed},
                 **job.batching,
             )
-        except InputError as error:
+        except decoders.InputError as error:
             return failed(cell, item, dict(_first(prompts)).values(), str(error))
         if len(ids) == 1 and prompts[0] < TRACED:
             job = replace(job, keep="trace")
@@ -163,7 +162,7 @@ def _first(prompts: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def _sample(
-    pair: ModelPair, measured: Measured, ids: list[list[int]], place: int, prompt: int
+    pair: decoders.ModelPair, measured: Measured, ids: list[list[int]], place: int, prompt: int
 ) -> Sample:
     """The sample at a place of the batch, with its text, under the prompt's own number."""
     sample = next(
@@ -269,14 +268,16 @@ class Cluster:
         make: makes an actor's bench
 
     Raises:
-        InputError: if Ray is not installed or the cluster cannot be reached
+        decoders.InputError: if Ray is not installed or the cluster cannot be reached
     """
 
     def __init__(self, address: str = "local", make: Callable[[], Any] = Bench):
         try:
             import ray
         except ImportError:
-            raise InputError("Ray is not installed; `pip install ray`, or omit --ray.") from None
+            raise decoders.InputError(
+                "Ray is not installed; `pip install ray`, or omit --ray."
+            ) from None
         self._ray, self._make = ray, make
         self.deaths = (
             ray.exceptions.RayActorError,
@@ -298,7 +299,7 @@ class Cluster:
             )
         except (OSError, ValueError, RuntimeError) as error:
             why = str(error).strip().partition("\n")[0]
-            raise InputError(
+            raise decoders.InputError(
                 f"The Ray cluster at {quoted(address)} cannot be reached ({why}); start it with "
                 "`ray start --head`."
             ) from None

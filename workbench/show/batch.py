@@ -18,12 +18,13 @@ from workbench.studies.study import ALONE, BASELINE, BASELINES, SCHEMES
 
 # The scheme that the others are compared with has the first look.
 LOOKS = {scheme: look(i) for i, scheme in enumerate([ALONE, *(s for s in SCHEMES if s != ALONE)])}
-GREEDY = {ALONE: Look(GREY, "dot", "circle-open"), "dynamic": Look(GREY, "longdash", "square-open")}
+GREEDY = Look(GREY, "dot", "circle-open")
+ROOM = 84  # above a chart, for a legend of six
 
 
 def speed_up(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Figure:
     """Figure 1: tokens/s divided by greedy's at the same batch size."""
-    figure = _of_schemes("batch size", "times greedy")
+    figure = canvas("batch size", "times greedy").update_layout(margin_t=ROOM)
     for scheme in figures.schemes(decoder, decoding):
         ratios = {s: figures.times_greedy(decoder, s, scheme, decoding) for s in figures.sizes}
         rows = [figures.row(decoder, size, scheme) for size in figures.sizes]
@@ -60,13 +61,13 @@ def acceptance(figures: BatchFigures) -> go.Figure:
 
 def round_time(figures: BatchFigures, decoder: str) -> go.Figure:
     """After figure 4: the time of a round of a batch against its tokens, pads included."""
-    figure = _of_schemes("tokens computed in a round of the batch", "ms per round")
+    figure = canvas("tokens computed in a round of the batch", "ms per round")
     for name, scheme, title, style in [
         *(
             (decoder, s, SCHEMES[s].label, LOOKS[s])
             for s in figures.schemes(decoder, decoding=True)
         ),
-        (BASELINE, ALONE, BASELINES[ALONE], GREEDY[ALONE]),
+        (BASELINE, ALONE, BASELINES[ALONE], GREEDY),
     ]:
         rows = [row for row in figures.rows if (row.decoder, row.scheme) == (name, scheme)]
         points = [
@@ -81,8 +82,8 @@ def round_time(figures: BatchFigures, decoder: str) -> go.Figure:
             hovertemplate="batch %{customdata}: %{x:.0f} tokens, %{text}%{y:.1f} ms"
             f"<extra>{title}</extra>",
         )  # fmt: skip
-    figure.update_xaxes(rangemode="tozero")
-    return figure
+    figure.update_xaxes(rangemode="tozero").update_yaxes(rangemode="tozero")
+    return figure.update_layout(margin_t=ROOM)
 
 
 class Card(NamedTuple):
@@ -143,25 +144,14 @@ def _round(result: Result) -> tuple[float, float] | None:
     return (fed + (padded or 0)) / passes, 1e3 * seconds / passes
 
 
-def _of_schemes(x: str, y: str) -> go.Figure:
-    figure = canvas(x, y).update_yaxes(rangemode="tozero")
-    return figure.update_layout(margin_t=84)  # room for a legend of six
-
-
 def _line(
-    figure: go.Figure,
-    points: dict[int, float | None],
-    name: str,
-    style: Look,
-    hover: str,
+    figure: go.Figure, points: dict[int, float | None], name: str, style: Look, hover: str,
     texts: Sequence[str] = (),
-) -> None:
+) -> None:  # fmt: skip
     line(figure, points, name, style, "batch %{x}: " + hover)
     figure.data[-1].update(
-        text=texts,
-        textposition="top center",
-        textfont_color=style.colour,
+        text=texts, textposition="top center", textfont_color=style.colour,
         mode="lines+markers+text",
-    )
+    )  # fmt: skip
     figure.update_xaxes(type="log", tickvals=list(points), ticktext=list(map(str, points)))
     figure.update_yaxes(rangemode="tozero")

@@ -20,12 +20,10 @@ from decoders.errors import flag, quoted, refuse, whole
 from decoders.settings import check, nearest, setting
 from workbench.runs.figures import BatchFigures, Row, label, rows, speed, unsteady
 from workbench.runs.record import Result, Run
-from workbench.show import batch, quantities, tables
-from workbench.show.quantities import MISSING, figure, padding_ratio
-from workbench.show.tables import Table, figures
+from workbench.show import batch, tables
+from workbench.show.quantities import BATCH_QUANTITIES, MISSING, figure, padding_ratio, percent
 from workbench.show.view import Body, Line, View, agreement, figure_html
 from workbench.studies import prompts
-from workbench.studies import prompts as prompt_links
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings, counted
 from workbench.studies.study import (
@@ -68,7 +66,7 @@ class Batch(Study):
     usual: ClassVar[Mapping[str, Any]] = {"timings": 1}
     verb: ClassVar[str] = "Measure"
     named: ClassVar[str] = "prompts"
-    linked: ClassVar[tuple[str, ...]] = (*prompt_links.NAMES, "sizes", "schemes", "ignore_eos")
+    linked: ClassVar[tuple[str, ...]] = (*prompts.NAMES, "sizes", "schemes", "ignore_eos")
     batches: ClassVar[bool] = True
 
     prompt_set: PromptSet
@@ -178,14 +176,14 @@ class Batch(Study):
 
         Version 1 did not keep the texts of a file of prompts; its runs can be shown without them.
         """
-        prompts = data.get("prompts")
-        if isinstance(prompts, Mapping) and prompts.get("texts") is None:
-            data = {**data, "prompts": {"name": prompts.get("name"), "texts": ["-"]}}
+        of = data.get("prompts")
+        if isinstance(of, Mapping) and of.get("texts") is None:
+            data = {**data, "prompts": {"name": of.get("name"), "texts": ["-"]}}
         return cls.from_json(data)
 
     @classmethod
     def to_link(cls, data: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-        settings, query = data["settings"], prompt_links.to_link(data, start)
+        settings, query = data["settings"], prompts.to_link(data, start)
         for name in ("sizes", "schemes"):
             if name in settings and settings[name] != start.get("settings", {}).get(name):
                 query[name] = ",".join(map(str, settings[name]))
@@ -196,10 +194,10 @@ class Batch(Study):
         cls, name: str, text: str, data: dict[str, Any], settings: dict[str, Any]
     ) -> None:
         words = [word for word in text.split(",") if word]
-        if name in prompt_links.NAMES:
-            prompt_links.from_link(name, text, data)
+        if name in prompts.NAMES:
+            prompts.from_link(name, text, data)
         elif name == "sizes":
-            settings["sizes"] = [prompt_links.whole(word) for word in words]
+            settings["sizes"] = [prompts.whole(word) for word in words]
         elif name == "schemes":
             if unknown := [word for word in words if word not in SCHEMES]:
                 raise InputError(
@@ -294,7 +292,7 @@ def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> tables.T
                 str(size),
                 *(_timed(figures.row(BASELINE, size, base), decoding)[0] for base in bases),
                 *("" if speed == MISSING else f"{speed} ({times})" for speed, times in speeds),
-                MISSING if ratio is None else quantities.percent(ratio),
+                MISSING if ratio is None else percent(ratio),
                 MISSING if least is None else f"{least:.2f}",
             ]
         )
@@ -306,7 +304,7 @@ def _timed(row: Row | None, decoding: bool) -> list[str]:
         return [MISSING, MISSING]
     names = ("decoding", "decoding_x_greedy") if decoding else ("speed", "x_greedy")
     sure = not unsteady(row)
-    return [figure(each, row, sure) for each in quantities.BATCH_QUANTITIES if each.name in names]
+    return [figure(each, row, sure) for each in BATCH_QUANTITIES if each.name in names]
 
 
 def body(run: Run) -> Body:
@@ -365,16 +363,8 @@ EXAMPLES = """examples:
 
 # The figures that fit into 80 columns; the files have all.
 SHOWN = (
-    "decoder",
-    "batch",
-    "scheme",
-    "tokens/s",
-    "× greedy",
-    "padding",
-    "at once",
-    "same",
-    "J/token",
-)
+    "decoder", "batch", "scheme", "tokens/s", "× greedy", "padding", "at once", "same", "J/token",
+)  # fmt: skip
 
 
 def register(commands: Any) -> None:
@@ -384,36 +374,25 @@ def register(commands: Any) -> None:
     )
     command.set_defaults(command=run)
     command.add_argument(
-        "--prompts",
-        default="refrains",
-        metavar="SET",
+        "--prompts", default="refrains", metavar="SET",
         help=f"{' or '.join(prompts.BUILT_IN)}; or a file with one prompt per line, a .jsonl file, "
         "or a folder of text files (default: refrains)",
-    )
+    )  # fmt: skip
     command.add_argument(
         "--count", type=int, metavar="N", help="the first N prompts of the set (default: all)"
     )
     command.add_argument(
-        "--sizes",
-        type=int,
-        nargs="+",
-        metavar="N",
-        default=SIZES,
+        "--sizes", type=int, nargs="+", metavar="N", default=SIZES,
         help=f"batch sizes (default: {' '.join(map(str, SIZES))})",
-    )
+    )  # fmt: skip
     command.add_argument(
-        "--schemes",
-        "--ways",
-        nargs="+",
-        metavar="SCHEME",
-        default=list(SCHEMES),
+        "--schemes", "--ways", nargs="+", metavar="SCHEME", default=list(SCHEMES),
         help="default: all",
-    )
+    )  # fmt: skip
     command.add_argument(
-        "--end",
-        action="store_true",
+        "--end", action="store_true",
         help="stop each text at its end; by default all have the same length",
-    )
+    )  # fmt: skip
     flags.add(command, START, Batch)
 
 
@@ -428,7 +407,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def summary(run: Run) -> Group:
-    table = figures(run)
+    table = tables.figures(run)
     shown = [i for i, head in enumerate(table.heads) if head in SHOWN]
     # Decoders have the names that flags use.
     lines = [
@@ -436,7 +415,7 @@ def summary(run: Run) -> Group:
         for row, cells in zip(rows(run.results), table.rows, strict=True)
     ]
     return Group(
-        show.grid(Table([table.heads[i] for i in shown], lines)),
+        show.grid(tables.Table([table.heads[i] for i in shown], lines)),
         *show.remarks(run),
         "",
         "",

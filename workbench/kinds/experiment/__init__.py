@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bar
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 from transformers.utils import logging as transformers_logging
 
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.experiments import driver
-from workbench.experiments import plan as plans
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import ExperimentProgress, Journal
-from workbench.experiments.plan import ExperimentRequest
+from workbench.experiments.plan import ExperimentRequest, find, read, shipped
 from workbench.experiments.report import Report, report
 from workbench.experiments.workers import Cluster, Crew, InProcess
 from workbench.measuring.device import Device
@@ -37,7 +35,7 @@ def watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Expe
     with (
         show.interruptible() as stop,
         closing(driver.run(experiment, journal, crew, stop)) as happening,
-        Bar(
+        Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed}/{task.total}{task.fields[left]}"),
@@ -68,8 +66,8 @@ def give(of: Report, args: argparse.Namespace, console: Console) -> None:
 
 
 def listed(console: Console, journal: Journal) -> None:
-    shipped = [[name, plans.find(name).title] for name in plans.shipped()]
-    console.print(show.grid(Table(["plan", "title"], shipped)), "")
+    plans = [[name, find(name).title] for name in shipped()]
+    console.print(show.grid(Table(["plan", "title"], plans)), "")
     past = [
         [
             p.id, p.created[:16].replace("T", " "), p.title, f"{p.done}/{p.total}",
@@ -160,7 +158,7 @@ def request_of(name: str, args: argparse.Namespace) -> ExperimentRequest:
             f"There is no folder {args.data}; --data takes the folder of downloaded sets."
         )
     choice = flags.pair(args, PairChoice())  # a plan that names none is of the embedded pair
-    of = plans.read(name) if Path(name).suffix == ".toml" else plans.find(name)
+    of = read(name) if Path(name).suffix == ".toml" else find(name)
     named = args.models or choice != PairChoice()
     if named and not args.models and any(p.target for part in of.parts for p in part.pairs):
         raise InputError(

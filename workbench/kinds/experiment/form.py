@@ -19,7 +19,6 @@ from workbench.experiments import plan as plans
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
 from workbench.experiments.files import WRITERS, orderings_html, shipped
 from workbench.experiments.journal import CellRows, ExperimentProgress, Journal
-from workbench.experiments.plan import ExperimentRequest, pair_name
 from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.advice.form import AdviceCard
 from workbench.kinds.comparison import Comparison
@@ -51,7 +50,7 @@ def as_run(journal: Journal, id: str, chosen: CellRows, prompt: int) -> Run:
     """
     entry, beside = journal.experiment(id), _beside(chosen, journal.cells(id), prompt)
     plan, sets = entry.request.read()
-    names = dict.fromkeys(pair_name(choice) for each in plan.parts for choice in each.pairs)
+    names = dict.fromkeys(plans.pair_name(choice) for each in plan.parts for choice in each.pairs)
     places = dict(zip(names, entry.environment.get("pairs", []), strict=False))
     rows = [openable(c)[prompt] for c in beside]
     study = Comparison(
@@ -342,7 +341,9 @@ class ExperimentsTab:
             chosen = self.plan.read(plan, file)
             most, choice = None if limit is None else int(limit), pair if here else None
             self.background.start(
-                ExperimentRequest(chosen.source, f"{chosen.name}.toml", choice, most, paths=False),
+                plans.ExperimentRequest(
+                    chosen.source, f"{chosen.name}.toml", choice, most, paths=False
+                ),
                 visit.session_hash,
             )
         except InputError as error:
