@@ -26,7 +26,7 @@ from workbench.experiments.journal import (
 )
 from workbench.experiments.plan import ExperimentRequest, Plan, find, shipped
 from workbench.experiments.sets import ScoredSet
-from workbench.experiments.workers import Crew, InProcess, answer, code
+from workbench.experiments.workers import Crew, InProcess, Worker, answer, code
 from workbench.measuring.device import Device, zero_gpu
 from workbench.models.presets import EMBEDDED
 from workbench.runs.record import Result
@@ -64,7 +64,7 @@ def prepare(request: ExperimentRequest, crew: Crew) -> Experiment:
     facts: dict[Any, Any] = {}
     environment: dict[str, Any] = {"workers": crew.pool.says, "pairs": []}
     for choice in dict.fromkeys(choice for part in plan.parts for choice in part.pairs):
-        known = answer(crew.worker(0).submit("facts", choice))
+        known = answer(next(crew.idle(())).submit("facts", choice))
         facts[choice] = known["identity"]
         environment["pairs"].append(known["environment"])
     spelled = blocks(plan, sets, facts, code())
@@ -126,8 +126,8 @@ class _Driver:
     def __init__(self, experiment: Experiment, journal: Journal, crew: Crew):
         self.experiment, self.journal, self.crew = experiment, journal, crew
         self.owner = new_owner()
-        # For each future its worker's number, the block and the item.
-        self.at_work: dict[Future, tuple[int, CellBlock, int]] = {}
+        # For each future its worker, the block and the item.
+        self.at_work: dict[Future, tuple[Worker, CellBlock, int]] = {}
         self.began, self.done, self.next_beat = time.monotonic(), 0, 0.0
         self.open = merged(experiment.blocks)
         self.doing = ""
@@ -156,12 +156,11 @@ class _Driver:
 
     def _fill(self) -> None:
         """Give each idle worker an item of the first block that has any left."""
-        free = self.crew.free({number for number, _, _ in self.at_work.values()})
-        if not free:
+        if len(self.at_work) >= self.crew.pool.count:
             return
         left = self.journal.left(self.open)
         self.open = [block for block in self.open if left[block.id]]
-        for number in free:
+        for worker in self.crew.idle([each for each, _, _ in self.at_work.values()]):
             for block in self.open:
                 item = self.journal.claim(block, self.owner)
                 if item is not None:
@@ -169,20 +168,20 @@ class _Driver:
                     of = self.experiment.sets[block.prompts]
                     texts = tuple(of.text(prompt) for prompt in prompts)
                     alone = replace(block, items={item: prompts})
-                    future = self.crew.worker(number).submit("run", alone, texts)
-                    self.at_work[future] = number, block, item
+                    future = worker.submit("run", alone, texts)
+                    self.at_work[future] = worker, block, item
                     break
             else:
                 return
 
     def _finished(self, future: Future) -> None:
-        number, block, item = self.at_work.pop(future)
+        worker, block, item = self.at_work.pop(future)
         host, why = "", ""
         try:
             host, results = answer(future)
         except self.crew.pool.deaths as death:
-            log.warning("worker %d died (%s) and is replaced", number, type(death).__name__)
-            self.crew.lose(number)
+            log.warning("a worker died (%s) and is replaced", type(death).__name__)
+            self.crew.lose(worker)
             self.deaths[block.id, item] += 1
             if self.deaths[block.id, item] < MOST_DEATHS:
                 # The next free worker takes it.

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,9 +102,9 @@ STALE_SECONDS = 60.0
 RELEASE = "DELETE FROM claims WHERE block = ? AND item = ? AND owner = ?"
 
 
-def new_owner(number: int = 0) -> str:
+def new_owner() -> str:
     pid = os.getpid()
-    return f"{platform.node()}|{pid}|{started_at(pid)}|{number}-{time.monotonic_ns()}"
+    return f"{platform.node()}|{pid}|{started_at(pid)}|{time.monotonic_ns()}"
 
 
 def started_at(pid: int) -> str:
@@ -179,24 +179,9 @@ FIXES = {
 
 
 class Journal(Database):
-    """The experiments of one file.
-
-    Args:
-        path: as of `Database`
-        patience: as of `Database`
-        now: returns the present time in seconds
-    """
+    """The experiments of one file; its arguments are those of `Database`."""
 
     FILE = "experiments.sqlite"
-
-    def __init__(
-        self,
-        path: str | Path | None = None,
-        patience: float = 30.0,
-        now: Callable[[], float] = time.time,
-    ):
-        super().__init__(path, patience)
-        self._now = now
 
     def claim(self, block: CellBlock, owner: str) -> int | None:
         """Claim an item of the block that is neither done nor claimed by a living driver.
@@ -208,11 +193,11 @@ class Journal(Database):
             db.execute("BEGIN IMMEDIATE")
             done = db.execute("SELECT DISTINCT item FROM rows WHERE block = ?", (block.id,))
             claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block.id,))
-            gone = {i for i, owner, beat in claims if alive(owner, beat, self._now())}
+            gone = {i for i, owner, beat in claims if alive(owner, beat, time.time())}
             gone |= {item for (item,) in done}
             item = next((item for item in block.items if item not in gone), None)
             if item is not None:
-                claim = (block.id, item, owner, self._now())
+                claim = (block.id, item, owner, time.time())
                 db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
         return item
 
@@ -262,8 +247,8 @@ class Journal(Database):
             doing: one line about the item at work
         """
         with self._open() as db:
-            db.execute("UPDATE claims SET beat = ? WHERE owner = ?", (self._now(), owner))
-            values = (id, owner, self._now(), eta, doing)
+            db.execute("UPDATE claims SET beat = ? WHERE owner = ?", (time.time(), owner))
+            values = (id, owner, time.time(), eta, doing)
             db.execute("INSERT OR REPLACE INTO drivers VALUES (?, ?, ?, ?, ?)", values)
 
     def leave(self, owner: str) -> None:
@@ -365,7 +350,7 @@ class Journal(Database):
                 "SELECT owner, beat, eta, doing FROM drivers WHERE experiment = ?", (id,)
             ).fetchall()
         at_work = [
-            (eta, doing) for owner, beat, eta, doing in drivers if alive(owner, beat, self._now())
+            (eta, doing) for owner, beat, eta, doing in drivers if alive(owner, beat, time.time())
         ]
         return ExperimentProgress(
             id, title[:SHOWN], created, done, total, failed, bool(at_work),

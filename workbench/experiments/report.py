@@ -226,11 +226,10 @@ def _judge(report: Report, ordering: Ordering) -> OrderingHere:
 def facts(report: Report) -> list[tuple[str, str]]:
     """Name and value of each fact about the machine, the models, the code and the sets."""
     now, where = report.progress, report.environment
-    done = "items done when this was drawn" if now.running else "items done"
     rows = [
         ("experiment", now.id),
         ("begun (UTC)", now.created),
-        (done, f"{now.done} of {now.total}"),
+        ("items done", f"{now.done} of {now.total}"),
         *([("failed", counted(now.failed, "row"))] if now.failed else []),
         ("workers", str(where.get("workers", ""))),
         ("code of the decoders", str(where.get("code", ""))),

@@ -10,7 +10,7 @@ import logging
 import os
 import platform
 import socket
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -205,27 +205,24 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
 
     def __init__(self, pool: "Pool"):
         self.pool = pool
-        self._up: dict[int, Worker] = {}
+        self.up: list[Worker] = []
 
-    def worker(self, number: int) -> "Worker":
-        if number not in self._up:
-            self._up[number] = self.pool.start(number)
-        return self._up[number]
+    def idle(self, busy: Collection["Worker"]) -> Iterator["Worker"]:
+        """Workers with nothing to do: first those that run, then new ones while there is room."""
+        yield from [worker for worker in self.up if worker not in busy]
+        while len(self.up) < self.pool.count:
+            self.up.append(self.pool.start())
+            yield self.up[-1]
 
-    def free(self, busy: Collection[int]) -> list[int]:
-        """Numbers of idle workers: first those that run, then those that may still be started."""
-        up = [n for n in self._up if n not in busy]
-        new = [n for n in range(self.pool.count) if n not in self._up and n not in busy]
-        return up + new[: max(0, self.pool.count - len(self._up))]
-
-    def lose(self, number: int) -> None:
-        """Forget a dead worker; the next call starts another."""
+    def lose(self, worker: "Worker") -> None:
+        """Forget a dead worker; another takes its place."""
+        self.up.remove(worker)
         with contextlib.suppress(Exception):
-            self._up.pop(number).close()
+            worker.close()
 
     def __exit__(self, *_: object) -> None:
-        for number in list(self._up):
-            self.lose(number)
+        for worker in list(self.up):
+            self.lose(worker)
         self.pool.close()
 
 
@@ -239,7 +236,7 @@ class InProcess:
         self._device, self._bench = device, Bench(lambda choice: device.ready(choice)[0])
         self._thread = ThreadPoolExecutor(1, "experiment")
 
-    def start(self, number: int) -> "InProcess":
+    def start(self) -> "InProcess":
         return self
 
     def submit(self, name: str, *arguments: Any) -> Future:
@@ -315,7 +312,7 @@ class Cluster:
         """The number of actors for which the nodes now have room."""
         return max(1, int(self._ray.cluster_resources().get(self._kind, 1)))
 
-    def start(self, number: int) -> "Remote":
+    def start(self) -> "Remote":
         gpu = self._kind == "GPU"
         needs = {"num_gpus": 1, "num_cpus": 0} if gpu else {"num_cpus": 1}
         make = self._ray.remote(Actor).options(**needs).remote

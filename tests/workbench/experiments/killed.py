@@ -30,7 +30,7 @@ class Pretend:
         self._bench, self._thread = bench or Sleepy(), ThreadPoolExecutor(1)
         self._bench.seconds = seconds
 
-    def start(self, number):
+    def start(self):
         return self
 
     def submit(self, name, *arguments):

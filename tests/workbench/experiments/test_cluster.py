@@ -56,7 +56,7 @@ def four(nodes):
 
 def up(crew: Crew) -> None:
     """All workers at once, and none left to start."""
-    waiting = [crew.worker(n).submit("facts", EMBEDDED.choice()) for n in range(crew.pool.count)]
+    waiting = [worker.submit("facts", EMBEDDED.choice()) for worker in crew.idle(())]
     assert len([w.result() for w in waiting]) == 4
 
 
@@ -95,7 +95,7 @@ def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, four, tmp_path):
     def disturb(now):
         if now.done >= 4 and "worker" not in done:
             done.add("worker")
-            four.worker(0).close()
+            four.up[0].close()
         if now.done >= 10 and "node" not in done:
             done.add("node")
             cluster.remove_node(second)

@@ -386,15 +386,12 @@ class ExperimentsTab:
     # ---- updates
 
     def _refresh(self, id: str | None, shown: tuple[str, int, float] | None) -> list[Any]:
+        """Everyone sees the experiment that runs here; only on their own machine also past ones."""
         try:
-            return self._drawn(id, shown)
+            past = self.journal.experiments(1 if self.public else MOST_PAST)
         except InputError as error:
             return [*[gr.skip()] * 5, words.note(str(error), "alert"), gr.skip(), gr.skip()]
-
-    def _drawn(self, id: str | None, shown: tuple[str, int, float] | None) -> list[Any]:
-        """Everyone sees the experiment that runs here; only on their own machine also past ones."""
         work, busy = self.background.work, self.background.running
-        past = self.journal.experiments(1 if self.public else MOST_PAST)
         if work and (self.public or (id is None and busy)):
             id = work.id
         elif past and (self.public or id is None):
