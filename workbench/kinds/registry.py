@@ -7,11 +7,10 @@ both old links and new ones open with the settings that their maker saw. Only `c
 form's, which uses a template where there is one.
 """
 
-import dataclasses
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import import_module
@@ -34,55 +33,48 @@ class StudyKind:
 
     Attributes:
         name: its name in runs, links and files
-        module: its module, or the name of it. It may have `VIEW`, the look of its runs (a
-            `workbench.show.view.View`), `register(commands)`, which adds its command to the
-            terminal, and `text(result)` and `summary(run)`, which show a finished text and a run's
-            figures there
         study: the name of its class of studies in the module; None for a kind whose runs are of
             another kind, or that keeps no runs
-        form: its part of the page, a module with `TAB`, a class that takes a
-            `workbench.page.host.Host` and the state with the chosen pair, or with
-            `endpoints(host)`, which offers its endpoints, or with both; the `cards` of a tab are
-            those of kinds without one
+        in_tab: whether the page offers it by itself, and not as a card in another kind's tab
+        module: its module; by default `workbench.kinds.<name>`. It may have `VIEW`, the look of its
+            runs (a `workbench.show.view.View`), `register(commands)`, which adds its command to
+            the terminal, and `text(result)` and `summary(run)`, which show a finished text and a
+            run's figures there
+        form: its part of the page; by default `form.py` beside it. It has `TAB`, a class that takes
+            a `workbench.page.host.Host` and the state with the chosen pair, or `endpoints(host)`,
+            which offers its endpoints, or both; the `cards` of a tab are those of kinds without one
     """
 
     name: str
-    module: Any
     study: str | None = None
+    in_tab: bool = True
+    module: Any = None
     form: Any = None
 
     def part(self, name: str) -> Any:
         """What its module has by this name, or None."""
-        return getattr(_module(self.module), name, None)
+        return getattr(self.module or import_module(f"workbench.kinds.{self.name}"), name, None)
 
     @property
     def on_page(self) -> Any:
         """Its form; None if the page does not offer it by itself."""
-        return _module(self.form)
-
-
-def _module(there: Any) -> Any:
-    return import_module(there) if isinstance(there, str) else there
-
-
-def in_folder(name: str, study: str | None = None, form: bool = True) -> StudyKind:
-    """A kind whose module is `workbench.kinds.<name>`, and its form `form.py` there."""
-    module = f"workbench.kinds.{name}"
-    return StudyKind(name, module, study, f"{module}.form" if form else None)
+        if not self.in_tab:
+            return None
+        return self.form or import_module(f"workbench.kinds.{self.name}.form")
 
 
 # In the order of tabs and commands.
 KINDS: dict[str, StudyKind] = {
     kind.name: kind
     for kind in (
-        in_folder("comparison", "Comparison"),
-        in_folder("branch"),
-        in_folder("draw", "Draw"),
-        in_folder("batch", "Batch"),
-        in_folder("experiment"),
-        in_folder("advice", "Advice", form=False),
-        in_folder("divergence"),
-        in_folder("judge"),
+        StudyKind("comparison", "Comparison"),
+        StudyKind("branch"),
+        StudyKind("draw", "Draw"),
+        StudyKind("batch", "Batch"),
+        StudyKind("experiment"),
+        StudyKind("advice", "Advice", in_tab=False),
+        StudyKind("divergence"),
+        StudyKind("judge"),
     )
 }
 UNNAMED = "comparison"  # the kind of a link that names none
@@ -103,7 +95,7 @@ def part_of(kind: str, name: str) -> Any:
     return KINDS[kind].part(name) if kind in KINDS else None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Link:
     """The study that a link asks for.
 
@@ -114,8 +106,8 @@ class Link:
     """
 
     kind: str
-    data: dict[str, Any] = dataclasses.field(default_factory=dict)
-    faults: list[str] = dataclasses.field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
 
 
 def to_query(
@@ -188,7 +180,7 @@ def from_query(query: Mapping[str, str]) -> Link | None:
     return link if link.data or link.faults or named else None
 
 
-def _fields(study: type[Study], decoders: Iterable[str]) -> dict[str, dataclasses.Field]:
+def _fields(study: type[Study], decoders: Iterable[str]) -> dict[str, Field]:
     return {f.name: f for f in (*shared(), *study.own())} | {
         f"{name}.{f.name}": f for name in decoders for f in settings_of(name)
     }

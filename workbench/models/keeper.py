@@ -35,7 +35,6 @@ os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
 # Bytes per parameter of models of a billion parameters and more, with scales and with embeddings
 # that are not quantised.
 QUANTISED_BYTES = {"int8": 1.25, "int4": 0.75}
-DOES_NOT_FIT = "does not fit"  # in the label of a preset that does not; it is shown grey
 
 
 def load(choice: PairChoice, custom_allowed: bool = True, public: bool = False) -> ModelPair:
@@ -107,9 +106,14 @@ def _must_fit(
     else:
         size = parameters(choice.target, choice.draft, token) * dtype.itemsize
     quantised = QUANTISED_BYTES.get(choice.quantization or "", dtype.itemsize)
-    presets.must_fit(
-        choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype
-    )
+    size = round(size * min(1.0, quantised / dtype.itemsize))
+    if not presets.fits(size, device):
+        raise InputError(
+            f"{choice.title} does not fit: its weights take {presets.shown_bytes(size)} in "
+            f"{str(dtype).removeprefix('torch.')} and {device} has "
+            f"{presets.shown_bytes(presets.available_bytes(device) or 0)} free; take a smaller "
+            "pair or another dtype."
+        )
 
 
 def _must_be_of_the_hub(name: str) -> None:
@@ -170,21 +174,17 @@ class PairKeeper:
             PairError: with the reason, if it cannot be used; the one in memory then stays
         """
         with self._loading:
-            if self._loaded is None or self._loaded[0] != choice:
-                before, self._loaded = self._loaded, (choice, self._load(choice))
-                # Its memory is freed now, not when Python next looks for rings of references.
-                if before:
-                    del before
-                    gc.collect()
-            assert self._loaded is not None
-            return self._loaded[1]
-
-    def _load(self, choice: PairChoice) -> ModelPair:
-        try:
-            loader = load if self._loader is None else self._loader
-            return loader(choice, self._custom_allowed, self._public)
-        except InputError as error:
-            raise PairError(str(error)) from error
+            if (pair := self.peek(choice)) is None:
+                try:
+                    loader = load if self._loader is None else self._loader
+                    pair = loader(choice, self._custom_allowed, self._public)
+                except InputError as error:
+                    raise PairError(str(error)) from error
+                self._loaded = choice, pair
+                # The memory of the pair before is freed now, not when Python next looks for rings
+                # of references.
+                gc.collect()
+            return pair
 
     def peek(self, choice: PairChoice) -> ModelPair | None:
         """The chosen pair if it is in memory.
@@ -215,20 +215,13 @@ def _need(pair: PairPreset, device: torch.device) -> str:
                 "" if dtype == usual else f", choose dtype {name}"
             )
     return (
-        f"{DOES_NOT_FIT}, {presets.shown_bytes(size)} in {name} and "
+        f"does not fit, {presets.shown_bytes(size)} in {name} and "
         f"{presets.shown_bytes(presets.available_bytes(device) or 0)} free"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The number of threads that compute, and why it is this one.
-
-    Attributes:
-        count: the number
-        reason: the reason in words
-    """
-
     count: int
     reason: str
 
@@ -296,7 +289,6 @@ def _model(pair: ModelPair, role: str) -> dict[str, Any]:
 
 
 def _short(name: str) -> str:
-    """The name of a model; those of this project have a name, not a path."""
     for folder, ours in (("stories", "Llama-Stories"), ("smollm2", "Llama-SmolLM2")):
         within = f"{assets() / folder}{os.sep}"
         if name.startswith(within):

@@ -21,7 +21,6 @@ from huggingface_hub import HfApi
 
 from decoders import (
     InputError,
-    Method,
     catalog,
     copies_bytes,
     default_device,
@@ -44,7 +43,18 @@ def available_bytes(device: torch.device) -> int | None:
     """
     if not device_of(device).on_host:
         return device_of(device).free_bytes
-    return min((free for free in (_meminfo(), _container()) if free is not None), default=None)
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
+    except (OSError, StopIteration):
+        return None
+    try:
+        limit, used = (
+            (CGROUP / f"memory.{name}").read_text().strip() for name in ("max", "current")
+        )
+    except OSError:
+        return free
+    return free if limit == "max" else min(free, int(limit) - int(used))
 
 
 def fits(weight_bytes: int, device: torch.device) -> bool:
@@ -56,45 +66,8 @@ def fits(weight_bytes: int, device: torch.device) -> bool:
     return free is None or weight_bytes + copies_bytes(weight_bytes, device) + CACHE_BYTES <= free
 
 
-def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dtype) -> None:
-    """Refuse weights that do not fit, before they are loaded.
-
-    Args:
-        name: the pair's name
-
-    Raises:
-        InputError: if they do not fit
-    """
-    if not fits(weight_bytes, device):
-        raise InputError(
-            f"{name} does not fit: its weights take {shown_bytes(weight_bytes)} in "
-            f"{str(dtype).removeprefix('torch.')} and {device} has "
-            f"{shown_bytes(available_bytes(device) or 0)} free; take a smaller pair or another "
-            "dtype."
-        )
-
-
 def shown_bytes(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
-
-
-def _meminfo() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    return next(
-        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None
-    )
-
-
-def _container() -> int | None:
-    """The memory that the cgroup (version 2) leaves; None if it sets no limit."""
-    try:
-        limit = (CGROUP / "memory.max").read_text().strip()
-        return None if limit == "max" else int(limit) - int((CGROUP / "memory.current").read_text())
-    except (OSError, ValueError):
-        return None
 
 
 HUB_SECONDS = 3  # for the hub to answer, when the page begins
@@ -324,7 +297,12 @@ def pair_settings(choice: PairChoice = OURS) -> dict[str, list[Own]]:
     try:
         for name, sets in settings.items():
             for own in sets or [sets]:
-                _method(name, own)
+                if not isinstance(own, Mapping):
+                    raise InputError(
+                        f"The settings of {name} must be one JSON object or several in a list, not "
+                        f"{quoted(own)}."
+                    )
+                catalog[name](**own)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return settings
@@ -333,12 +311,3 @@ def pair_settings(choice: PairChoice = OURS) -> dict[str, list[Own]]:
 def tuned(choice: PairChoice = OURS) -> dict[str, Own]:
     """The first settings of each decoder in `pair_settings`, in the form of `Settings.to_json`."""
     return {name: own for name, (own, *_) in pair_settings(choice).items()}
-
-
-def _method(name: str, own: Any) -> Method:
-    if not isinstance(own, Mapping):
-        raise InputError(
-            f"The settings of {name} must be one JSON object or several in a list, not "
-            f"{quoted(own)}."
-        )
-    return catalog[name](**own)

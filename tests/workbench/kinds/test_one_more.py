@@ -87,7 +87,7 @@ ASKED = "kind=echo&prompt=ab<b>&times=3&max_new_tokens=5&temperature=0"
 @pytest.fixture
 def known(monkeypatch) -> None:
     here = sys.modules[__name__]
-    monkeypatch.setitem(KINDS, "echo", StudyKind("echo", here, "Echo", here))
+    monkeypatch.setitem(KINDS, "echo", StudyKind("echo", "Echo", module=here, form=here))
 
 
 @pytest.fixture

