@@ -67,7 +67,7 @@ def bars(
         more: words after the figure of a row
     """
     values = [spread(quantity, row) for row in rows]
-    texts = [figure(quantity, row, not unsteady(row)) + more(row) for row in rows]
+    texts = [figure(quantity, row) + more(row) for row in rows]
     chart = _titled(title, says, len(rows))
     chart.add_bar(
         x=[value.mean if value else None for value in values],
@@ -82,7 +82,7 @@ def bars(
             "type": "data", "symmetric": False, "color": GREY, "thickness": 1.2, "width": 3,
             "array": [value.above if value else 0 for value in values],
             "arrayminus": [value.below if value else 0 for value in values],
-        } if any(value and value.ends for value in values) else None,
+        } if any(value and value.below + value.above for value in values) else None,
     )  # fmt: skip
     longest = max([value.mean + value.above for value in values if value] or [1.0])
     room = 1.2 + max(map(len, texts), default=0) / 12  # for the figure after the longest bar

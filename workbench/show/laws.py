@@ -176,12 +176,10 @@ Row = dict[str, Any]
 
 @cache
 def titles() -> dict[str, str]:
-    names: dict[str, str] = {}
-    for method in catalog.values():
-        decoder = method()
-        rule = decoder.parts[1].name if hasattr(decoder, "parts") else decoder.name
-        names.setdefault(rule, method.title)
-    return names
+    """From each rule to the title of the decoder that is known by it."""
+    # The first of several comes last, and stays.
+    methods = [method() for method in catalog.values()][::-1]
+    return {getattr(m, "parts", (None, m))[1].name: m.title for m in methods}
 
 
 def law(judgement: Judgement, headed: bool) -> str:
@@ -207,23 +205,17 @@ def grouped(
         mean: that over all random numbers, chances: for each token the chance that it is kept,
         why: a sentence, own: whether it is the decoder's own
     """
-    rows: list[Row] = []
+    rows: dict[str, Row] = {}
     for place, judgement in enumerate(judgements):
-        row: Row = {
-            "rules": [judgement.rule.name],
-            "title": titles().get(judgement.rule.name, judgement.rule.name),
+        said = {
             "law": law(judgement, headed),
             "kept": judgement.kept,
             "mean": round(judgement.expected, 9),
             "chances": [round(chance, 9) for chance in judgement.chances],
             "why": judgement.why(names),
-            "own": place < own,
         }
-        same = ("law", "kept", "mean", "chances", "why")
-        like = next((r for r in rows if all(r[key] == row[key] for key in same)), None)
-        if like is None:
-            rows.append(row)
-        else:
-            like["rules"] += row["rules"]
-            like["title"] += f", {row['title']}"
-    return rows
+        row = rows.setdefault(repr(said), {"rules": [], **said, "own": place < own})
+        row["rules"].append(judgement.rule.name)
+    for row in rows.values():
+        row["title"] = ", ".join(titles().get(rule, rule) for rule in row["rules"])
+    return list(rows.values())

@@ -163,7 +163,7 @@ def _figures(row: Row, fellows: Sequence[str]) -> list[dict[str, Any]]:
         {
             "name": q.name,
             "label": SHORT.get(q.name, q.label),
-            "value": figure(q, row, not unsteady(row)),
+            "value": figure(q, row),
             "detail": details[q.name],
             "help": TERMS.get(SHORT.get(q.name, q.label), q.help),
             "place": "top" if q.name in top else "main" if q.name in MAIN else "",
@@ -185,7 +185,7 @@ def _pace(row: Row) -> str:
     speed = BY_NAME["speed"]
     if row.first.error is not None or spread(speed, row) is None:
         return ""
-    return f"{figure(speed, row, not unsteady(row))} tokens/s"
+    return f"{figure(speed, row)} tokens/s"
 
 
 def _detail(quantity: Quantity, row: Row) -> str:

@@ -120,18 +120,6 @@ def _of(part: str, whole: str, parts: str, wholes: str) -> Callable[[Result], st
     return lambda r: f"{_count(r, part)} {parts} {_count(r, whole)} {wholes}"
 
 
-def _target_passes(result: Result) -> str:
-    """A model that is not packed may take several passes where the count has one."""
-    text, passes = (
-        _of("new_tokens", "target_calls", "tokens /", "passes")(result),
-        number(result, "target_passes"),
-    )
-    more = passes is not None and passes > (number(result, "target_calls") or 0) + (
-        number(result, "prefill_calls") or 0
-    )
-    return f"{text}, {passes} taken one branch at a time" if more else text
-
-
 def _timing(result: Result) -> str:
     """With digits enough for a reader who divides."""
     seconds = number(result, "seconds")
@@ -228,7 +216,8 @@ QUANTITIES = (
     Quantity(
         "block_efficiency", "tokens per large-model pass",
         "new tokens / passes of the large model (block efficiency)",
-        metric("block_efficiency"), two_decimals, _target_passes, "higher",
+        metric("block_efficiency"), two_decimals,
+        _of("new_tokens", "target_calls", "tokens /", "passes"), "higher",
         ratio=Ratio(_sum("new_tokens"), _sum("target_calls")), ranged=True,
         meaning="new tokens per pass of the target; tokens/round: the same per round",
     ),
@@ -366,11 +355,6 @@ class Spread:
     def above(self) -> float:
         return self.range.high - self.mean if self.range else self.deviation or 0.0
 
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        known = self.below or self.above
-        return (self.mean - self.below, self.mean + self.above) if known else None
-
 
 def spread(quantity: Quantity, row: Row) -> Spread | None:
     if quantity.together is not None and len(row.results) > 1:
@@ -391,23 +375,21 @@ def spread(quantity: Quantity, row: Row) -> Spread | None:
     return Spread(timed.value, None, timed)
 
 
-def figure(quantity: Quantity, row: Row, sure: bool = True, more: int = 0) -> str:
-    """The figure as text, with its deviation after ± if there are repeats.
+def figure(quantity: Quantity, row: Row, more: int = 0) -> str:
+    """The figure as text, with its deviation after ± if there are repeats; "–" if there is none.
 
     Args:
         quantity: the figure
-        row: the row
-        sure: whether it can be trusted; ≈ marks a timed figure that cannot
+        row: the row; ≈ marks a timed figure of it that cannot be trusted
         more: digits more than usual
-
-    Returns:
-        the text; "–" if there is no figure
     """
     value = spread(quantity, row)
     if value is None:
         return MISSING
-    sure = sure and not (quantity.over_greedy and greedy_disturbed(row))
-    text = marked(quantity.show(value.mean, more), sure or quantity.timed is None)
+    doubtful = quantity.timed is not None and (
+        unsteady(row) or (quantity.over_greedy and greedy_disturbed(row))
+    )
+    text = marked(quantity.show(value.mean, more), not doubtful)
     deviation = quantity.show(value.deviation or 0.0)
     return text if deviation == quantity.show(0.0) else f"{text} ± {deviation}"
 
@@ -427,7 +409,7 @@ def shown(quantity: Quantity, row: Row) -> str:
     Its range is in brackets if it was timed several times and the timings differ.
     """
     value = spread(quantity, row)
-    text = figure(quantity, row, quantity.timed is None or not unsteady(row))
+    text = figure(quantity, row)
     between = value and value.range
     return (
         f"{text} ({range_text(quantity, between)})"

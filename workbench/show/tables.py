@@ -99,31 +99,18 @@ def summary(run: Run) -> Table:
 
 
 def side_by_side(a: Run, b: Run) -> Table:
-    """The figures of two runs of one kind next to each other.
-
-    Comparisons have a row for each figure that either of them has. Other kinds have a row for each
-    figure that both have, with those of one figure together.
-    """
-    short = study_of(a.kind).by_decoder and study_of(b.kind).by_decoder
-    width = 1 if short else len(PLACE)
+    """The figures that two runs of one kind have, next to each other."""
+    width = 1 if study_of(a.kind).by_decoder and study_of(b.kind).by_decoder else len(PLACE)
     first, second = (
         {
             (*_place(row)[:width], quantity.label): shown(quantity, row)
-            for row in rows(run.results)
             for quantity in quantities(run)
+            for row in rows(run.results)
         }
         for run in (a, b)
     )
-    lines = [
-        [*key, first.get(key, MISSING), second.get(key, MISSING)]
-        for key in dict.fromkeys([*first, *second])
-    ]
-    if short:
-        shared = [row for row in lines if row[-2:] != [MISSING, MISSING]]
-    else:
-        figures = [quantity.label for quantity in quantities(a)]
-        shared = [row for row in lines if MISSING not in row[-2:]]
-        shared.sort(key=lambda row: figures.index(row[3]))
+    lines = [[*key, first[key], second[key]] for key in first if key in second]
+    shared = [line for line in lines if line[-2:] != [MISSING, MISSING]]
     return Table([*PLACE[:width], "figure", "A", "B"], shared)
 
 

@@ -150,7 +150,7 @@ def ratios(a: Row, b: Row) -> Table:
     """
     lines = []
     for quantity in QUANTITIES:
-        cells = [figure(quantity, row, not unsteady(row), more=1) for row in (a, b)]
+        cells = [figure(quantity, row, more=1) for row in (a, b)]
         if set(cells) != {MISSING}:
             lines.append([quantity.label, *cells, ratio(quantity, a, b)])
     return Table(["figure", *SIDES, "B / A"], lines)

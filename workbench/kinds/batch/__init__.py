@@ -18,7 +18,7 @@ from rich.text import Text
 from decoders import InputError, catalog
 from decoders.errors import flag, quoted, refuse, whole
 from decoders.settings import check, nearest, setting
-from workbench.runs.figures import BatchFigures, Row, label, rows, speed, unsteady
+from workbench.runs.figures import BatchFigures, Row, label, rows, speed
 from workbench.runs.record import Result, Run
 from workbench.show import batch, tables
 from workbench.show.quantities import BATCH_QUANTITIES, MISSING, figure, padding_ratio, percent
@@ -303,8 +303,7 @@ def _timed(row: Row | None, decoding: bool) -> list[str]:
     if row is None:
         return [MISSING, MISSING]
     names = ("decoding", "decoding_x_greedy") if decoding else ("speed", "x_greedy")
-    sure = not unsteady(row)
-    return [figure(each, row, sure) for each in BATCH_QUANTITIES if each.name in names]
+    return [figure(each, row) for each in BATCH_QUANTITIES if each.name in names]
 
 
 def body(run: Run) -> Body:
