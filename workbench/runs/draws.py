@@ -258,7 +258,6 @@ def beginnings(run: Run) -> set[Tokens]:
 
 
 def seeds(results: Iterable[Result]) -> list[range]:
-    """The seeds that were drawn, as ranges without gaps."""
     ranges: list[range] = []
     for result in sorted(results, key=lambda result: result.seed):
         last = result.seed + len(result.samples)

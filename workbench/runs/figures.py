@@ -144,7 +144,6 @@ def unsteady(row: Row) -> list[str]:
 
 
 def uncertain(row: Row) -> bool:
-    """Whether timings of a row lie too far apart for its speed to be compared."""
     return any(
         timing.wide(result, greedy) is not None
         for result, greedy in zip(row.results, row.greedy, strict=True)

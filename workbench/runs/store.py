@@ -219,7 +219,6 @@ class RunStore(Database):
     FILE = "runs.sqlite"
 
     def save(self, run: Run) -> None:
-        """Keep a run of this workbench; it replaces one with the same id."""
         self._rows(f"INSERT OR REPLACE {INTO_RUNS}", *_row(run))
 
     def add(self, run: Run) -> Run:
@@ -283,11 +282,6 @@ class RunStore(Database):
         return False
 
     def delete(self, id: str) -> None:
-        """Delete a run.
-
-        Raises:
-            InputError: if there is no such run
-        """
         with self._open() as db:
             if db.execute(f"DELETE FROM runs WHERE {ID} = ?", (id,)).rowcount == 0:
                 raise InputError(f"There is no run {quoted(id)}; it may have been deleted.")

@@ -24,7 +24,7 @@ from workbench.runs.draws import (
     seeds,
     texts_of,
 )
-from workbench.runs.figures import Row, label
+from workbench.runs.figures import label, rows
 from workbench.runs.record import Run
 from workbench.show import looks, quantities
 from workbench.show.looks import visible
@@ -79,7 +79,6 @@ def verdict(run: Run) -> str:
 
 
 def _names(some: Sequence[Finding], verb: str) -> str:
-    """The names of decoders as a subject, with a verb in the third person."""
     *first, last = (label(finding.decoder) for finding in some)
     if not first:
         return f"{last} {verb}"
@@ -102,12 +101,9 @@ def verdicts(run: Run) -> list[str]:
             "At temperature 0 nothing is left to chance: each decoder writes one text, and there "
             "is nothing to compare."
         ]
-    return [f"{label(decoder)}: {words}" for decoder, words in by_decoder(run).items()]
-
-
-def by_decoder(run: Run) -> dict[str, str]:
     known = {each.decoder: each for each in findings(run)}
-    return {decoder: in_words(each, known.get(CONTROL)) for decoder, each in known.items()}
+    control = known.get(CONTROL)
+    return [f"{label(each.decoder)}: {in_words(each, control)}" for each in known.values()]
 
 
 def in_words(finding: Finding, control: Finding | None) -> str:
@@ -170,24 +166,20 @@ def further(finding: Finding) -> str:
 
 
 def shared(run: Run) -> str:
-    if not run.results or run.settings.get("temperature", 1.0) == 0:
-        return ""
     groups = grouped(run)
-    alike = len({tuple(seeds(results)) for results in groups.values()}) == 1
-    ranges = " and ".join(f"{each.start} to {each.stop - 1}" for each in seeds(run.results))
+    if not groups or run.settings.get("temperature", 1.0) == 0:
+        return ""
     control = (
         "Plain sampling is the control."
         if CONTROL in groups
         else "Tick plain sampling for a control: it shows what these seeds do to an exact sampler."
     )
+    ranges = " and ".join(f"{each.start} to {each.stop - 1}" for each in seeds(run.results))
     if len(groups) == 1:
-        return f"Seeds {ranges}." if CONTROL in groups else f"Seeds {ranges}. {control}"
-    who, few = (
-        ("All share seeds", "") if alike else ("All draw with seeds", ", some with fewer of them")
-    )
+        return f"Seeds {ranges}. {control}"
     return (
-        f"{who} {ranges}{few}. If the seeds are unlucky, all {len(groups)} look wrong together. "
-        f"{control}"
+        f"All draw with seeds {ranges}. If the seeds are unlucky, all {len(groups)} look wrong "
+        f"together. {control}"
     )
 
 
@@ -243,15 +235,11 @@ def table(run: Run) -> Table:
     known = {each.decoder: each for each in findings(run)}
     speed = quantities.BY_NAME["speed"]
     lines = []
-    for decoder, results in grouped(run).items():
-        texts = [tuple(piece.id for piece in sample.pieces) for sample in texts_of(results)]
-        row = Row(
-            label(decoder), decoder, results[0].batch_size, results[0].scheme, results,
-            [None] * len(results),
-        )  # fmt: skip
+    for row in rows(run.results):
+        texts = [tuple(piece.id for piece in sample.pieces) for sample in texts_of(row.results)]
         lines.append(
             [
-                row.label, str(len(texts)), str(len(set(texts))), *_figures(known.get(decoder)),
+                row.label, str(len(texts)), str(len(set(texts))), *_figures(known.get(row.decoder)),
                 quantities.shown(speed, row),
             ]
         )  # fmt: skip
@@ -377,7 +365,6 @@ class _Tree:
         return self.law.get(path)
 
     def line(self, node: DrawNode, path: Tokens, depth: int) -> str:
-        """A token with those that follow it without a fork; the tokens after them are in a fold."""
         if self.left <= 0:
             return ""
         self.left -= 1

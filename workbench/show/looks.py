@@ -194,15 +194,6 @@ def _glyph(c: str) -> str:
 
 @dataclass(frozen=True)
 class Family:
-    """Decoders with something in common.
-
-    Attributes:
-        name: id of the family
-        title: the family in a few words
-        help: the common trait of its decoders, in plain words
-        decoders: their ids
-    """
-
     name: str
     title: str
     help: str

@@ -189,7 +189,6 @@ def _pace(row: Row) -> str:
 
 
 def _detail(quantity: Quantity, row: Row) -> str:
-    """The counts behind a figure; of a timed one, also the number of timings and their range."""
     value, counts = spread(quantity, row), quantity.counts(row.first)
     how, timings = "", len(row.first.laps)
     if len(row.results) > 1:

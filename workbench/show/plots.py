@@ -61,7 +61,6 @@ def level(figure: go.Figure, y: float, text: str = "") -> None:
 
 
 def _values(trace: Any) -> Sequence[Any]:
-    """The figures of a line, or of bars, which may lie."""
     return trace.x if getattr(trace, "orientation", None) == "h" else trace.y
 
 
@@ -147,14 +146,6 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """A figure over the values of a setting.
-
-    Attributes:
-        name: its name
-        look: its colour and mark
-        points: (figure, low, high) for each value
-    """
-
     name: str
     look: Look
     points: Mapping[float, tuple[float, float, float]]

@@ -348,7 +348,6 @@ class Spread:
 
     @property
     def below(self) -> float:
-        """How far below its mean the figure may lie, by its range or by one deviation."""
         return self.mean - self.range.low if self.range else self.deviation or 0.0
 
     @property
@@ -419,7 +418,6 @@ def shown(quantity: Quantity, row: Row) -> str:
 
 
 def range_text(quantity: Quantity, estimate: timing.Estimate) -> str:
-    """ "248 to 255": the ends of the range; "248" if all timings agree."""
     low, high = quantity.show(estimate.low), quantity.show(estimate.high)
     return low if low == high else f"{low} to {high}"
 

@@ -127,11 +127,6 @@ def _place(row: Row) -> list[str]:
 
 
 def notes(run: Run) -> list[str]:
-    """Sentences that a reader of the run's speeds must know.
-
-    They tell how often it was timed, and give each doubt and remark with the rows that it belongs
-    to.
-    """
     lines = rows(run.results)
     doubts, remarks = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
     for row in lines:

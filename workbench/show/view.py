@@ -143,11 +143,6 @@ def _section(row: Row, a: Row | None, b: Row | None) -> str:
 
 
 def ratios(a: Row, b: Row) -> Table:
-    """The figures that either row has, and B's divided by A's.
-
-    For figures with ranges or repeats, ratios tell of differences only where they reach beyond
-    these.
-    """
     lines = []
     for quantity in QUANTITIES:
         cells = [figure(quantity, row, more=1) for row in (a, b)]
@@ -303,11 +298,7 @@ def _text(value: object) -> str:
     return html.escape(str(value))
 
 
-ASKED_ELSEWHERE = ("seed", "repeats")  # every row has its own
-
-
 def to_json(run: Run) -> str:
-    """Strict JSON; `Run.from_json` reads it back."""
     return json.dumps(run.to_json(), ensure_ascii=False, allow_nan=False, indent=1)
 
 
@@ -337,7 +328,8 @@ def _asked(run: Run) -> dict[str, Any]:
         **{
             name: value
             for name, value in run.settings.items()
-            if not isinstance(value, (dict, list)) and name not in ASKED_ELSEWHERE
+            if not isinstance(value, (dict, list))
+            and name not in ("seed", "repeats")  # every row has its own
         },
     }
 

@@ -55,7 +55,6 @@ def term(shown: str, help: str) -> str:
 
 
 def explained(text: str) -> str:
-    """A text as HTML, each term marked where it stands first."""
     known, parts, end = set[str](), list[str](), 0
     for match in _WORDS.finditer(text):
         if match[1] in known:

@@ -51,58 +51,32 @@ class Slider:
 
 @dataclass(frozen=True)
 class Choice:
-    """A list to pick from.
-
-    Attributes:
-        name: its name among the values
-        label: its label
-        help: its help
-        options: gives the values that can be picked, each with its words
-        value: the value at first
-    """
+    """A list to pick from."""
 
     name: str
     label: str
     help: str
-    options: Callable[[], dict[str, str]]
+    options: Callable[[], dict[str, str]]  # the values that can be picked, each with its words
     value: str
 
 
 @dataclass(frozen=True)
 class FigureCard:
-    """One figure.
-
-    Attributes:
-        title: its title, or ""
-        formula: its formula in LaTeX, or "" for a figure by itself
-        says: its meaning for a reader who knows none of the papers
-        figure: draws it for slider values and measurements
-    """
-
-    title: str
-    formula: str
-    says: str
+    title: str  # or ""
+    formula: str  # in LaTeX, "" for a figure by itself
+    says: str  # its meaning for a reader who knows none of the papers
     figure: Callable[[Values, Measurements], go.Figure]
 
 
 @dataclass(frozen=True)
 class Page:
-    """One paper; all texts are Markdown.
-
-    Attributes:
-        title: the decoder
-        source: the paper, or ""
-        fields: all that a reader can set
-        cards: the figures
-        now: the results of the formulas for slider values
-        of_run: the measurements of a run
-    """
+    """One paper; all texts are Markdown."""
 
     title: str
-    source: str
-    fields: tuple[Choice | Slider, ...]
+    source: str  # the paper, or ""
+    fields: tuple[Choice | Slider, ...]  # all that a reader can set
     cards: tuple[FigureCard, ...]
-    now: Callable[[Values], str]
+    now: Callable[[Values], str]  # the results of the formulas
     of_run: Callable[[Measurements], str]
 
 
@@ -143,7 +117,6 @@ def family(
 
 
 def disc(figure: go.Figure, x: float, y: float, text: str) -> None:
-    """The point of the sliders; `text` is a format for y."""
     _mark(figure, x, y, text.format(y), "top", {"symbol": "circle", "size": 11, "color": NOW})
 
 

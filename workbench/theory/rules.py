@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -23,26 +23,16 @@ from workbench.show.plots import canvas
 from workbench.theory.estimates import Measurements
 from workbench.theory.page import NOW, Choice, FigureCard, Page, Slider, Values
 
-
-@dataclass(frozen=True)
-class SmallTree:
-    """A decoder of small trees.
-
-    Attributes:
-        title: its name and what its tree is
-        make: makes it for the children of every layer
-        last: children of each node of a second layer
-    """
-
-    title: str
-    make: Callable[[tuple[int, ...]], Method]
-    last: int = 2
-
-    def shape(self, layers: int) -> tuple[int, ...]:
-        return (2, self.last)[:layers]
+Shape = tuple[int, ...]  # the children of the nodes of each layer
 
 
-def _spelled(shape: tuple[int, ...]) -> str:
+class SmallTree(NamedTuple):
+    title: str  # its name and what its tree is
+    make: Callable[[Shape], Method]
+    shape: Shape = (2, 2)  # or the first layer of it alone
+
+
+def _spelled(shape: Shape) -> str:
     return ",".join(map(str, shape))
 
 
@@ -77,7 +67,7 @@ TREES = {
     "multipath": SmallTree(
         "Multi-path block: two chains, drawn independently",
         lambda shape: catalog["multipath"](drafts=2, draft_length=len(shape)),
-        last=1,
+        shape=(2, 1),
     ),
 }
 
@@ -153,7 +143,7 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
     known: dict[Path, float] = defaultdict(float)
     chances = [0.0] * gamma
     tree = TREES.get(rule)
-    method = tree.make(tree.shape(gamma)) if tree else catalog[rule](draft_length=gamma)
+    method = tree.make(tree.shape[:gamma]) if tree else catalog[rule](draft_length=gamma)
     situation = Situation(target, draft, gamma + 1)
     for chance, request in ways(method, situation, request=OneRound):
         known[request.output] += chance
@@ -214,7 +204,7 @@ def now(v: Values) -> str:
     )
     what = f"{v.gamma} draft tokens"
     if v.rule in TREES:
-        shape = TREES[v.rule].shape(layers(v))
+        shape = TREES[v.rule].shape[: layers(v)]
         what = (
             f"a path of {len(shape)} in a tree with {' and then '.join(map(str, shape))} children"
         )

@@ -72,7 +72,7 @@ def test_one_unlucky_set_of_seeds_is_no_proof_against_five_decoders():
     words = " ".join(draws.sentences(run))
     assert "Unlike the" not in words
     assert "p =" not in words
-    assert "All share seeds 0 to 199" in words
+    assert "All draw with seeds 0 to 199" in words
     assert "all 5 look wrong together. Plain sampling is the control." in words
     control, *others = draws.verdicts(run)
     assert re.search(r"further off than 99\.\d% of honest samples", control)
