@@ -167,7 +167,6 @@ class Wire:
             yield piece
 
     def _refused(self, response: httpx.Response, pieces: Iterable[bytes], path: str) -> None:
-        """Raise the sentence for an answer that is none."""
         status = response.status_code
         if 300 <= status < 400:
             raise self.fault(

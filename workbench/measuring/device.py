@@ -20,9 +20,8 @@ from typing import Any, TypeVar
 import torch
 
 import decoders
-from decoders import InputError, ModelPair, catalog
+from decoders import ModelPair, catalog
 from decoders.devices import device_of
-from decoders.errors import quoted
 from workbench.engines.addresses import engines as named
 from workbench.measuring import session
 from workbench.measuring.served import Engines
@@ -30,7 +29,7 @@ from workbench.models.keeper import PairKeeper, Threads
 from workbench.models.presets import PairChoice
 from workbench.runs.events import Ended, Event
 from workbench.runs.timing import unsteady
-from workbench.studies.study import Study, in_turn
+from workbench.studies.study import Study, count_of, in_turn
 
 VARIABLE = "WORKBENCH_THREADS"
 DRAFT_LENGTH = 4
@@ -55,13 +54,8 @@ def chosen(pair: ModelPair, environ: Mapping[str, str] | None = None) -> Threads
     Raises:
         InputError: if WORKBENCH_THREADS is not a number
     """
-    text = (os.environ if environ is None else environ).get(VARIABLE, "").strip()
-    if text:
-        if not text.isdecimal() or int(text) < 1:
-            raise InputError(
-                f"{VARIABLE} must be a whole number of at least 1, not {quoted(text)}."
-            )
-        return Threads(int(text), f"set by {VARIABLE}")
+    if given := count_of(os.environ if environ is None else environ, VARIABLE, None):
+        return Threads(given, f"set by {VARIABLE}")
     if not device_of(pair.target.device).on_host:
         return Threads(torch.get_num_threads(), "the models run on a GPU")
     affinity = getattr(os, "sched_getaffinity", None)  # Linux has it

@@ -211,6 +211,9 @@ class _Running:
     def __init__(self, work: Work, job: Job, shows: bool):
         self.work, self.job = work, job
         self.prompts = job.chosen(len(work.ids))
+        groups = batches(self.prompts, job.batch_size)
+        # The prompts of each call: those of a static batch, or all.
+        self.groups = groups if SCHEMES[job.scheme].static else [[*chain.from_iterable(groups)]]
         self.requests: list[PromptState] = []
         self.times: list[Times] = []
         self.passes: list[decoders.Round] = []
@@ -225,12 +228,6 @@ class _Running:
         self.load, self.began = Load(), 0.0
         self.due = time.monotonic() + UPDATE_SECONDS if shows else math.inf
         self.updated = False
-
-    @property
-    def groups(self) -> list[list[int]]:
-        """The prompts of each call: those of a static batch, or all."""
-        groups = batches(self.prompts, self.job.batch_size)
-        return groups if SCHEMES[self.job.scheme].static else [[*chain.from_iterable(groups)]]
 
     def batch(self, group: Sequence[int]) -> Iterator[Update]:
         batch = [PromptState(i) for i in group]

@@ -308,7 +308,6 @@ class Watch:
         return Load(cpu_share=min(1.0, computed / seconds), gpu=_tried(self.gpu), **lost)
 
     def missing(self) -> list[str]:
-        """The counters that cannot be read here, by their names in `Load`."""
         now = self.read()
         return [name for name in LOST if name not in now]
 

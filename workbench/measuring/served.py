@@ -275,10 +275,6 @@ class Asking:
         ours: whether it serves the target here
     """
 
-    client: Client
-    server: Server
-    ours: bool
-
     def __init__(self, work: Work, job: Job, engine: Engine, cold: bool):
         self.work, self.job, self.engine, self.cold = work, job, engine, cold
         self.pieces: list[tuple[Chunk, float]] = []

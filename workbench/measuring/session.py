@@ -253,7 +253,6 @@ class _Session:
 
     @property
     def run(self) -> Run:
-        """The run so far."""
         return replace(self.empty, results=list(self.results.values()), exact=self.law)
 
     def events(self) -> Generator[Event, None, None]:
@@ -353,7 +352,6 @@ class _Session:
     def _shown(
         self, at: At, measuring: Generator[Update, None, Measured]
     ) -> Generator[Event, None, Measured]:
-        """Yield the progress of one timing, and return its measurement."""
         # The last batch is filled up.
         prompts = self.jobs[at.job].chosen(len(self.work.ids))
         requests = -(-len(prompts) // at.batch_size) * at.batch_size

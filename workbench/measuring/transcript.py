@@ -88,7 +88,6 @@ class Pieces:
         return self.extend(place, token)[0] or self.decode((token,), special=True)
 
     def labels(self, tokens: Sequence[int]) -> list[str]:
-        """The label of each token of a text."""
         place, labels = Place(), list[str]()
         for token in tokens:
             labels.append(self.label(place, token))

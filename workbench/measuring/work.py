@@ -1,10 +1,11 @@
 """The work of a study: its prompts, admitted before anything runs, and its jobs' instruments."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import decoders
 from decoders import InputError, ModelPair, catalog
@@ -15,22 +16,19 @@ from workbench.measuring.meter import Meter, Watch
 from workbench.runs.record import PromptPart, Result, RoundRecord, TokenRecord
 from workbench.studies.prompts import Chat, Prompt, Words
 from workbench.studies.settings import Settings, is_engine
-from workbench.studies.study import BASELINE, MEGABYTE, Job, Study, least_budget
-
-StudyT = TypeVar("StudyT", bound=Study)
+from workbench.studies.study import BASELINE, MEGABYTE, Job, Study
 
 
-def settled(pair: ModelPair, study: StudyT) -> StudyT:
+def settled(pair: ModelPair, study: Study) -> Study:
     """The study with the settings that depend on the pair decided."""
     settings = study.settings
     if settings.chat_template != "auto":
         return study
     has = bool(getattr(pair.tokenizer, "chat_template", None))
-    return cast(StudyT, replace(cast(Any, study), settings=replace(settings, chat_template=has)))
+    return replace(cast(Any, study), settings=replace(settings, chat_template=has))
 
 
 def encoded(pair: ModelPair, study: Study) -> list[Encoded]:
-    """The study's prompts as token ids; raises InputError if one cannot be encoded."""
     known = {prompt: _encoded(pair, prompt, study.settings) for prompt in study.prompts}
     return [known[prompt] for prompt in study.prompts]
 
@@ -130,7 +128,7 @@ def _check_budget(pair: ModelPair, study: Study, ids: Sequence[list[int]], budge
     }
     method = max(needs, key=needs.__getitem__)
     if needs[method] > budget:
-        least = least_budget(needs[method])
+        least = math.ceil(needs[method] / MEGABYTE * 100) / 100
         raise InputError(
             f"{study.prompts[longest].place}: with {method.name} its {len(ids[longest])} tokens "
             f"and {new} new ones can need {least:.2f} MB of cache, and the memory budget is "

@@ -37,13 +37,6 @@ class Chat:
         )
         return Chat(tuple((m["role"], m["content"]) for m in checked_messages(messages)))
 
-    @property
-    def title(self) -> str:
-        """The chat in one line: what is said, with roles if there are several messages."""
-        if len(self.messages) == 1:
-            return self.messages[0][1]
-        return " · ".join(f"{role}: {content}" for role, content in self.messages)
-
     def to_json(self) -> list[dict[str, str]]:
         return [{"role": role, "content": content} for role, content in self.messages]
 
@@ -59,11 +52,15 @@ Words = str | Chat
 
 
 def title(prompt: Words) -> str:
-    return prompt.title if isinstance(prompt, Chat) else prompt
+    """A prompt in one line: what is said, with roles if there are several messages."""
+    if isinstance(prompt, str):
+        return prompt
+    if len(prompt.messages) == 1:
+        return prompt.messages[0][1]
+    return " · ".join(f"{role}: {content}" for role, content in prompt.messages)
 
 
 def plain(prompt: Words) -> str | list[dict[str, str]]:
-    """A prompt as JSON has it."""
     return prompt.to_json() if isinstance(prompt, Chat) else prompt
 
 
@@ -307,7 +304,6 @@ def _json_prompt(line: str, place: str) -> Words:
 
 
 def placed(messages: Any, place: str) -> Chat:
-    """The chat of a list of messages; an InputError names the place."""
     try:
         return Chat.of(messages)
     except InputError as error:

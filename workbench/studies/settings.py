@@ -280,11 +280,6 @@ def placed(names: Iterable[str]) -> list[str]:
     return [n for n in first if n in names] + [n for n in names if n not in first]
 
 
-def described(name: str) -> str:
-    """A preset with its settings: "MTAD paper: temperature 1, top-k 20, top-p 0.9"."""
-    return f"{name}: {in_words(SETTINGS[name])}"
-
-
 def in_words(settings: Mapping[str, Any]) -> str:
     """The sampling settings in words, without values that are not numbers or cut nothing off.
 
@@ -331,7 +326,6 @@ def is_switch(field: Field) -> bool:
 
 
 def is_text(field: Field) -> bool:
-    """Whether the setting is any text."""
     return isinstance(field.default, str) and not field.metadata["choices"]
 
 
@@ -396,7 +390,6 @@ def counted(count: int, one: str, several: str = "") -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text in one line of at most `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
 

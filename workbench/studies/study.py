@@ -4,7 +4,6 @@ Schemes are ways in which the requests of a batch share passes and caches (EMS-S
 section 3). A visitor has no limits on their own machine, and some if the public shares one device.
 """
 
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -115,11 +114,6 @@ def in_turn(items: Sequence[T], turn: int) -> Sequence[T]:
     So a machine that gets slower or faster favours none of them.
     """
     return items[::-1] if turn % 2 else items
-
-
-def least_budget(need: int) -> float:
-    """The smallest memory budget in MB, in steps of a hundredth, that holds `need` bytes."""
-    return math.ceil(need / MEGABYTE * 100) / 100
 
 
 LOAD = "AIPerf, GuideLLM and `vllm bench serve` put load on servers"
@@ -254,7 +248,6 @@ class Job:
 
     @property
     def batching(self) -> dict[str, Any]:
-        """The options of `decoders.stream` that this job sets."""
         return {
             "max_batch": self.batch_size,
             "padding": SCHEMES[self.scheme].padding,
@@ -350,12 +343,10 @@ class Study(ABC):
 
     @classmethod
     def own(cls) -> list[Field]:
-        """The settings that only this kind has."""
         return [f for f in fields(cast(Any, cls)) if f.metadata]
 
     @property
     def flat_settings(self) -> dict[str, Any]:
-        """The shared settings and the kind's own in one object."""
         return {**self.settings.to_json(), **{f.name: getattr(self, f.name) for f in self.own()}}
 
     @classmethod
@@ -457,8 +448,8 @@ class Limits:
         usual = PUBLIC if public else Limits()
         return replace(
             usual,
-            max_new_tokens=_count(environ, "WORKBENCH_MAX_TOKENS", usual.max_new_tokens),
-            queue_size=_count(environ, "WORKBENCH_QUEUE", usual.queue_size),
+            max_new_tokens=count_of(environ, "WORKBENCH_MAX_TOKENS", usual.max_new_tokens),
+            queue_size=count_of(environ, "WORKBENCH_QUEUE", usual.queue_size),
             custom_models=not public or environ.get("ALLOW_CUSTOM_MODELS") == "1",
         )
 
@@ -501,7 +492,8 @@ PUBLIC = Limits(
 )
 
 
-def _count(environ: Mapping[str, str], name: str, default: Any) -> Any:
+def count_of(environ: Mapping[str, str], name: str, default: Any) -> Any:
+    """The number in a variable; raises InputError if it is no whole number of at least 1."""
     text = environ.get(name, "").strip()
     if not text:
         return default

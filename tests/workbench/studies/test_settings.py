@@ -14,7 +14,6 @@ from workbench.studies.settings import (
     SHOWN,
     Served,
     Settings,
-    described,
     in_words,
     known,
     method_of,
@@ -89,7 +88,7 @@ def test_a_preset_says_how_tokens_are_drawn_and_nothing_else(name):
     assert set(SETTINGS[name]) == set(asdict(Warping()))
     Settings(SHOWN, **SETTINGS[name])
     assert named(SETTINGS[name]) == name
-    assert described(name).startswith(f"{name}: temperature ")
+    assert in_words(SETTINGS[name]).startswith("temperature ")
 
 
 def test_what_follows_no_preset_has_no_name():

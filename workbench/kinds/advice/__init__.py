@@ -26,7 +26,7 @@ from rich.console import Group
 from rich.text import Text
 
 from decoders import InputError, Method, catalog
-from decoders.errors import quoted
+from decoders.errors import quoted, refuse
 from decoders.settings import Law
 from workbench.experiments.figures import COVERED, LEAST_ITEMS, RESAMPLES, Interval
 from workbench.runs.record import Result, Run
@@ -79,17 +79,21 @@ class Advice(Study):
     measure_all: bool = False
 
     def __post_init__(self) -> None:
-        if len(self.prompts) > MOST_PROMPTS:
-            raise InputError(
-                f"Advice takes at most {MOST_PROMPTS} prompts, not {len(self.prompts):,}."
-            )
-        if self.settings.repeats > 1 or self.settings.timings > 1:
-            raise InputError(
+        refuse(
+            (
+                len(self.prompts) > MOST_PROMPTS,
+                f"Advice takes at most {MOST_PROMPTS} prompts, not {len(self.prompts):,}.",
+            ),
+            (
+                self.settings.repeats > 1 or self.settings.timings > 1,
                 "Advice times each decoder once on each prompt: leave repeats and timings at 1, "
-                "and take more prompts."
-            )
-        if not isinstance(self.measure_all, bool):
-            raise InputError(f"measure_all must be true or false, not {quoted(self.measure_all)}.")
+                "and take more prompts.",
+            ),
+            (
+                not isinstance(self.measure_all, bool),
+                f"measure_all must be true or false, not {quoted(self.measure_all)}.",
+            ),
+        )
 
     @property
     def title(self) -> str:
@@ -108,7 +112,6 @@ class Advice(Study):
 
     @property
     def others(self) -> list[Method]:
-        """The decoders that are measured beside them."""
         known = {method.name for method in self.needed}
         return [method for method in self.settings.methods if method.name not in known]
 
@@ -212,17 +215,16 @@ def ranked(
         InputError: if the texts are too short to time
     """
     greedy, speculative = timed[catalog[BASELINE]()], catalog["speculative"]
-    steps = [fmean(rounds) if (rounds := steady(each)) else None for each in greedy]
-    step, longest = _typical(steps), speculative(draft_length=max(TIMED_LENGTHS))
-    draft = step * _over_greedy(timed[longest], greedy, "drafting") / longest.draft_length
+    steps = [fmean(times) if (times := steady(result)) else None for result in greedy]
+    step, longest = _typical(steps), max(TIMED_LENGTHS)
+    drafts = _over_greedy(timed[speculative(draft_length=longest)], greedy, "drafting")
     rounds = {
         n: step * _over_greedy(timed[speculative(draft_length=n)], greedy) for n in TIMED_LENGTHS
     }
     # Beyond its steps a greedy text takes time to read the prompt, as with every decoder.
-    whole = [(r.metrics["seconds"], r.metrics["new_tokens"]) for r in greedy]
     beyond = [
         None if each is None else max(0.0, seconds - tokens * each)
-        for (seconds, tokens), each in zip(whole, steps, strict=True)
+        for (tokens, seconds), each in zip(map(spent, greedy), steps, strict=True)
     ]
     reading = len(betas) * _typical(beyond)
     lines, total = [], _sum(map(len, betas))
@@ -231,21 +233,27 @@ def ranked(
         taken = _sum(len(b) / tokens_per_round(b, length) if b else 0.0 for b in betas)
         low, high = TIMED_LENGTHS[:2] if length <= TIMED_LENGTHS[1] else TIMED_LENGTHS[1:]
         share = (length - low) / (high - low)
-        each = rounds[low] + share * (rounds[high] - rounds[low])
-        predicted = _interval((total * step + reading) / (taken * each + reading), len(betas))
+        cost = rounds[low] + share * (rounds[high] - rounds[low])
+        predicted = _interval((total * step + reading) / (taken * cost + reading), len(betas))
         measured = _measured(timed.get(method, []), greedy)
         lines.append(RankedDecoder(method, predicted, measured, total[0] / taken[0]))
     for method, runs in timed.items():
         if method.name not in (BASELINE, "speculative"):
             gained = sum(len(r.alone.gained) for r in runs)
-            tokens = sum(r.metrics["new_tokens"] for r in runs) / max(1, gained)
-            lines.append(RankedDecoder(method, None, _measured(runs, greedy), tokens))
+            written = sum(tokens for tokens, _ in map(spent, runs)) / max(1, gained)
+            lines.append(RankedDecoder(method, None, _measured(runs, greedy), written))
     lines.sort(key=lambda line: -line.best.value)
     return Findings(
-        fmean(x for b in betas for x in b), float(draft[0] / step[0]),
+        fmean(x for b in betas for x in b), float(drafts[0] / longest),
         float(rounds[4][0] / step[0]), temperature, lines,
         doubts([r for runs in timed.values() for r in runs]),
     )  # fmt: skip
+
+
+def spent(result: Result) -> tuple[int, float]:
+    """New tokens and seconds of a timing."""
+    metrics: dict[str, Any] = result.metrics
+    return metrics["new_tokens"], metrics["seconds"]
 
 
 def steady(result: Result, of: str = "rounds") -> list[float]:
@@ -300,7 +308,8 @@ def _measured(runs: Sequence[Result], greedy: Sequence[Result]) -> Interval | No
     if not runs:
         return None
     own, other = (
-        _sum(r.metrics["new_tokens"] for r in each) / _sum(r.metrics["seconds"] for r in each)
+        _sum(tokens for tokens, _ in map(spent, each))
+        / _sum(seconds for _, seconds in map(spent, each))
         for each in (runs, greedy)
     )
     return _interval(own / other, len(runs))
@@ -377,7 +386,6 @@ def unread(run: Run) -> list[str]:
 
 
 def table(advice: Findings) -> Table:
-    """The decoders ranked by their speed-up: the measured one, or else the predicted."""
     rows = [
         [named(line.method), ranged(line.predicted), ranged(line.measured), f"{line.tokens:.2f}",
          claim(line.method, advice.temperature).chip]

@@ -85,7 +85,10 @@ class CompareTab(StudyTab):
                 close = gr.Button("Close", size="sm", elem_id="close-sheet", scale=0, min_width=80)
             self.asked = self.lay_out_summary("token-count")
             self.preset = gr.Dropdown(
-                [(presets.described(name), name) for name in presets.SETTINGS]
+                [
+                    (f"{name}: {presets.in_words(own)}", name)
+                    for name, own in presets.SETTINGS.items()
+                ]
                 + [("your own settings", CUSTOM)],
                 value=presets.OPENING,
                 label="Sampling",
