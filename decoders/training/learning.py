@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM
 from decoders.devices import device_of
 from decoders.engine.loading.heads import load_head
 from decoders.engine.loading.pair import ModelPair
-from decoders.errors import InputError, first_line
+from decoders.errors import InputError, first_line, refuse
 from decoders.generate import generate
 from decoders.methods.named import Speculative
 from decoders.trace import Result
@@ -277,6 +277,7 @@ class Training:
         own = texts.read_answers(sorted(self.work.glob("own-????.jsonl")), self.pair.vocabulary)
         # A text needs a place for a draft of all lengths.
         every = [t for t in [*self.given, *own] if len(t.ids) > max(t.prompt, 2) + 1]
+        refuse((not every, "No text is long enough to learn from; give longer ones."))
         batches = islice(texts.in_batches(every, r.rows * r.length, r.seed), self.step, None)
         measured = began = time.monotonic()
         first = self.step

@@ -270,6 +270,10 @@ def test_a_recipe_that_makes_nothing_is_refused(change):
 def test_text_that_cannot_be_used_is_named(pair, tmp_path):
     short = tmp_path / "short.txt"
     short.write_text("ab")
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(f"{[[3] * 60, [5], 0.0]}\n" * 400)
+    with pytest.raises(InputError, match="No text is long enough"):  # it looked for one for ever
+        next(Training(pair, tmp_path / "few", replace(TINY, own_texts=0), answers=[answers]).run())
     with pytest.raises(InputError, match="hold too little text; give at least"):
         Training(pair, tmp_path / "work", TINY, [short])
     broken = tmp_path / "broken.txt.xz"
