@@ -37,14 +37,9 @@ class Features:
     nodes: Sequence[NodeId]
     states: tuple[torch.Tensor, ...]
 
-    def of(self, layers: Sequence[int], chosen: Sequence[int]) -> "Features":
-        """Select the hidden states of some layers.
-
-        Args:
-            layers: the layers that `states` belong to
-            chosen: the layers to select, in the order of the result
-        """
-        return Features(self.nodes, tuple(self.states[layers.index(layer)] for layer in chosen))
+    def first(self, count: int) -> "Features":
+        """Those of the first `count` nodes."""
+        return Features(self.nodes[:count], tuple(state[:count] for state in self.states))
 
     def at(self, node: NodeId) -> tuple[torch.Tensor, ...]:
         """Look up the hidden states of one node, (H,) for each layer.

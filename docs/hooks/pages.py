@@ -156,10 +156,14 @@ def source(method: type[Method]) -> str:
     tokens, the drafts."""
     if issubclass(method, Combination):
         drafts, rule = (type(part) for part in method().parts)
-        parts = (method.parts.fget, speculate, *CHOOSING.get(drafts, ()), rule)
+        own, code = vars(method).get("parts"), (speculate, *CHOOSING.get(drafts, ()), rule)
+        named = f"usual = {drafts.__name__}, {rule.__name__}"
         return "\n\n\n".join(
-            inspect.cleandoc("\n" + inspect.getsource(each))
-            for each in (*parts, *JUDGING.get(rule, ()))
+            inspect.cleandoc("\n" + text)
+            for text in (
+                inspect.getsource(own.fget) if own else named,
+                *map(inspect.getsource, (*code, *JUDGING.get(rule, ()))),
+            )
         )
     own = sys.modules[method.__module__]
     text = inspect.cleandoc("\n" + inspect.getsource(method.decode))
