@@ -389,7 +389,6 @@ class Arena:
             self.settle()
 
     def settle(self) -> None:
-        """Move the rows that are pending."""
         (old, new), self.pending = self.pending, ([], [])
         if old:
             places = torch.tensor([old, new], device=self.keys[0].device)

@@ -104,11 +104,8 @@ class InputPlan:
         """The tensors that lie in memory of bytes, whose masks may be cut short."""
         tensors = {}
         for name, (begin, dtype, shape) in self._places.items():
-            if name == "masks":
-                tensors[name] = memory[begin:].view(dtype)
-            else:
-                size = math.prod(shape) * dtype.itemsize
-                tensors[name] = memory[begin : begin + size].view(dtype).view(shape)
+            size = math.prod(shape) * dtype.itemsize
+            tensors[name] = memory[begin : begin + size].view(dtype).view(*shape[:-1], -1)
         return tensors
 
     def bytes(self, masks: int) -> int:
@@ -175,10 +172,10 @@ def pack(
 
 def brought(inputs: PackedInputs, device: torch.device) -> PackedInputs:
     """A pass whose tensors have stayed on the host, brought to the device."""
-    *tensors, packing = inputs
-    rows, table, masks = (x.to(device) for x in (packing.rows, packing.table, packing.masks))
-    packing = replace(packing, rows=rows, table=table, masks=masks)
-    return PackedInputs(*(tensor.to(device) for tensor in tensors), packing)
+    ids, places, wanted, packing = inputs
+    tensors = ids, places, wanted, packing.rows, packing.table, packing.masks
+    ids, places, wanted, rows, table, masks = (tensor.to(device) for tensor in tensors)
+    return PackedInputs(ids, places, wanted, replace(packing, rows=rows, table=table, masks=masks))
 
 
 def _integers(numbers: Sequence) -> torch.Tensor:

@@ -41,6 +41,10 @@ class Features:
         """Those of the first `count` nodes."""
         return Features(self.nodes[:count], tuple(state[:count] for state in self.states))
 
+    def first(self, count: int) -> "Features":
+        """Those of the first `count` nodes."""
+        return Features(self.nodes[:count], tuple(state[:count] for state in self.states))
+
     def at(self, node: NodeId) -> tuple[torch.Tensor, ...]:
         """Look up the hidden states of one node, (H,) for each layer.
 
@@ -179,6 +183,7 @@ class Passes(Protocol):
             tree: the request's tree
             nodes: the nodes, each after the one before
         """
+        return None
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
         """Reserve cache rows for a request, which gets more when it needs them.
@@ -248,6 +253,7 @@ class Passes(Protocol):
             tree: the request's tree
             features: the hidden states in the layers that this model `reads`
         """
+        return None
 
 
 @runtime_checkable
@@ -265,6 +271,9 @@ class Model(Protocol):
         reads: see `Passes`
         engine_name: how its passes run, for people
         copied_bytes: bytes of its copies of weights
+
+    One that its caller may change between two runs has a method `follow`, which takes up changes
+    when a run begins and returns False if it has to be prepared anew.
     """
 
     name: str
@@ -298,11 +307,3 @@ class Model(Protocol):
 
     def refuse_features(self, layers: Layers) -> None:
         """Raise InputError unless its passes can return the hidden states of these layers."""
-
-
-@runtime_checkable
-class Mutable(Protocol):
-    """A model that its caller may change between two runs."""
-
-    def follow(self) -> bool:
-        """Take up changes when a run begins; return False if it has to be prepared anew."""

@@ -232,7 +232,7 @@ LENGTHS = call(aten.rsqrt.default, call(aten.add.Tensor, MEAN_SQUARE, EPS))
 UNIT = call(aten.mul.Tensor, Wide(X), LENGTHS)
 # Llama rounds before the weight, OLMo 2 and Gemma after it.
 NORM = call(aten.mul.Tensor, WEIGHT, Narrow(UNIT))
-NORMS = (
+NORMS: tuple[Any, ...] = (
     NORM,
     Narrow(call(aten.mul.Tensor, WEIGHT, UNIT)),
     Narrow(call(aten.mul.Tensor, UNIT, WEIGHT)),
@@ -263,7 +263,10 @@ LOOKED_UP = (
     call(aten.embedding.default, WEIGHT, Value("input_ids")),
     call(aten.embedding.default, WEIGHT, Value("input_ids"), AXIS),  # of padding
 )
-EMBEDDINGS = *LOOKED_UP, *(call(aten.mul.Tensor, looked_up, SCALE) for looked_up in LOOKED_UP)
+EMBEDDINGS: tuple[Any, ...] = (
+    *LOOKED_UP,
+    *(call(aten.mul.Tensor, looked_up, SCALE) for looked_up in LOOKED_UP),
+)
 
 
 def angles(function: torch._ops.OpOverload) -> Iterator[tuple[Operator, bool]]:

@@ -266,7 +266,6 @@ class Halves(NamedTuple):
 
     @property
     def block(self) -> int:
-        """The outputs of a block."""
         return self.weight.shape[2] if self.weight.ndim == 3 else 1
 
     def places(self, begin: int = 0) -> tuple[int, int, int]:
@@ -308,7 +307,6 @@ class PassLinear(torch.nn.Linear):
         return self.weight.nbytes if isinstance(copy, torch.Tensor) else copy.weight.nbytes
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x (..., in) -> (..., out)."""
         return as_one_step(self.product, x)
 
     def product(self, x: torch.Tensor) -> torch.Tensor:

@@ -530,7 +530,7 @@ def compiled(**options: Any) -> tuple[Any, ...]:
     whole, lines = (types.Array(types.int64, n, "C") for n in (1, 2))
     numbers, table = (types.Array(types.float64, n, "C") for n in (1, 2))
     row, rows = (types.Array(types.float32, n, "C") for n in (1, 2))
-    functions = {
+    functions: dict[Any, Any] = {
         carry_out: types.void(
             lines, table, place, whole, *[place] * 5, lines, lines, place
         ),

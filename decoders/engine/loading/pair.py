@@ -13,7 +13,7 @@ from decoders.engine.loading.admission import prepared
 from decoders.engine.models.loaded import in_eval_mode
 from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translation import Translated, Translation, Vocabulary
-from decoders.engine.protocols import Model, Mutable
+from decoders.engine.protocols import Model
 from decoders.errors import InputError, allowed, quoted
 from decoders.inputs import as_list, as_tokenizer, end_of_turn
 from decoders.penalties import MODELLED, said, settings_of
@@ -173,7 +173,7 @@ class ModelPair:
         """
         with self._preparing:
             models = [self.packed[role] for role in roles]
-            changed = [m for m in models if isinstance(m, Mutable) and not m.follow()]
+            changed = [m for m in models if hasattr(m, "follow") and not m.follow()]
             for model in changed:
                 log.info("The %s has been changed; it is prepared anew.", model.name)
             if changed:

@@ -32,7 +32,6 @@ class Operand:
 
     @property
     def width(self) -> int:
-        """How many numbers each token has."""
         return prod(size for size in self.shape if not isinstance(size, Size))
 
     @property

@@ -285,11 +285,10 @@ class Programs:
         threads = torch.get_num_threads() if self.carrier is Program else 1
         if tokens > self._most or tokens * threads > LONGEST:
             return None
-        if features not in self._made:
-            with self._making:
-                if features not in self._made:
-                    self._made[features] = self._make(features)
-        return self._made[features]
+        with self._making:
+            if features not in self._made:
+                self._made[features] = self._make(features)
+            return self._made[features]
 
     def forget(self) -> None:
         """Forget the programs, which hold views and copies of weights that have changed."""
