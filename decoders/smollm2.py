@@ -9,19 +9,19 @@ import hashlib
 import logging
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryDirectory, mkdtemp
+from typing import Any
 
 import torch
 from huggingface_hub import try_to_load_from_cache
 from platformdirs import user_cache_dir
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from decoders.errors import InputError, first_line, installed
+from decoders.errors import InputError, first_line
 from decoders.process import assets
 
 NAME = "smollm2"
@@ -38,18 +38,6 @@ MISSING = (
 )
 
 
-class Weights(NamedTuple):
-    """Where the model is.
-
-    Attributes:
-        folder: its folder, in the format of transformers
-        name: which of the two it is, for those of the hub and of the package compute differently
-    """
-
-    folder: Path
-    name: str
-
-
 def is_smollm2(name: Any) -> bool:
     """Whether a target's name means this model; a folder of that name is that folder."""
     return name == NAME and not Path(NAME).is_dir()
@@ -61,25 +49,26 @@ def at_hand() -> bool:
 
 
 def package_file() -> Path | None:
-    """The package's file of weights, if it is installed."""
     spec = find_spec(PACKAGE.replace("-", "_"))
     places = (spec and spec.submodule_search_locations) or ()
     return next((file for place in places if (file := Path(place) / FILE).is_file()), None)
 
 
-def _of_hub() -> Weights | None:
+def _of_hub() -> tuple[Path, str] | None:
     files = [try_to_load_from_cache(HUB, file) for file in ("config.json", "model.safetensors")]
     if not all(isinstance(each, str) for each in files):
         return None
     folder = Path(str(files[0])).parent
-    return Weights(folder, f"{HUB}@{folder.name[:8]}")
+    return folder, f"{HUB}@{folder.name[:8]}"
 
 
 @contextmanager
-def source(cache: Path | None = None) -> Iterator[Weights]:
-    """The model's folder while it is being read.
+def source(cache: Path | None = None) -> Iterator[tuple[Path, str]]:
+    """The model's folder, in the format of transformers, while it is being read; and its name.
 
-    Where the cache cannot be written to, the folder is a temporary one, which one warning says.
+    The name says which of the two it is, for those of the hub and of the package compute
+    differently. Where the cache cannot be written to, the folder is a temporary one, which one
+    warning says.
 
     Args:
         cache: the folder that unpacked weights are kept in; by default one of the user's
@@ -104,30 +93,30 @@ def source(cache: Path | None = None) -> Iterator[Weights]:
     name = f"{PACKAGE} {VERSION} (Q4_1)"
     cache = cache or Path(user_cache_dir("decoding-workbench", appauthor=False)) / "models"
     folder = cache / f"{NAME}-{checksum[:16]}"
-    if (folder / "config.json").is_file():
-        yield Weights(folder, name)
-        return
     log = logging.getLogger("decoders")
-    log.warning("SmolLM2's weights are unpacked, which takes some twenty seconds, once.")
-    try:
-        _unpack(file, folder)
-        yield Weights(folder, name)
-        return
-    except OSError as error:
-        why = error.strerror or first_line(error)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+    with ExitStack() as stack:
         try:
-            _unpack(file, Path(temporary) / NAME)
+            if not (folder / "config.json").is_file():
+                log.warning(
+                    "SmolLM2's weights are unpacked, which takes some twenty seconds, once."
+                )
+                _unpack(file, folder)
         except OSError as error:
-            raise InputError(
-                f"SmolLM2's weights cannot be unpacked, neither into {cache} ({why}) nor into "
-                f"{temporary} ({error.strerror or first_line(error)}); free 280 MB there."
-            ) from None
-        log.warning(
-            "SmolLM2's unpacked weights cannot be kept in %s (%s), so each start unpacks them.",
-            cache, why,
-        )  # fmt: skip
-        yield Weights(Path(temporary) / NAME, name)
+            why = error.strerror or first_line(error)
+            temporary = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+            folder = Path(temporary) / NAME
+            try:
+                _unpack(file, folder)
+            except OSError as error:
+                raise InputError(
+                    f"SmolLM2's weights cannot be unpacked, neither into {cache} ({why}) nor into "
+                    f"{temporary} ({error.strerror or first_line(error)}); free 280 MB there."
+                ) from None
+            log.warning(
+                "SmolLM2's unpacked weights cannot be kept in %s (%s), so each start unpacks them.",
+                cache, why,
+            )  # fmt: skip
+        yield folder, name
 
 
 def _unpack(file: Path, folder: Path) -> None:
@@ -137,7 +126,7 @@ def _unpack(file: Path, folder: Path) -> None:
         OSError: if it cannot be written
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
+    part = Path(mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
     try:
         model, tokenizer = _read(file)
         try:
@@ -160,7 +149,6 @@ def _unpack(file: Path, folder: Path) -> None:
 
 def _read(file: Path) -> tuple[Any, Any]:
     """The model in float16 and its tokenizer, as transformers reads GGUF."""
-    installed(("gguf", "accelerate"), "SmolLM2's weights are a GGUF file, which needs")
     options: dict[str, Any] = {"gguf_file": file.name, "trust_remote_code": False}
     tokenizer = AutoTokenizer.from_pretrained(file.parent, **options)
     with suppress(ImportError):

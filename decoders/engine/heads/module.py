@@ -88,24 +88,16 @@ class HeadLayer(nn.Module):
         self.input_layernorm, self.hidden_norm = norm("input_layernorm"), norm("hidden_norm")
         self.post_attention_layernorm = norm("post_attention_layernorm")
         self.q_norm, self.k_norm = norm("self_attn.q_norm", size), norm("self_attn.k_norm", size)
-        heads = {
-            "q_proj": config.num_attention_heads,
-            "k_proj": config.num_key_value_heads,
-            "v_proj": config.num_key_value_heads,
-        }
-        self.projections: list[nn.Module] = []
-        for name, count in heads.items():
-            bias = f"self_attn.{name}.bias" in names
-            module: nn.Module = (
-                Both(width, width, count * size, bias)
-                if joins
-                else nn.Linear(width, count * size, bias=bias)
-            )
-            setattr(self, name, module)
-            self.projections.append(module)
-        self.o_proj = nn.Linear(
-            heads["q_proj"] * size, width, bias="self_attn.o_proj.bias" in names
-        )
+
+        def project(name: str, heads: int) -> nn.Module:
+            out, bias = heads * size, f"self_attn.{name}.bias" in names
+            return Both(width, width, out, bias) if joins else nn.Linear(width, out, bias=bias)
+
+        self.q_proj = project("q_proj", config.num_attention_heads)
+        self.k_proj = project("k_proj", config.num_key_value_heads)
+        self.v_proj = project("v_proj", config.num_key_value_heads)
+        out = config.num_attention_heads * size
+        self.o_proj = nn.Linear(out, width, bias="self_attn.o_proj.bias" in names)
         self.mlp = MLPS[config.model_type](config)
 
     def forward(
@@ -116,7 +108,7 @@ class HeadLayer(nn.Module):
         if self.joins:
             given.append(self.hidden_norm(state))
             residual = given[1] if self.residual_normed else state
-        q, k, v = (project(*given) for project in self.projections)
+        q, k, v = self.q_proj(*given), self.k_proj(*given), self.v_proj(*given)
         rows = q.shape[:-1]
         q = self.q_norm(q.view(*rows, -1, self.size)).transpose(1, 2)
         k = self.k_norm(k.view(*rows, -1, self.size)).transpose(1, 2)
@@ -192,9 +184,10 @@ class HeadModule(nn.Module):
             norm("embedding_norm.weight"),
             norm("state_norm.weight"),
         )
-        self.mix: nn.Module = nn.Identity()
-        if "mix.weight" in shapes:
-            self.mix = nn.Linear(shapes["mix.weight"][1], width, bias=False)
+        mixes = "mix.weight" in shapes
+        self.mix: nn.Module = (
+            nn.Linear(shapes["mix.weight"][1], width, bias=False) if mixes else nn.Identity()
+        )
         self.fc_norm = nn.ModuleList(norm(f"fc_norm.{i}.weight") for i in range(len(spec.reads)))
         self.layers = nn.ModuleList(
             HeadLayer(
@@ -220,7 +213,6 @@ class HeadModule(nn.Module):
         return [Layout((heads, size, size), None, i, device) for i, size in enumerate(sizes)]
 
     def entering(self, states: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The states that rows are made of, (n, W), given those of the target, each (n, H)."""
         normed = [norm(state) for norm, state in zip(self.fc_norm, states, strict=True)]
         state = self.input_norm(torch.cat(normed, -1))
         return self.mix(state) if self.joins else self.fc(state)
@@ -307,10 +299,8 @@ def filled(name: str, spec: HeadSpec, weights: Weights, target: PreTrainedModel)
             f"({published(strange[0])}); download it again."
         )
     module.load_state_dict({key: given[key] for key in shapes}, assign=True)
-    for weight in module.parameters():
-        weight.requires_grad_(False)
     del module.rotary
-    module = module.to(target.device, target.dtype).eval()
+    module = module.to(target.device, target.dtype).eval().requires_grad_(False)
     # Its frequencies are no weights: they stay in float32, or angles would be off by radians.
     module.rotary = LlamaRotaryEmbedding(spec.config).to(target.device)
     hasten(module)
@@ -373,17 +363,14 @@ class MtpLayers(nn.Module):
         self.model = model
         self.width: int = model.config.hidden_size
         self.positions = positions_of(model.config)
-        self._layout = self._probed(target)
-        model.config._attn_implementation = interface.NAME
-
-    def _probed(self, target: PreTrainedModel) -> list[Layout]:
-        self.model.config._attn_implementation = PROBE
+        model.config._attn_implementation = PROBE
         noted = Probe(self.positions)
         ids = torch.zeros(1, 2, dtype=torch.long, device=target.device)
         states = torch.zeros(1, 2, self.width, dtype=target.dtype, device=target.device)
         with torch.inference_mode():
             self._through(ids, ids, states, noted)
-        return [noted.layers[0]]
+        self._layout = [noted.layers[0]]
+        model.config._attn_implementation = interface.NAME
 
     def layout(self, device: torch.device) -> list[Layout]:
         return self._layout
@@ -415,6 +402,5 @@ class MtpLayers(nn.Module):
         packing: Any,
         states: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run one pass, see `decoders.engine.heads.module.HeadModule`."""
         state = self._through(input_ids, position_ids, states, packing)
         return self.model._project_to_logits(state[:, wanted, :])[0], state[0]

@@ -27,7 +27,9 @@ from decoders.tree import TokenTree
 
 PROMPTS = 70, 3, 20  # tokens: one is longer than a block of keys of any kernel
 DEEPEST = 10  # tokens after a prompt
-CHAIN, BUSH = 4, 20  # nodes
+# Trees below a node, by the places of their nodes' parents; 0 is the node itself.
+CHAIN, SINGLE, FORK = (0, 1, 2, 3), (0,), (0, 0)
+BUSH = 0, 0, 1, 3, 0, 2, 5, 5, 6, 6, 8, 8, 11, 9, 13, 11, 13, 13, 13, 18
 # Tokens: windows and chunks of the check are no larger, so that its prompts go beyond them.
 REDUCED = 24
 ASKED = 12  # the last tokens of a prompt, whose rows are compared
@@ -163,7 +165,6 @@ def cached_rows(
         engine.admit(tree, len(tree.trunk) + DEEPEST)
 
     def grow(tree: TokenTree, parents: Sequence[int]) -> list[NodeId]:
-        """Nodes below the tip, by the places of their parents among them; 0 is the tip."""
         first = defaultdict[NodeId, int](lambda: draw.randrange(size))
         nodes = [tree.trunk[-1]]
         for place in parents:
@@ -176,20 +177,13 @@ def cached_rows(
                 nodes.append(parent)
         return list(dict.fromkeys(node for node in nodes[1:] if node != nodes[0]))
 
-    chain, single, fork = range(CHAIN), (0,), (0, 0)
-    for shapes in (None, (chain,) * 3, (single,) * 3, (fork,) * 3, (fork, bush(), single)):
+    for shapes in (None, (CHAIN,) * 3, (SINGLE,) * 3, (FORK,) * 3, (FORK, BUSH, SINGLE)):
         nodes_of = map(grow, trees, shapes) if shapes else (tree.trunk[-ASKED:] for tree in trees)
         wants = [(tree, nodes) for tree, nodes in zip(trees, nodes_of, strict=True) if nodes]
         for (tree, nodes), answer in zip(wants, engine.run(wants) if wants else (), strict=True):
             assert answer.part is not None  # without a chunk every node is fed
             yield tree, dict(zip(nodes, answer.rows[answer.part], strict=True))
-            tree.keep(nodes[: CHAIN // 2][-1:] if shapes and shapes[0] is chain else nodes[-1:])
-
-
-def bush() -> list[int]:
-    """A tree of BUSH nodes, with two children of the tip; see `grow`."""
-    draw = random.Random(0)
-    return [0, 0, *(draw.randrange(max(0, i - 5), i + 1) for i in range(2, BUSH))]
+            tree.keep(nodes[:2][-1:] if shapes and shapes[0] is CHAIN else nodes[-1:])
 
 
 def plain_rows(

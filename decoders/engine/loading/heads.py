@@ -35,7 +35,7 @@ SPELLINGS = (
     (r"^aux_norm_(low|mid|high)", lambda m: f"fc_norm.{('low', 'mid', 'high').index(m[1])}"),
     (r"^draft_id_to_target_id$", "d2t"),
 )
-PICKLED, INDEX = "pytorch_model.bin", "model.safetensors.index.json"
+PICKLED = "pytorch_model.bin"
 UNUSED = re.compile(r"^t2d$|rotary_emb\.|^verifier_")
 
 
@@ -62,15 +62,19 @@ def is_head(name: str, safetensors: bool | None = True, token: str | bool | None
     if is_gguf(name):
         return False
     config = described(name, token)
-    said = " ".join(map(str, [config.get("speculators_model_type"), *architectures(config)]))
-    if re.search(r"eagle", said, re.IGNORECASE) or "draft_vocab_size" in config:
+    if re.search(r"eagle", kind_of(config), re.IGNORECASE) or "draft_vocab_size" in config:
         return True
-    if config.get("num_hidden_layers") != 1:
-        return False
-    return any(
+    return config.get("num_hidden_layers") == 1 and any(
         re.match(r"(model\.)?(fc|midlayer)\.", weight)
-        for weight in shapes_of(name, safetensors, token)
+        for weight in weights_of(name, safetensors, token)
     )
+
+
+def kind_of(config: Mapping[str, Any]) -> str:
+    """What a config says that a head is."""
+    names = config.get("architectures")
+    names = names if isinstance(names, list) else []
+    return str(config.get("speculators_model_type") or " ".join(map(str, names)))
 
 
 def spelled(name: str) -> str:
@@ -80,64 +84,21 @@ def spelled(name: str) -> str:
     return name
 
 
-def shapes_of(
-    name: str, safetensors: bool | None = True, token: str | bool | None = None
-) -> dict[str, tuple[int, ...]]:
-    """The shape of each weight as it stands in the files; {} if there is none that is read."""
-    if files := _tensor_files(name, token):
-        shapes: dict[str, tuple[int, ...]] = {}
-        for file in files:
-            with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
-                shapes |= {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
-        return shapes
-    if safetensors is True or _file(name, PICKLED, token) is None:
-        return {}
-    return {key: tuple(tensor.shape) for key, tensor in weights_of(name, None, token).items()}
-
-
 def weights_of(name: str, safetensors: bool | None, token: str | bool | None = None) -> Weights:
-    """The weights as they stand in the files; those not in safetensors as plain tensors."""
-    if files := _tensor_files(name, token):
-        weights: Weights = {}
-        for file in files:
-            with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
-                weights |= {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
-        return weights
-    if safetensors is not True and (pickled := _file(name, PICKLED, token)) is not None:
-        with said_in_one_sentence(name):
-            state = torch.load(pickled, map_location="cpu", weights_only=True)
-        if not isinstance(state, dict) or not all(map(torch.is_tensor, state.values())):
-            raise InputError(f"The head {name} has a broken {PICKLED}; download it again.")
-        return state
-    others = "model.safetensors" if safetensors else f"model.safetensors or {PICKLED}"
-    raise InputError(
-        f"The head {name} has no {others}; name a folder or revision that holds the whole head."
-    )
+    """The weights as they stand in the file, where they may lie until they are used; {} without it.
 
-
-def _tensor_files(name: str, token: str | bool | None) -> list[Path]:
-    """The files of safetensors: one, or those that an index names; [] if there are none."""
-    if (whole := _file(name, "model.safetensors", token)) is not None:
-        return [whole]
-    if (index := _file(name, INDEX, token)) is None:
-        return []
-    try:
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        # Of this folder, whatever somebody has written into the index.
-        parts = [_file(name, Path(each).name, token) for each in names]
-    except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
-        parts = [None]
-    if None in parts or not parts:
-        raise InputError(
-            f"The head {name} lacks files that its {INDEX} names, or that is broken; download it "
-            "again."
-        )
-    return [part for part in parts if part is not None]
-
-
-def architectures(config: Mapping[str, Any]) -> list[str]:
-    names = config.get("architectures")
-    return names if isinstance(names, list) else []
+    Those not in safetensors are read as plain tensors, unless `safetensors` is True.
+    """
+    if (file := _file(name, "model.safetensors", token)) is not None:
+        with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
+            return {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
+    if safetensors is True or (file := _file(name, PICKLED, token)) is None:
+        return {}
+    with said_in_one_sentence(name):
+        weights = torch.load(file, map_location="cpu", weights_only=True)
+    if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
+        raise InputError(f"The head {name} has a broken {PICKLED}; download it again.")
+    return weights
 
 
 def _file(name: str, file: str, token: str | bool | None) -> Path | None:
@@ -284,16 +245,18 @@ def load_mtp(target: PreTrainedModel) -> Head:
         InputError: if it has none, or the installed transformers does not load it
     """
     name = target.config.name_or_path or type(target).__name__
-    if "@" in name and not Path(name).is_dir():
-        raise InputError(
+    refuse(
+        (
+            "@" in name and not Path(name).is_dir(),
             f"{name} names a revision, and layers for multi-token prediction are read from the "
-            "newest one; leave it out, or name a folder."
-        )
-    if not getattr(target.config.get_text_config(), "num_mtp_layers", None):
-        raise InputError(
+            "newest one; leave it out, or name a folder.",
+        ),
+        (
+            not getattr(target.config.get_text_config(), "num_mtp_layers", None),
             f"{name} has no layers for multi-token prediction that the installed transformers "
-            "loads; name a draft model or a head."
-        )
+            "loads; name a draft model or a head.",
+        ),
+    )
     try:
         # Newer than other parts of transformers that are used here.
         from transformers.modeling_layers import MtpModel
@@ -333,17 +296,21 @@ def read_head(
         InputError: if it cannot be read or does not fit
     """
     config = described(name, token)
-    weights = {
-        spelled(key): tensor
-        for key, tensor in weights_of(name, safetensors, token).items()
-        if not UNUSED.search(key)
-    }
+    stored = weights_of(name, safetensors, token)
+    others = "" if safetensors else f" or {PICKLED}"
+    weights = {spelled(key): value for key, value in stored.items() if not UNUSED.search(key)}
     inner = config.get("transformer_layer_config") or config
-    said = str(config.get("speculators_model_type") or " ".join(architectures(config)))
-    three = "layers.0.hidden_norm.weight" in weights or re.search("eagle.?3", said, re.IGNORECASE)
+    three = "layers.0.hidden_norm.weight" in weights or re.search(
+        "eagle.?3", kind_of(config), re.IGNORECASE
+    )
     # A diff of Qwen3's config if the model type is left out (speculators, config.py).
     kind = inner.get("model_type", "qwen3" if inner is not config else "llama")
     refuse(
+        (
+            not stored,
+            f"The head {name} has no model.safetensors{others}; name a folder or revision that "
+            "holds the whole head.",
+        ),
         (
             kind not in CONFIGS,
             f"The head {name} has layers of the type {kind}; those of llama and qwen3 are read.",
@@ -377,7 +344,13 @@ def read_head(
             "EAGLE", head_config, layers_read(config, target) if "mix.weight" in weights else (-1,)
         )
     )
-    _share(weights, target)
+    # What a head has none of its own of is the target's.
+    for key, layer in (
+        ("embed_tokens.weight", target.get_input_embeddings()),
+        ("lm_head.weight", target.get_output_embeddings()),
+    ):
+        if key not in weights and layer is not None:
+            weights[key] = cast(torch.Tensor, layer.weight).detach()
     refuse_misfits(name, spec, weights, target)
     return spec, weights
 
@@ -393,12 +366,8 @@ def layers_read(config: Mapping[str, Any], target: PreTrainedModel) -> Layers:
     """
     count = target.config.get_text_config().num_hidden_layers
     key, inner = "eagle_aux_hidden_state_layer_ids", config.get("eagle_config") or {}
-    if config.get(key):
-        ids, later = list(config[key]), 0
-    elif inner.get(key):
-        ids, later = list(inner[key]), 1
-    else:
-        ids, later = [2, count // 2, count - 3], 0
+    ids = config.get(key) or inner.get(key) or [2, count // 2, count - 3]
+    later = 1 if inner.get(key) and not config.get(key) else 0
     refuse(
         (
             not all(type(i) is int and 0 <= i + later <= count for i in ids),
@@ -406,8 +375,7 @@ def layers_read(config: Mapping[str, Any], target: PreTrainedModel) -> Layers:
             "made for this target.",
         )
     )
-    ids = [i + later for i in ids]
-    return tuple(sorted(set(ids)))
+    return tuple(sorted({i + later for i in ids}))
 
 
 def _switch(config: Mapping[str, Any], name: str, otherwise: bool) -> bool:
@@ -418,13 +386,3 @@ def _switch(config: Mapping[str, Any], name: str, otherwise: bool) -> bool:
     """
     inner = config.get("eagle_config") or {}
     return bool(config.get(name, inner.get(name, otherwise)))
-
-
-def _share(weights: Weights, target: PreTrainedModel) -> None:
-    """Add the target's embeddings and output layer where the head has none of its own."""
-    for name, layer in (
-        ("embed_tokens.weight", target.get_input_embeddings()),
-        ("lm_head.weight", target.get_output_embeddings()),
-    ):
-        if name not in weights and layer is not None:
-            weights[name] = cast(torch.Tensor, layer.weight).detach()

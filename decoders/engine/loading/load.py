@@ -4,11 +4,9 @@ Where they go and in which type of numbers is decided here too, and how large th
 """
 
 import logging
-import math
 from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from transformers import (
 from decoders import smollm2
 from decoders.devices import default_device, default_dtype, device_of
 from decoders.engine.fingerprint import trials_of, twin
-from decoders.engine.loading.heads import is_head, load_head, load_mtp, shapes_of
+from decoders.engine.loading.heads import is_head, load_head, load_mtp, weights_of
 from decoders.engine.loading.pair import ModelPair, translation_between
 from decoders.engine.loading.sources import (
     MERGE,
@@ -58,23 +56,15 @@ def placed(
             device_map and device is not None,
             "device_map='auto' chooses the devices; leave device out.",
         ),
-        (
-            device_map and find_spec("accelerate") is None,
-            "device_map='auto' needs the package accelerate; install it with "
-            "`pip install accelerate`.",
-        ),
     )
     draft_map = device_map if draft_device is None else None
     return [(at, _map(device_map, at)), (draft_at, _map(draft_map, draft_at))]
 
 
 def _map(device_map: str | None, device: torch.device) -> dict[str, Any]:
-    """The `device_map` that reads weights to all GPUs or straight to one, if accelerate is there.
-
-    Without accelerate, weights go through this process's memory.
-    """
-    straight = not device_of(device).on_host and find_spec("accelerate") is not None
-    return {"device_map": device_map or {"": device}} if device_map or straight else {}
+    """The `device_map` that reads weights to all GPUs, or straight to one."""
+    on_host = device_of(device).on_host
+    return {} if on_host and device_map is None else {"device_map": device_map or {"": device}}
 
 
 def _device(device: str | torch.device | None) -> torch.device:
@@ -166,116 +156,90 @@ def load_pair(
     """
     allowed("safetensors", safetensors, choices=(None, True, False))
     allowed("passes", passes, choices=PASSES)
-    with ExitStack() as stack:
-        source, title = _embedded() if target is None else target, None
-        if smollm2.is_smollm2(target):
-            weights = stack.enter_context(smollm2.source())
-            source, title = weights.folder, weights.name
-            if smollm2.HEAD.is_dir() and draft in (None, "head"):
-                draft = smollm2.HEAD
-        return _load(
-            source, draft, title, head=head, device=device, draft_device=draft_device,
-            device_map=device_map, dtype=dtype, passes=passes, safetensors=safetensors,
-            quantization=quantization, token=token,
-        )  # fmt: skip
-
-
-def _load(
-    source: str | Path,
-    draft: str | Path | None,
-    title: str | None,
-    *,
-    head: str | Path | None,
-    device: str | torch.device | None,
-    draft_device: str | torch.device | None,
-    device_map: str | None,
-    dtype: str | torch.dtype,
-    passes: str,
-    safetensors: bool | None,
-    quantization: str | None,
-    token: str | bool | None,
-) -> ModelPair:
-    """See `load_pair`; the target's name for people is `title` where its folder's is none."""
+    refuse(
+        (
+            target is None and not (EMBEDDED / "target" / "config.json").is_file(),
+            f"The embedded models are missing from {EMBEDDED}; train them with `make train`, or "
+            "name a model to load.",
+        )
+    )
     places = placed(device, draft_device, device_map)
     weights = {"dtype": number_type(dtype, places[0][0]), "use_safetensors": safetensors}
-    own = draft == MTP
-    names = model_names(source, draft)
-    drafting = names.pop() if len(names) == 2 and is_head(names[1], safetensors, token) else None
-    beside = head_name(source, draft, head)
-    refuse(
-        (
-            is_head(names[0], safetensors, token),
-            f"{names[0]} is a head, which drafts for a target; name the target, and this as its "
-            "draft.",
-        ),
-        (
-            head == MTP,
-            "A layer that the target brings along takes the place of the draft; name it there.",
-        ),
-        (
-            head is not None and not is_head(beside or "", safetensors, token),
-            f"{beside} is no head; name it as the draft.",
-        ),
-        (
-            (drafting or own) and draft_device is not None,
-            "A head runs where its target's states are; leave draft_device out.",
-        ),
-    )
-    bases = [base_of(name) for name in names]
-    configs, tokenizers = _described(names, bases, token)
-    models: list[Any] = _read(names, bases, configs, places, quantization, weights, token)
-    if title is not None:
-        models[0].config.name_or_path = title
-    read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
-    # Of SmolLM2 alone: other models are tried at every start.
-    known = None if title is None else trials_of(models[0], passes)
-    models += [read(drafting)] if drafting else []
-    models += [load_mtp(models[0])] if own else []
-    if names[0] != bases[0]:
-        _end_as(models[0], names[0], tokenizers[0])
-    pair = ModelPair(
-        models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes, trials=known
-    )
-    if beside:
-        try:
-            pair.take(read(beside))
-        except InputError as error:
-            if head is not None:
-                raise
-            # nobody has asked for it: it may be of another target that was here before
-            logging.getLogger("decoders").warning("The pair has no head: %s", error)
-    return pair
-
-
-def _embedded() -> Path:
-    if not (EMBEDDED / "target" / "config.json").is_file():
-        raise InputError(
-            f"The embedded models are missing from {EMBEDDED}; train them with `make train`, or "
-            "name a model to load."
-        )
-    return EMBEDDED
-
-
-def _described(
-    names: list[str], bases: list[str], token: str | bool | None
-) -> tuple[list[Any], list[Any]]:
-    configs = [fetch(AutoConfig, base, token=token) for base in bases]
-    refuse(
-        *(
+    source, title = EMBEDDED if target is None else target, None
+    with ExitStack() as stack:
+        if smollm2.is_smollm2(target):
+            source, title = stack.enter_context(smollm2.source())
+            if smollm2.HEAD.is_dir() and draft in (None, "head"):
+                draft = smollm2.HEAD
+        names = model_names(source, draft)
+        drafting = None
+        if len(names) == 2 and is_head(names[1], safetensors, token):
+            drafting = names.pop()
+        beside = head_name(source, draft, head)
+        refuse(
             (
-                config.is_encoder_decoder,
-                f"{name} is an encoder-decoder model; load a causal language model.",
-            )
-            for name, config in zip(names, configs, strict=True)
+                is_head(names[0], safetensors, token),
+                f"{names[0]} is a head, which drafts for a target; name the target, and this as "
+                "its draft.",
+            ),
+            (
+                head == MTP,
+                "A layer that the target brings along takes the place of the draft; name it there.",
+            ),
+            (
+                head is not None and not is_head(beside or "", safetensors, token),
+                f"{beside} is no head; name it as the draft.",
+            ),
+            (
+                (drafting or draft == MTP) and draft_device is not None,
+                "A head runs where its target's states are; leave draft_device out.",
+            ),
         )
-    )
-    tokenizers = [
-        _tokenizer(name, base, config, token)
-        for name, base, config in zip(names, bases, configs, strict=True)
-    ]
-    if len(names) == 2:
-        translation_between(*tokenizers, *(c.get_text_config().vocab_size for c in configs))
-    return configs, tokenizers
+        bases = [base_of(name) for name in names]
+        configs = [fetch(AutoConfig, base, token=token) for base in bases]
+        refuse(
+            *(
+                (
+                    config.is_encoder_decoder,
+                    f"{name} is an encoder-decoder model; load a causal language model.",
+                )
+                for name, config in zip(names, configs, strict=True)
+            )
+        )
+        tokenizers = [
+            _tokenizer(name, base, config, token)
+            for name, base, config in zip(names, bases, configs, strict=True)
+        ]
+        if len(names) == 2:
+            translation_between(*tokenizers, *(c.get_text_config().vocab_size for c in configs))
+        models: list[Any] = _read(names, bases, configs, places, quantization, weights, token)
+        if title is not None:
+            models[0].config.name_or_path = title
+        read = partial(
+            load_head, target=models[0], safetensors=safetensors, passes=passes, token=token
+        )
+        # Of SmolLM2 alone: other models are tried at every start.
+        known = None if title is None else trials_of(models[0], passes)
+        models += [read(drafting)] if drafting else []
+        models += [load_mtp(models[0])] if draft == MTP else []
+        if names[0] != bases[0]:
+            _end_as(models[0], names[0], tokenizers[0])
+        pair = ModelPair(
+            models[0],
+            models[1] if len(models) == 2 else None,
+            *tokenizers,
+            passes=passes,
+            trials=known,
+        )
+        if beside:
+            try:
+                pair.take(read(beside))
+            except InputError as error:
+                if head is not None:
+                    raise
+                # nobody has asked for it: it may be of another target that was here before
+                logging.getLogger("decoders").warning("The pair has no head: %s", error)
+        return pair
 
 
 def _tokenizer(name: str, base: str, config: Any, token: str | bool | None) -> Any:
@@ -387,7 +351,7 @@ def parameters(
         target = smollm2.HEAD if target in (None, "head") else target
     for name in model_names(EMBEDDED if target is None else target, draft):
         if is_head(name, token=token):
-            total += sum(map(math.prod, shapes_of(name, token=token).values()))
+            total += sum(weight.numel() for weight in weights_of(name, True, token).values())
             continue
         config = fetch(AutoConfig, base_of(name), token=token)
         # Loading says why a type cannot be built.

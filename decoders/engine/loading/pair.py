@@ -14,7 +14,7 @@ from decoders.engine.models.loaded import in_eval_mode
 from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translation import Translated, Translation, Vocabulary
 from decoders.engine.protocols import Model
-from decoders.errors import InputError, allowed, quoted
+from decoders.errors import InputError, allowed, quoted, refuse
 from decoders.inputs import as_list, as_tokenizer, end_of_turn
 from decoders.penalties import MODELLED, said, settings_of
 from decoders.process import light_heap
@@ -63,27 +63,35 @@ class ModelPair:
         trials: TrialLog | None = None,
     ):
         allowed("passes", passes, choices=PASSES)
-        if not isinstance(head, Head | None):
-            raise InputError(
-                f"head is a head that load_pair() has loaded, not {type(head).__name__}; give a "
-                "draft model as the draft."
-            )
-        if isinstance(target, Model) and target.reads:
-            raise InputError("A head drafts for a target; give it as the draft, or as head.")
-        for model in (target,) if draft is None else (target, draft):
-            if not isinstance(model, PreTrainedModel | Model):
-                kind = f"an object of type {type(model).__name__}"
-                raise InputError(
-                    "A model of a pair is a transformers model, not "
-                    f"{quoted(model) if isinstance(model, str) else kind}; load_pair() takes "
-                    "names and folders; unwrap a wrapped model first (.module, ._orig_mod, or "
-                    "merge_and_unload() of an adapter)."
-                )
+        models = (target,) if draft is None else (target, draft)
+        others = [
+            quoted(model) if isinstance(model, str) else f"an object of type {type(model).__name__}"
+            for model in models
+            if not isinstance(model, PreTrainedModel | Model)
+        ]
         as_tokenizer("tokenizer", tokenizer)
-        if as_tokenizer("draft_tokenizer", draft_tokenizer) is not None and tokenizer is None:
-            raise InputError(
-                "draft_tokenizer needs the target's tokenizer beside it; give that as tokenizer."
-            )
+        as_tokenizer("draft_tokenizer", draft_tokenizer)
+        refuse(
+            (
+                not isinstance(head, Head | None),
+                f"head is a head that load_pair() has loaded, not {type(head).__name__}; give a "
+                "draft model as the draft.",
+            ),
+            (
+                isinstance(target, Model) and target.reads,
+                "A head drafts for a target; give it as the draft, or as head.",
+            ),
+            (
+                others,
+                f"A model of a pair is a transformers model, not {' or '.join(others)}; "
+                "load_pair() takes names and folders; unwrap a wrapped model first (.module, "
+                "._orig_mod, or merge_and_unload() of an adapter).",
+            ),
+            (
+                draft_tokenizer is not None and tokenizer is None,
+                "draft_tokenizer needs the target's tokenizer beside it; give that as tokenizer.",
+            ),
+        )
         self.target: Any = target
         self.draft, self.passes = draft, passes
         self.head = draft if head is None and isinstance(draft, Head) else head
@@ -135,13 +143,12 @@ class ModelPair:
 
     def _prepared_draft(self, target: Model) -> Model:
         draft: Any = self.draft
-        if isinstance(draft, Model):
-            if self.draft_tokenizer is None:
-                return fitting(draft, self.target, target)
-            if draft.reads:
-                raise InputError("A head reads the target's tokens; leave draft_tokenizer out.")
-        known = isinstance(draft, Model)
-        size = draft.vocabulary if known else draft.config.get_text_config().vocab_size
+        ready = isinstance(draft, Model)
+        if ready and self.draft_tokenizer is None:
+            return fitting(draft, self.target, target)
+        if ready and draft.reads:
+            raise InputError("A head reads the target's tokens; leave draft_tokenizer out.")
+        size = draft.vocabulary if ready else draft.config.get_text_config().vocab_size
         translation = translation_between(
             self.tokenizer, self.draft_tokenizer, target.vocabulary, size
         )
@@ -196,7 +203,6 @@ class ModelPair:
 
     @property
     def generation_config(self) -> GenerationConfig | None:
-        """The target's, if it has one."""
         return getattr(self.target, "generation_config", None)
 
     @property

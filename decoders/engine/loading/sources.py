@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -189,15 +188,14 @@ def refuse_unnameable(name: Any) -> None:
 
 
 def _look(name: str) -> None:
-    path = Path(name)
-    if is_gguf(name):
-        if not path.is_file():
-            raise InputError(f"There is no file {name}; name a GGUF file that is there.")
-        installed(("gguf", "accelerate"), f"{name} is a GGUF file, which needs")
-        return
+    path, gguf = Path(name), is_gguf(name)
     folder = path.is_dir()
     files = [file for file in ("config.json", ADAPTER) if (path / file).is_file()]
     refuse(
+        (
+            gguf and not path.is_file(),
+            f"There is no file {name}; name a GGUF file that is there.",
+        ),
         (
             not name.strip(),
             "The name of a model is empty; name a folder that holds one, or a model of the hub.",
@@ -206,9 +204,12 @@ def _look(name: str) -> None:
             folder and not files and any(path.glob("*.gguf")),
             f"{name} is a folder with GGUF files; name one of them.",
         ),
-        (path.is_file(), f"{name} is a file; name the folder that holds the whole model."),
         (
-            name.startswith(("/", ".", "~")) and not folder,
+            path.is_file() and not gguf,
+            f"{name} is a file; name the folder that holds the whole model.",
+        ),
+        (
+            name.startswith(("/", ".", "~")) and not path.exists(),
             f"There is no folder {name}; name one that holds a model, or a model of the hub.",
         ),
         (
@@ -231,11 +232,7 @@ def base_of(name: str) -> str:
     file = Path(name) / ADAPTER
     if not file.is_file():
         return name
-    if find_spec("peft") is None:
-        raise InputError(
-            f"{name} is an adapter, which needs the package peft; install it with "
-            "`pip install peft`."
-        )
+    installed(("peft",), f"{name} is an adapter, which needs")
     try:
         base = json.loads(file.read_text())["base_model_name_or_path"]
     except (ValueError, KeyError, TypeError):

@@ -42,7 +42,7 @@ class Loaded:
     _states: int = 0  # the number of its hidden states, once known
 
     def __init__(self, model: PreTrainedModel, role: str, vocabulary: int | None):
-        self.model, self.role = model, role
+        self.model, self.device, self.dtype = model, model.device, model.dtype
         self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
         refuse_unloaded(model, self.name)
         config = model.config.get_text_config()
@@ -56,14 +56,6 @@ class Loaded:
     @property
     def copied_bytes(self) -> int:
         return sum(m.copied_bytes for m in self._twin.modules() if isinstance(m, PassLinear))
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.model.dtype
 
     def over_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
         """Cut or pad the model's own logits (..., own) to the vocabulary of the pair: (..., V)."""

@@ -336,10 +336,9 @@ class PackedModel(Loaded):
 
     def ready(self) -> Self:
         """Make the program of its passes now, so that the first text does not wait."""
-        run = self.forward.programs if isinstance(self.forward, Graphs) else self.forward
-        if isinstance(run, Programs):
+        if isinstance(self.forward, Programs):
             with undisturbed(self.device):
-                run.serving(1)
+                self.forward.serving(1)
         return self
 
     def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output:
@@ -352,7 +351,7 @@ class PackedModel(Loaded):
         Returns:
             logits and hidden states in the model's dtype
         """
-        with undisturbed(self.device if self.graphs else inputs.input_ids.device):
+        with undisturbed(self.device):
             logits, *states = self.forward(
                 input_ids=inputs.input_ids,
                 position_ids=inputs.position_ids,
@@ -395,7 +394,6 @@ class PackedModel(Loaded):
 
     @property
     def graphs(self) -> Graphs | None:
-        """The graphs of its passes, which take their tensors from the host."""
         return self.forward if isinstance(self.forward, Graphs) else None
 
     def launch(
@@ -408,12 +406,10 @@ class PackedModel(Loaded):
         steps: int,
         whole: bool,
     ) -> Launch:
-        """`Graphs.launch` on the model's device."""
         if whole and steps:
             # Only so many rows come back.
             steps = min(steps, max(1, NEEDED // (4 * self.vocabulary * len(chains))))
-        # To ask a model for its device takes as long as to ask for a tensor's ten times.
-        with undisturbed(inputs.packing.keys[0].device):
+        with undisturbed(self.device):
             return graphs.launch(inputs, held, temperatures, chains, steps, whole)
 
     @property
@@ -460,7 +456,6 @@ class PackedModel(Loaded):
         return arenas
 
     def _keys_in_use(self) -> list[list[torch.Tensor]]:
-        """The keys of all arenas that graphs may be over."""
         with self._lending:
             return [arenas.each[0].keys for arenas in self._arenas]
 

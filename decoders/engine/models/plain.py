@@ -17,7 +17,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from decoders.engine.fingerprint import twin
 from decoders.engine.models.loaded import Loaded, in_eval_mode, undisturbed
-from decoders.engine.protocols import Answer, Features, Layers, Output, Passes, Wants, of_one_pass
+from decoders.engine.protocols import Answer, Features, Layers, Passes, Wants, of_one_pass
 from decoders.engine.weights import hasten
 from decoders.errors import NotPackedError
 from decoders.shapes import NodeId, TokenId
@@ -116,10 +116,8 @@ class ReadPaths:
     @property
     def bytes(self) -> int:
         """Bytes of the caches; a tensor that several share counts once."""
-        sizes: dict[int, int] = {}
-        for tensor in (t for path in self.paths for t in tensors(path.cache)):
-            sizes[tensor.data_ptr()] = max(tensor.nbytes, sizes.get(tensor.data_ptr(), 0))
-        return sum(sizes.values())
+        parts = [(t.data_ptr(), t.nbytes) for path in self.paths for t in tensors(path.cache)]
+        return sum(dict(sorted(parts)).values())
 
     def settle(self) -> None:
         """Forget nodes that the tree dropped, and paths that other paths contain."""
@@ -138,14 +136,6 @@ class ReadPaths:
         contained = below and self.model.rewindable
         above = [] if contained else [path for tip, path in paths.items() if tip not in tail]
         self.paths = [*sorted(above, key=lambda path: len(path.nodes))[-1:], *below]
-
-    def read_prompt(self, count: int) -> bool:
-        """Read `count` more tokens of the prompt if more are missing; return whether it did."""
-        (path,) = self.paths[:1]
-        missing = self.tree.trunk[len(path.nodes) : self.tree.prompt_length]
-        if len(missing) > count:
-            self._extend(path, missing[:count], 1)
-        return len(missing) > count
 
     def logits(self, wanted: Sequence[NodeId]) -> torch.Tensor:
         """The logits of the wanted nodes, (wanted, V), in as few passes as the branches allow."""
@@ -217,13 +207,13 @@ class ReadPaths:
         return node < 0 or self.tree.in_trunk(node)
 
     def _extend(self, path: Path, nodes: list[NodeId], last: int) -> torch.Tensor:
-        output, passes = self.model.extend(
-            path, nodes, [self.tree.tokens[n] for n in nodes], last, self.features
-        )
-        self.passes += passes
-        if self.features:
-            self.states |= dict(zip(nodes, zip(*output.features, strict=True), strict=True))
-        return output.logits
+        tokens = [self.tree.tokens[node] for node in nodes]
+        outputs = self.model.extend(path, nodes, tokens, last, self.features)
+        self.passes += len(outputs)
+        logits, *states = map(torch.cat, zip(*outputs, strict=True))
+        if states:
+            self.states |= dict(zip(nodes, zip(*states, strict=True), strict=True))
+        return logits[-last:]
 
     def noted(self) -> Features | None:
         """The hidden states of all nodes read since the last call; None if there are none."""
@@ -332,7 +322,7 @@ class PlainModel(Loaded):
         tokens: Sequence[TokenId],
         last: int,
         features: Layers = (),
-    ) -> tuple[Output, int]:
+    ) -> list[tuple[torch.Tensor, ...]]:
         """Let the model read on.
 
         Args:
@@ -343,7 +333,7 @@ class PlainModel(Loaded):
             features: layers whose hidden states are returned for all nodes
 
         Returns:
-            the logits (last, V) with the hidden states, and the number of passes
+            of each pass the logits of its last tokens, (n, V), and the hidden states of all, (m, H)
         """
         at_once = self.following.several or not self.following.cached or not path.nodes
         size = len(tokens) if at_once else 1
@@ -353,8 +343,7 @@ class PlainModel(Loaded):
             outputs.append(self._pass(path, part, min(last, size), features))
             path.nodes += nodes[begin : begin + size]
             path.tokens += part
-        logits, *states = map(torch.cat, zip(*outputs, strict=True))
-        return Output(logits[-last:], tuple(states)), len(outputs)
+        return outputs
 
     def _pass(
         self, path: Path, tokens: list[TokenId], last: int, features: Layers
@@ -398,26 +387,21 @@ class PlainPasses(Passes):
         self._branches.pop(tree, None)
 
     def rows_of(self, tree: TokenTree) -> int:
-        """The number of tokens that the caches of a request hold now, in all its branches."""
         return sum(len(path.nodes) for path in self._branches[tree].paths)
 
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
-        return of_one_pass(list(self._answers(wants, chunk, features)))
+        return of_one_pass(list(self._answers(wants, features)))
 
-    def _answers(self, wants: Wants, chunk: int | None, features: Layers) -> Iterator[Answer]:
+    def _answers(self, wants: Wants, features: Layers) -> Iterator[Answer]:
         for tree, nodes in wants:
             branches = self._branches[tree]
             branches.settle()
             branches.features = features
-            before, part = branches.passes, None
-            rows = torch.empty(0, self.model.vocabulary)
-            if chunk is None or not branches.read_prompt(chunk):
-                rows, part = branches.logits(nodes), slice(0, len(nodes))
-                rows = rows if rows.dtype == torch.float64 else rows.float()
+            before, rows = branches.passes, branches.logits(nodes)
             passes = branches.passes - before
             yield Answer(
-                rows,
-                part,
+                rows if rows.dtype == torch.float64 else rows.float(),
+                slice(0, len(nodes)),
                 branches.bytes,
                 # The loop divides the weights of an answer by the requests of its pass, but here
                 # each request has separate passes.

@@ -17,8 +17,6 @@ from typing import Any
 import torch
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from decoders.engine.models.packed import PackedModel
-from decoders.engine.models.plain import PlainModel
 from decoders.engine.protocols import Answer, Layers, Passes, Wants, of_one_pass
 from decoders.errors import InputError
 from decoders.inputs import special_tokens
@@ -61,7 +59,6 @@ class Vocabulary:
         )
 
     def below(self, size: int) -> "Vocabulary":
-        """Leave out the ids that a model with `size` logits lacks."""
         return Vocabulary(
             {i: piece for i, piece in self.pieces.items() if i < size},
             {i: name for i, name in self.specials.items() if i < size},
@@ -157,7 +154,6 @@ class Translation:
 
     @property
     def known(self) -> float:
-        """The share of the target's tokens that the draft may propose."""
         return len(self.target_ids) / (len(self.target.pieces) + len(self.target.specials))
 
     def over_target(self, logits: torch.Tensor) -> torch.Tensor:
@@ -202,7 +198,7 @@ class Translated:
     Everything that is not listed here is the model's.
 
     Args:
-        inner: the prepared model
+        inner: the prepared model, which has its own cache or is packed
         translation: the translation between the two vocabularies
 
     Attributes:
@@ -213,7 +209,7 @@ class Translated:
 
     positions = None
 
-    def __init__(self, inner: PackedModel | PlainModel, translation: Translation):
+    def __init__(self, inner: Any, translation: Translation):
         self.inner, self.translation = inner, translation
         self.vocabulary = translation.size
         self.row_bytes = inner.row_bytes * translation.longest

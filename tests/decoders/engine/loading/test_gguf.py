@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from decoders import ModelPair, compare_greedy, errors, generate, load_pair
+from decoders import ModelPair, compare_greedy, generate, load_pair
 from decoders.engine.loading.load import EMBEDDED
 from tests.decoders.engine.loading.test_load import refused
 from tests.gguf_files import write_gguf
@@ -63,7 +63,7 @@ def test_a_file_drafts_for_a_folder_and_a_folder_for_a_file(files):
     assert load_pair(files[0], EMBEDDED / "draft", device="cpu").one_tokenizer
 
 
-def test_what_is_missing_is_named(files, tmp_path, monkeypatch):
+def test_what_is_missing_is_named(files, tmp_path):
     gone = "There is no file .*; name a GGUF file that is there"
     refused(gone, tmp_path / "other.gguf")
     refused(gone, "some/model.gguf")
@@ -71,8 +71,6 @@ def test_what_is_missing_is_named(files, tmp_path, monkeypatch):
     refused("cannot be looked up", "a\0.gguf")
     refused("is a folder with GGUF files; name one of them", files[0].parent)
     refused("is a GGUF file; leave quantization out", files[0], quantization="int8")
-    monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    refused("is a GGUF file, which needs gguf and accelerate; install with `pip", files[0])
 
 
 def test_files_that_cannot_be_read(models, files, tmp_path):
