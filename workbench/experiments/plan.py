@@ -277,8 +277,7 @@ def _grid(name: str, grid: Mapping[str, Any]) -> list[Method]:
 def _spelled(data: dict[str, Any]) -> dict[str, Any]:
     kind, pairs = data.get("settings", DEFAULTS), data.get("pairs", [EMBEDDED_NAME])
     if kind not in (DEFAULTS, TUNED):
-        near = nearest(str(kind), (DEFAULTS, TUNED))
-        raise InputError(f"there is no kind of settings {quoted(kind)}: {near}")
+        raise InputError(f"`settings` must be {DEFAULTS} or {TUNED}, not {quoted(kind)}.")
     if kind == TUNED and pairs != [EMBEDDED_NAME]:
         raise InputError(
             f'only the pair "{EMBEDDED_NAME}" has tuned settings; omit `settings`, or `pairs`.'

@@ -3,7 +3,7 @@
 import html
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from workbench.experiments import figures
@@ -51,9 +51,6 @@ class Report:
     progress: ExperimentProgress
     environment: dict[str, Any]
     cells: Sequence[CellRows]
-    _known: dict[tuple[str, str, str], figures.Interval | None] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
 
     def of_part(self, part: str) -> list[CellRows]:
         return [cell for cell in self.cells if cell.part == part]
@@ -79,10 +76,8 @@ class Report:
         }
 
     def figure(self, name: str, cell: CellRows) -> figures.Interval | None:
-        key = (name, cell.part, cell.cell)
-        if key not in self._known:
-            self._known[key] = figures.figure(name, cell, figures.greedy_of(cell, self.cells))
-        return self._known[key]
+        """A figure of a cell; None if the cell does not have it."""
+        return figures.figure(name, cell, figures.greedy_of(cell, self.cells))
 
 
 def _value(cell: CellRows, key: str) -> str:
@@ -103,18 +98,19 @@ def report(journal: Journal, id: str) -> Report:
 def table(report: Report, part: str) -> tables.Table:
     """A row for each cell of a part that has begun; figures that no cell has are left out."""
     cells, keys = report.begun(part), report.varied(part)
-    names = [n for n in FIGURES if any(report.figure(n, c) for c in cells)]
+    every = {name: [report.figure(name, cell) for cell in cells] for name in FIGURES}
+    columns = {name: column for name, column in every.items() if any(column)}
     scores = {FORMATS[c.spec["prompts"]].scorer for c in cells if c.spec["prompts"] in FORMATS}
     score = figures.SCORE_NAMES.get(scores.pop(), "score") if len(scores) == 1 else "score"
     rows = []
-    for cell in cells:
+    for i, cell in enumerate(cells):
         failed = sum(bool(row.errors) for row in cell.rows.values())
         done = f"{len(cell.rows)}" + (f", {failed} failed" if failed else "")
         shared = [str(cell.spec[key]) for key in keys]
-        rows.append([cell.label, *shared, done, *(shown(report.figure(n, cell), n) for n in names)])
-    return tables.Table(
-        ["decoder", *keys, "items", *(score if n == "score" else n for n in names)], rows
-    )
+        values = (shown(column[i], name) for name, column in columns.items())
+        rows.append([cell.label, *shared, done, *values])
+    heads = ["decoder", *keys, "items", *(score if n == "score" else n for n in columns)]
+    return tables.Table(heads, rows)
 
 
 def shown(interval: figures.Interval | None, name: str) -> str:
