@@ -104,7 +104,7 @@ def run(
     driver = _Driver(experiment, journal, crew)
     try:
         # The beat comes first, so that everyone who sees the experiment sees that it runs.
-        driver.beat()
+        journal.beat(experiment.id, driver.owner, None, "")
         journal.begin(
             experiment.id, experiment.plan.title, experiment.request.to_json(),
             dict(experiment.environment), experiment.blocks,
@@ -135,9 +135,9 @@ class _Driver:
 
     def work(self, stopping: bool) -> bool:
         """Hand out items unless it stops, and wait a moment; False if nothing is left to do."""
-        self.beat()
         if not stopping:
             self._fill()
+        self.beat()
         if self.at_work:
             done, _ = wait(self.at_work, TICK_SECONDS, FIRST_COMPLETED)
             for future in done:
