@@ -36,8 +36,6 @@ class Pretend:
     def submit(self, name, *arguments):
         return self._thread.submit(getattr(self._bench, name), *arguments)
 
-    def stop(self): ...
-
     def close(self):
         self._thread.shutdown()
 

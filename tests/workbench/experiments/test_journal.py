@@ -20,8 +20,8 @@ from workbench.runs.store import RunStore
 (BLOCK,) = spelled(DECODERS)
 
 
-def rows(item: int, error: str | None = None) -> list[Result]:
-    return [row([sample(item, "ab")], {"new_tokens": 2}, error) for _ in BLOCK.ids]
+def rows(item: int) -> list[Result]:
+    return [row([sample(item, "ab")], {"new_tokens": 2}) for _ in BLOCK.ids]
 
 
 def begun(journal: Journal) -> Journal:
