@@ -61,13 +61,8 @@ class Embedded(Canvas):
     drawing: str
 
     def __init__(self, value: Run | None = None, **options: Any):
-        self.script = f"""
-const root = element.firstElementChild;
-const show = () => Workbench.alone.{self.drawing}(root, props.value);
-watch('value', show);
-show();
-"""
-        super().__init__(value, head=embedded(), **options)
+        draw = f"Workbench.alone.{self.drawing}(root, props.value);"
+        super().__init__(draw, value, head=embedded(), **options)
 
     def postprocess(self, value: Any) -> Any:
         """The panels of a run.

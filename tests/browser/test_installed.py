@@ -171,7 +171,7 @@ def test_its_page_decodes_and_uninstalling_leaves_a_stub_alone(home, visit):
         expect(panel(page, "mine")).to_contain_text("Mine, all mine")
         expect(page).to_have_url(re.compile("mine.strength=0.75|run="))
         unfold_form(page)  # a press of Run shuts it
-        page.get_by_role("button", name="The five").click()
+        page.get_by_role("button", name="The usual 5").click()
         expect(page.locator("#decoders input:checked")).to_have_count(5)
         run(page)
         expect(page.locator("#panels .wb-panel")).to_have_count(5)

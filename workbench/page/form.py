@@ -17,12 +17,11 @@ from workbench.models.keeper import offered
 from workbench.models.presets import PAIRS, PairChoice
 from workbench.page import words
 from workbench.page.host import Host
-from workbench.page.widgets import DEVICE, OwnSettings, Updates, Values
+from workbench.page.widgets import DEVICE, Canvas, Updates, Values
 from workbench.runs.figures import label
-from workbench.show import looks
-from workbench.show.looks import FAMILIES
-from workbench.studies import settings
+from workbench.show.looks import FAMILIES, served
 from workbench.studies.settings import (
+    SHOWN,
     allowed,
     cited,
     is_engine,
@@ -32,139 +31,23 @@ from workbench.studies.settings import (
     method_of,
     parse,
     placed,
+    shared,
     written,
 )
 
-WORDS = {2: "two", 5: "five", 15: "fifteen", 16: "sixteen"}
 OWN = "own models"
 AS_STORED = "as stored"
 
 
-class DecoderChoice:
-    """A group of boxes for each family.
-
-    Args:
-        usual: the decoders that are ticked at first
-        elem_id: of the row of groups
-        engines: the names of the engines that may be asked, which are off at first
-    """
-
-    def __init__(self, usual: Iterable[str], elem_id: str, engines: Iterable[str] = ()):
-        self.usual, self.elem_id = list(usual), elem_id
-        served = looks.served(engines)
-        self.families = (*FAMILIES, served) if served.decoders else FAMILIES
-        self.engines = served.decoders
-        self.groups: list[gr.CheckboxGroup] = []
-
-    def lay_out(self) -> None:
-        with gr.Row(elem_id=self.elem_id, elem_classes="families"):
-            self.groups = [
-                gr.CheckboxGroup(
-                    # The name, and below it the summary: the style sheet tells the lines apart.
-                    [
-                        (f"{label(name)}\n{method_of(name).summary}", name)
-                        for name in family.decoders
-                    ],
-                    value=[name for name in family.decoders if name in self.usual],
-                    label=family.title,
-                    info=family.help,
-                    elem_id=f"{self.elem_id}-{family.name}",
-                    elem_classes="family",
-                )
-                for family in self.families
-            ]
-        self.first = self.groups[0]  # where a message about the whole choice stands
-        with gr.Row(elem_classes="chips"):
-            for names in (self.usual, list(catalog)):
-                which = "All" if len(names) == len(catalog) else "The"
-                boxes = [
-                    [name for name in family.decoders if name in names] for family in self.families
-                ]
-                gr.Button(
-                    f"{which} {WORDS.get(len(names), len(names))}",
-                    size="sm",
-                    elem_classes="chip",
-                    elem_id=f"{self.elem_id}-{len(names)}",
-                ).click(None, None, self.groups, js=f"() => {boxes}", api_visibility="private")
-
-    def chosen(self, values: Values) -> list[str]:
-        """The ticked decoders in their order on the page."""
-        ticked = {name for group in self.groups for name in values[group]}
-        return placed(name for name in (*catalog, *self.engines) if name in ticked)
-
-    def filled(self, names: Iterable[str]) -> Updates:
-        """Updates that tick these decoders; names that are not known here are left out."""
-        names = list(names)
-        return {
-            group: [name for name in family.decoders if name in names]
-            for group, family in zip(self.groups, self.families, strict=True)
-        }
-
-    def missing(self, names: Iterable[str]) -> list[str]:
-        """A sentence for each engine that whoever runs this page has not named."""
-        return [
-            f"{label(name)} is not known here and was left out: whoever runs this page names "
-            "engines."
-            for name in names
-            if is_engine(name) and name not in self.engines
-        ]
-
-
-class PairPicker:
-    """The inputs that choose a pair, and the button that loads it.
+def pair_picker(host: Host, pair: gr.State) -> None:
+    """Lay out the inputs that choose a pair, and the button that loads it.
 
     Args:
         host: the page's host
-        choice: the visitor's PairChoice, which changes only once its pair has been loaded
+        pair: the visitor's PairChoice, which changes only once its pair has been loaded
     """
 
-    def __init__(self, host: Host, choice: gr.State):
-        self.host = host
-        usual = host.first.preset
-        with gr.Row():
-            self.preset = gr.Dropdown(
-                [*offered(), *([OWN] if host.limits.custom_models else [])],
-                value=usual.name if usual else OWN, label="Pair", elem_id="pair", scale=2,
-                min_width=280,
-                info="Pairs in grey do not fit in this machine's memory.",
-            )  # fmt: skip
-            self.device = gr.Dropdown(
-                ["auto", *all_devices()],
-                value="auto", label="Device", elem_id="device", min_width=120,
-            )  # fmt: skip
-            self.dtype = gr.Dropdown(
-                ["auto", "float32", "bfloat16", "float16", "float64"],
-                value="auto", label="Dtype", elem_id="dtype", min_width=120,
-                info="auto: bfloat16 on CUDA, float32 on the CPU",
-            )  # fmt: skip
-            self.weights = gr.Dropdown(
-                [AS_STORED, "int8", "int4"],
-                value=AS_STORED, label="Weights", elem_id="weights", min_width=120,
-                info="quantised while loading; int4 needs CUDA",
-            )  # fmt: skip
-        with gr.Row(visible=False) as self.own:
-            hint = "a hub id (safetensors)"
-            if not host.limits.public:
-                hint += ", a folder or a GGUF file"
-            self.target = gr.Textbox(label="Target", info=hint, elem_id="own-target", max_lines=1)
-            self.draft = gr.Textbox(
-                label="Draft", info=f"{hint}; empty for none", elem_id="own-draft", max_lines=1
-            )
-        with gr.Row():
-            self.load = gr.Button("Load", elem_id="load-pair", scale=0, min_width=160)
-            self.note = gr.HTML(elem_id="pair-note", elem_classes="wb-note")
-        self.preset.change(
-            lambda name: gr.update(visible=name == OWN), self.preset, self.own,
-            queue=False, api_visibility="private",
-        )  # fmt: skip
-        self.load.click(
-            self._load,
-            [choice, self.preset, self.target, self.draft, self.device, self.dtype, self.weights],
-            [choice, self.note], show_progress_on=self.note, **DEVICE,
-        )  # fmt: skip
-
-    def _load(
-        self,
+    def use(
         current: PairChoice,
         preset: str,
         target: str,
@@ -172,44 +55,70 @@ class PairPicker:
         device: str,
         dtype: str,
         weights: str,
-    ) -> tuple[Any, str]:
+    ) -> tuple[PairChoice, str]:
+        on = device, dtype, None if weights == AS_STORED else weights
         try:
-            choice = self._chosen(
-                preset, (target or "").strip(), (draft or "").strip(), device, dtype,
-                None if weights == AS_STORED else weights,
-            )  # fmt: skip
-            pair = self.host.device.pair(choice)
+            if preset != OWN:
+                choice = PAIRS[preset].choice(*on)
+            elif (target or "").strip():
+                choice = PairChoice(target.strip(), (draft or "").strip() or None, *on)
+            else:
+                raise InputError("Name a target: a hub id or a folder.")
+            there = host.device.pair(choice)
         except InputError as error:
             return current, words.note(f"{error} In use: {current.title}.", "alert")
         says = f"In use: {choice.title}."
-        if not pair.one_tokenizer:
-            says += f" The draft knows {pair.known:.0%} of the target's tokens."
-        for role, model in pair.plain.items():
+        if not there.one_tokenizer:
+            says += f" The draft knows {there.known:.0%} of the target's tokens."
+        for role, model in there.plain.items():
             says += f" The {role} model runs {model.engine_name}."
         return choice, words.note(says)
 
-    def _chosen(
-        self,
-        preset: str,
-        target: str,
-        draft: str,
-        device: str,
-        dtype: str,
-        quantization: str | None,
-    ) -> PairChoice:
-        if preset not in (*PAIRS, OWN):
-            raise InputError("Choose a pair from the list.")
-        if preset != OWN:
-            return PAIRS[preset].choice(device, dtype, quantization)
-        if not self.host.limits.custom_models:
-            raise InputError("Only the preset pairs may be loaded here.")
-        if not target:
-            raise InputError("Name a target: a hub id or a folder.")
-        return PairChoice(target, draft or None, device, dtype, quantization)
+    usual = host.first.preset
+    with gr.Row():
+        preset = gr.Dropdown(
+            [*offered(), *([OWN] if host.limits.custom_models else [])],
+            value=usual.name if usual else OWN, label="Pair", elem_id="pair", scale=2,
+            min_width=280,
+            info="Pairs in grey do not fit in this machine's memory.",
+        )  # fmt: skip
+        device = gr.Dropdown(
+            ["auto", *all_devices()],
+            value="auto", label="Device", elem_id="device", min_width=120,
+        )  # fmt: skip
+        dtype = gr.Dropdown(
+            ["auto", "float32", "bfloat16", "float16", "float64"],
+            value="auto", label="Dtype", elem_id="dtype", min_width=120,
+            info="auto: bfloat16 on CUDA, float32 on the CPU",
+        )  # fmt: skip
+        weights = gr.Dropdown(
+            [AS_STORED, "int8", "int4"],
+            value=AS_STORED, label="Weights", elem_id="weights", min_width=120,
+            info="quantised while loading; int4 needs CUDA",
+        )  # fmt: skip
+    with gr.Row(visible=False) as own:
+        hint = "a hub id (safetensors)"
+        if not host.limits.public:
+            hint += ", a folder or a GGUF file"
+        target = gr.Textbox(label="Target", info=hint, elem_id="own-target", max_lines=1)
+        draft = gr.Textbox(
+            label="Draft", info=f"{hint}; empty for none", elem_id="own-draft", max_lines=1
+        )
+    with gr.Row():
+        load = gr.Button("Load", elem_id="load-pair", scale=0, min_width=160)
+        note = gr.HTML(elem_id="pair-note", elem_classes="wb-note")
+    preset.change(
+        lambda name: gr.update(visible=name == OWN), preset, own,
+        queue=False, api_visibility="private",
+    )  # fmt: skip
+    load.click(
+        use,
+        [pair, preset, target, draft, device, dtype, weights],
+        [pair, note], show_progress_on=note, **DEVICE,
+    )  # fmt: skip
 
 
 SHARED = "settings"  # the owner of what all decoders share
-DEFAULT_DECODERS = [method.name for method in settings.SHOWN]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -239,7 +148,7 @@ class Control:
     def typed(self, raw: Any) -> Any:
         """The setting's value for typed input, unchecked."""
         value = parse(self.field, raw)
-        # What is ticked means nothing to a pair that it is hidden for.
+        # A chat template that is ticked means nothing to a pair that has none.
         return "auto" if value is True and "auto" in self.field.metadata["choices"] else value
 
     def read(self, raw: Any) -> Any:
@@ -255,7 +164,6 @@ class Control:
         return value
 
     def raw(self, value: Any) -> Any:
-        """The setting's value as its input has it."""
         if is_switch(self.field):
             return bool(value)
         if is_list(self.field) or self.field.metadata["choices"]:
@@ -279,7 +187,6 @@ class Control:
 
     @property
     def choices(self) -> list[str]:
-        """What its input offers."""
         fixed = self.field.metadata["low"] is None and self.kind in ("choice", "text")
         return [written(self.field, each) for each in self.field.metadata["choices"] if fixed]
 
@@ -293,15 +200,7 @@ class Control:
             help += f"; the library's default is {written(field, field.default) or 'empty'}"
         return help
 
-    def described(self) -> dict[str, Any]:
-        """It as plain data, see `OwnSettings`."""
-        return {
-            "name": self.field.name, "id": self.elem_id, "label": self.label, "help": self.help,
-            "kind": self.kind, "choices": self.choices, "start": self.raw(self.start),
-        }  # fmt: skip
-
     def laid_out(self) -> "Control":
-        """The same with an input of its own."""
         raw, kind = self.raw(self.start), self.kind
         options: Any = {"label": self.label, "elem_id": self.elem_id, "info": self.help}
         if kind == "switch":
@@ -319,8 +218,6 @@ class Control:
         return dataclasses.replace(self, component=component)
 
 
-# Settings that are shown only for pairs that they mean something for.
-OFFERED = ("chat_template", "system", "penalties")
 PARTS = ("draft_beams", "rule", "draft")  # settings that may not fit each other
 
 
@@ -347,28 +244,55 @@ class SettingsForm:
         more: Sequence[dataclasses.Field] = (),
         engines: Sequence[str] = (),
     ) -> None:
-        self.start, self.limits, self.more = start, limits, more
-        self.decoders = DecoderChoice(start.get("decoders", DEFAULT_DECODERS), elem_id, engines)
+        self.start, self.limits, self.more, self.elem_id = start, limits, more, elem_id
+        # Ticked at first.
+        self.usual = list(start.get("decoders", [method.name for method in SHOWN]))
+        family = served(engines)
+        self.engines = family.decoders
+        self.families = (*FAMILIES, family) if self.engines else FAMILIES
         # A card that lays out neither decoders nor settings has none of these.
+        self.groups: list[gr.CheckboxGroup] = []
         self.controls: list[Control] = []
-        self.offered: dict[str, gr.components.Component] = {}
+        self.shared: dict[str, Any] = {}
         self.own: Any = None
 
     def lay_out_decoders(self) -> None:
-        self.decoders.lay_out()
+        with gr.Row(elem_id=self.elem_id, elem_classes="families"):
+            self.groups = [
+                gr.CheckboxGroup(
+                    # The name, and below it the summary: the style sheet tells the lines apart.
+                    [
+                        (f"{label(name)}\n{method_of(name).summary}", name)
+                        for name in family.decoders
+                    ],
+                    value=[name for name in family.decoders if name in self.usual],
+                    label=family.title,
+                    info=family.help,
+                    elem_id=f"{self.elem_id}-{family.name}",
+                    elem_classes="family",
+                )
+                for family in self.families
+            ]
+        with gr.Row(elem_classes="chips"):
+            for which, names in (("The usual", self.usual), ("All", list(catalog))):
+                boxes = [
+                    [name for name in family.decoders if name in names] for family in self.families
+                ]
+                title, elem_id = f"{which} {len(names)}", f"{self.elem_id}-{len(names)}"
+                chip = gr.Button(title, size="sm", elem_classes="chip", elem_id=elem_id)
+                chip.click(None, None, self.groups, js=f"() => {boxes}", api_visibility="private")
 
     def lay_out_settings(self, name: str) -> None:
-        """Lay out all settings of the `NotedForm` with this name."""
-        prefix = self.decoders.elem_id
+        prefix = self.elem_id
         with gr.Row():
             self.controls = [
                 Control(
                     SHARED, field, self.start.get(field.name, field.default),
                     f"{prefix}-{SHARED}-{field.name}", self.limits.get(field.name),
                 ).laid_out()
-                for field in (*self.more, *settings.shared())
+                for field in (*self.more, *shared())
             ]  # fmt: skip
-        self.offered = {c.field.name: c.component for c in self.controls if c.field.name in OFFERED}
+        self.shared = {each.field.name: each.component for each in self.controls}
         decoders = []
         for owner, method in catalog.items():
             own = self.start.get(owner, {})
@@ -381,63 +305,59 @@ class SettingsForm:
             ]  # fmt: skip
             self.controls += controls
             if controls:
-                fields = [each.described() for each in controls]
+                fields = [
+                    {
+                        "name": each.field.name, "id": each.elem_id, "label": each.label,
+                        "help": each.help, "kind": each.kind, "choices": each.choices,
+                        "start": each.raw(each.start),
+                    }
+                    for each in controls
+                ]  # fmt: skip
                 title = f"{label(owner)} · {cited(method)}"
                 decoders.append({"name": owner, "title": title, "fields": fields})
-        self.own = OwnSettings(
-            {"ticked": self.decoders.usual, "own": {}}, elem_id=f"{prefix}-own",
-            about=json.dumps({"form": name, "decoders": decoders}),
-        )  # fmt: skip
+        # As components of Gradio they were 400 of 1,047, which every visitor's browser walked
+        # through at each update.
+        about = json.dumps({"form": name, "decoders": decoders})
+        self.own = Canvas(
+            f"WorkbenchSettings.show(root, {about}, props, trigger);",
+            {"ticked": self.usual, "own": {}},
+            elem_id=f"{prefix}-own",
+        )
         gr.on(
-            [group.change for group in self.decoders.groups], None, self.decoders.groups, None,
+            [group.change for group in self.groups], None, self.groups, None,
             js=f"(...groups) => WorkbenchSettings.tick('{prefix}-own', groups.flat())",
             api_visibility="private",
         )  # fmt: skip
 
-    @staticmethod
-    def _raw(own: Any, control: Control) -> Any:
-        """What was typed for a decoder's own setting; `own` comes from a browser."""
-        typed = own.get("own") if isinstance(own, dict) else None
-        mine = typed.get(control.owner) if isinstance(typed, dict) else None
-        begins = control.raw(control.start)
-        return mine.get(control.field.name, begins) if isinstance(mine, dict) else begins
-
     def _typed(self, values: Values, control: Control) -> Any:
         if control.component is not None:
             return values[control.component]
-        return self._raw(values[self.own], control)
-
-    def offer(self, offers: Mapping[str, bool], ticked: Sequence[Any] = ()) -> dict[Any, Any]:
-        """Updates that show, of the settings in OFFERED, those that are offered.
-
-        One that counts stays in view, so that it can be switched off: what is hidden must not
-        count. Those that nothing is known about stay as they are.
-
-        Args:
-            offers: what means something for the pair, by name
-            ticked: the values in the form
-        """
-        counting = {name for name, on in zip(self.offered, ticked, strict=False) if on}
-        counting.discard("chat_template")  # "auto" if it is ticked
-        return {
-            component: gr.update(visible=offers[name] or name in counting)
-            if name in offers
-            else gr.skip()
-            for name, component in self.offered.items()
-        }
-
-    @property
-    def outputs(self) -> list[Any]:
-        return self.components
+        begins = control.raw(control.start)
+        try:  # a client may send anything
+            return values[self.own]["own"][control.owner].get(control.field.name, begins)
+        except (AttributeError, KeyError, TypeError):
+            return begins
 
     @property
     def components(self) -> list[gr.components.Component]:
-        shared = [c.component for c in self.controls if c.component is not None]
-        return [*self.decoders.groups, *shared, *([] if self.own is None else [self.own])]
+        return [*self.groups, *self.shared.values(), *([] if self.own is None else [self.own])]
+
+    def chosen(self, values: Values) -> list[str]:
+        ticked = {name for group in self.groups for name in values[group]}
+        return placed(name for name in (*catalog, *self.engines) if name in ticked)
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """A sentence for each engine that whoever runs this page has not named."""
+        return [
+            f"{label(name)} is not known here and was left out: whoever runs this page names "
+            "engines."
+            for name in names
+            if is_engine(name) and name not in self.engines
+        ]
 
     def typed(self, values: Values) -> dict[str, Any]:
         """The settings in the form, as a study has them in JSON, unchecked."""
-        chosen = self.decoders.chosen(values)
+        chosen = self.chosen(values)
         data: dict[str, Any] = {"decoders": chosen}
         for each in self.controls:
             if each.owner == SHARED:
@@ -453,7 +373,7 @@ class SettingsForm:
         A decoder's own setting stands there as its Control.
         """
         faults: dict[Any, str] = {}
-        chosen = self.decoders.chosen(values)
+        chosen = self.chosen(values)
         for each in self.controls:
             if each.owner == SHARED or each.owner in chosen:
                 try:
@@ -468,7 +388,7 @@ class SettingsForm:
                 except InputError as error:  # settings that do not fit each other
                     faults[next((c for c in own if c.field.name in PARTS), own[0])] = str(error)
         if not chosen:
-            faults[self.decoders.first] = "No decoder is chosen; choose at least one."
+            faults[self.groups[0]] = "No decoder is chosen; choose at least one."
         return faults
 
     def filled(self, data: Mapping[str, Any]) -> Updates:
@@ -479,8 +399,11 @@ class SettingsForm:
                 default, but decoders that are not chosen have the settings that the form began
                 with.
         """
-        chosen = list(data.get("decoders", self.decoders.usual))
-        updates: Updates = self.decoders.filled(chosen)
+        chosen = list(data.get("decoders", self.usual))
+        updates: Updates = {
+            group: [name for name in family.decoders if name in chosen]
+            for group, family in zip(self.groups, self.families, strict=True)
+        }
         own: dict[str, dict[str, Any]] = {}
         for each in self.controls:
             if each.owner != SHARED:
@@ -488,10 +411,7 @@ class SettingsForm:
                     value = data.get(each.owner, {}).get(each.field.name, each.field.default)
                     own.setdefault(each.owner, {})[each.field.name] = each.raw(value)
                 continue
-            value = each.raw(data.get(each.field.name, each.field.default))
-            if value and each.field.name in OFFERED and each.field.name != "chat_template":
-                value = gr.update(value=value, visible=True)  # so that it can be switched off
-            updates[each.component] = value
+            updates[each.component] = each.raw(data.get(each.field.name, each.field.default))
         if self.own is not None:
             updates[self.own] = gr.update(value={"ticked": chosen, "own": own})
         return updates

@@ -1,7 +1,7 @@
 """The tab of a kind of study: a form, Run, progress, and the results of this or a past run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import gradio as gr
 
@@ -9,7 +9,7 @@ from workbench.models.presets import PairChoice, tuned
 from workbench.page import words
 from workbench.page.form import SettingsForm
 from workbench.page.host import Host
-from workbench.page.runner import Follower, Runner
+from workbench.page.runner import Runner
 from workbench.page.widgets import QUIET, Faults, NotedForm, Updates, Values, room
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
@@ -25,9 +25,8 @@ SAVING = "".join(
 )
 
 
-def plot(min_width: int = 300, **options: Any) -> gr.Plot:
-    """A chart, with buttons that save it as a file."""
-    with gr.Column(min_width=min_width, elem_classes="wb-plot"):
+def plot(**options: Any) -> gr.Plot:
+    with gr.Column(min_width=300, elem_classes="wb-plot"):
         chart = gr.Plot(show_label=False, container=False, **options)
         gr.HTML(SAVING, elem_classes="wb-save", padding=False)
     return chart
@@ -93,13 +92,11 @@ class Figures:
         return [*self.parts, *self.kept.outputs]
 
     def lay_out(self, prefix: str) -> list[Any]:
-        """Lay out the parts that show the run; returns them."""
         self.table = gr.HTML(elem_id=f"{prefix}figures", elem_classes="wb-note")
         self.timing = gr.HTML(elem_id=f"{prefix}timing", elem_classes="wb-note")
         return [self.table, self.timing]
 
     def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
-        """Updates that show a finished run, which may have no results."""
         return {**self.growing(run, *looked_at), **self.kept.show(run, unkept)}
 
     def growing(self, run: Run, *looked_at: Any) -> Updates:
@@ -109,9 +106,6 @@ class Figures:
             self.table: tables.markup(tables.figures(run)),
             self.timing: words.timing(run),
         }
-
-    def follow(self) -> Self:
-        return self
 
     def begin(self) -> Updates:
         return {self.box: gr.update(visible=False), **self.kept.clear()}
@@ -143,6 +137,7 @@ class StudyTab:
         linked: the part of that study that links leave out
         shown: the settings that the form shows if a link or a run leaves them out
         empty: the message for an empty prompt
+        figures: the class of `results`
         results: the parts that show a run
         prompt: the input of the prompt, if the kind has one prompt
         inputs: the inputs besides decoders and settings; the first shows why a study is refused
@@ -167,27 +162,27 @@ class StudyTab:
     shown: ClassVar[Mapping[str, Any]] = {}
     empty: ClassVar[str] = "The prompt is empty; write a few words."
 
-    start: Mapping[str, Any]
+    figures: ClassVar[type[Figures]] = Figures
     results: Any  # a `Figures`
-    prompt: gr.Textbox
     inputs: Any  # a list
     folds: Sequence[Any] = ()
     more: Sequence[Any] = ()
     looked_at: Sequence[Any] = ()
-    asked: gr.HTML
-    share: gr.HTML
 
     def __init__(self, host: Host, pair: gr.State):
         self.host, self.pair = host, pair
         most, own = host.limits.of_settings, self.study.own()
         self.start = {**tuned(host.first), **self.opening["settings"]}
-        engines = host.engines if self.study.asks_engines else ()
+        engines = [*host.device.engines()] if self.study.asks_engines else ()
         self.form = SettingsForm(self.start, most, f"{self.prefix}decoders", own, engines)
         self.runner = Runner(host, self.study.kind, self.prefix)
         with self.frame() as self.tab:
             self.lay_out()
             fields = [*self.inputs, *self.form.components]
-            self.noted = NotedForm(fields, self.study.kind, self.refreshing)
+            # Another pair may have been loaded, and fields of a tab that is not on screen tell no
+            # change.
+            opens = [self.tab.select] if isinstance(self.tab, gr.Tab) else []
+            self.noted = NotedForm(fields, self.study.kind, [self.pair.change, *opens])
             self.opened = gr.State(False)  # whether the visitor has been here
             self.filled = gr.State(False)  # whether a link has filled the form
         self._wire()
@@ -195,23 +190,17 @@ class StudyTab:
     # ---- what a kind may replace
 
     def frame(self) -> gr.Tab | gr.Accordion:
-        """Make the tab, or the card in another kind's tab."""
         return room(self.title, self.id, self.prefix[:-1] or None, self.in_lab)
 
     def lay_out(self) -> None:
-        """Lay out the inputs, the buttons, the line that sums them up, the folds, the results."""
         with gr.Row(equal_height=True):
             self.lay_out_prompt(min_width=320)
             with gr.Column(scale=1, min_width=160), gr.Row(equal_height=True):
-                self.lay_out_buttons()
+                self.runner.lay_out_buttons(self.study.verb)
         with gr.Row(elem_classes="chips"):
             self.lay_out_asked()
         self.lay_out_folds()
-        self.results = self.lay_out_results()
-
-    def lay_out_results(self) -> Figures:
-        """Lay out the parts that show a run."""
-        return Figures(self.prefix)
+        self.results = self.figures(self.prefix)
 
     @property
     def fields(self) -> list[Any]:
@@ -243,12 +232,11 @@ class StudyTab:
         """
         return words.chosen(data["settings"])
 
-    def follow(self, study: Any, *looked_at: Any) -> Follower:
-        """The part that shows a study while it runs."""
-        return self.results.follow()
+    def follow(self, study: Any, *looked_at: Any) -> Any:
+        """What shows a study while it runs; its `update` gives {} if it has nothing to draw."""
+        return self.results
 
     def faults(self, values: Values, *more: Any) -> dict[Any, str]:
-        """A message for each input that cannot be used."""
         return {} if values[self.prompt].strip() else {self.prompt: self.empty}
 
     def made(self, values: Values, *more: Any) -> Study:
@@ -266,15 +254,12 @@ class StudyTab:
             )  # fmt: skip
         self.inputs = [self.prompt]
 
-    def lay_out_buttons(self) -> None:
-        self.runner.lay_out_buttons(self.study.verb)
-
-    def lay_out_asked(self, name: str = "asked") -> None:
+    def lay_out_asked(self) -> None:
         """Lay out the line that sums up the form, and the link.
 
         They are not in a fold, whose content is not on the page while it is shut.
         """
-        self.asked = self.lay_out_summary(name)
+        self.asked = self.lay_out_summary("asked")
         self.share = self.lay_out_share()
         self.told: list[Any] = [self.share, self.asked]
 
@@ -312,22 +297,13 @@ class StudyTab:
         inside = {*self.form.components, *self.form.controls}
         return self.doors if faults.keys() & inside else {}
 
-    @property
-    def refreshing(self) -> list[Any]:
-        """The events, besides changes, after which the form is summed up again.
-
-        Another pair may have been loaded.
-        """
-        return [self.tab.select]
-
     def lay_out_more(self) -> None:
         """Lay out what the fold with decoders and settings begins with."""
 
     @property
     def outputs(self) -> list[Any]:
-        parts = (self.runner, self.form, self.results)
-        each = (output for part in parts for output in part.outputs)
-        return [*self.fields, self.filled, *each]
+        parts = [*self.runner.outputs, *self.form.components, *self.results.outputs]
+        return [*self.fields, self.filled, *parts]
 
     def show(self, run: Run) -> Updates:
         return {
@@ -337,9 +313,6 @@ class StudyTab:
         }
 
     def _wire(self) -> None:
-        if self.form.offered:
-            shown = [*self.form.offered.values()]
-            gr.on(self.refreshing, self.offer, [self.pair, *shown], shown, **self.noted.filling)
         self.noted.values.change(
             self._told, [self.noted.values, self.pair], self.told, trigger_mode="always_last",
             **QUIET,
@@ -379,10 +352,6 @@ class StudyTab:
             self.share: words.settings_link(self.study.kind, data, self.linked),
             self.asked: words.note(self.says(data, choice)),
         }
-
-    def offer(self, choice: PairChoice, *ticked: Any) -> Updates:
-        """Updates that show the settings that depend on the pair."""
-        return self.form.offer(self.host.offers(choice), ticked)
 
     def asked_for(self, values: Values, *more: Any) -> Study:
         """The study in the form; raises Faults, or InputError for the first input to show."""

@@ -13,9 +13,8 @@ from decoders import InputError, ModelPair
 from decoders.inputs import Encoded, specials
 from workbench.measuring.device import Device
 from workbench.measuring.work import admit, encode_prompt
-from workbench.models import presets
 from workbench.models.keeper import PairKeeper
-from workbench.models.presets import PairChoice
+from workbench.models.presets import PairChoice, first
 from workbench.runs.events import Ended, Event, Finished, onto
 from workbench.runs.figures import label
 from workbench.runs.record import Run
@@ -23,10 +22,6 @@ from workbench.runs.store import RunStore
 from workbench.studies.prompts import Chat, is_text
 from workbench.studies.study import Limits, Study
 
-ALONE = (
-    "The pair in use has no draft model, and {} without one is impossible: choose another pair "
-    "under Models in the Compare tab."
-)
 # While a study runs, its finished part is kept in case the process is killed; the pause until the
 # next time is this many times as long as keeping took.
 KEPT_AGAIN_AFTER = 50
@@ -49,7 +44,7 @@ class Host:
     store: RunStore = field(default_factory=RunStore)
     pairs: PairKeeper | None = None
     fault: str | None = None
-    first: PairChoice = field(default_factory=presets.first)
+    first: PairChoice = field(default_factory=first)
 
     def __post_init__(self) -> None:
         self.pairs = self.pairs or PairKeeper(self.limits.custom_models, self.limits.public)
@@ -57,15 +52,6 @@ class Host:
         self._stops: dict[tuple[str | None, str], threading.Event] = {}  # by session and tab
         self._left: WeakSet[threading.Event] = WeakSet()  # of runs that are no longer in view
         self._timing: threading.Event | None = None  # ends what has its texts and times them
-
-    @property
-    def engines(self) -> list[str]:
-        """The names of the engines that studies may ask.
-
-        Raises:
-            InputError: if whoever runs the page has named them wrongly
-        """
-        return list(self.device.engines())
 
     def check(self, study: Study, choice: PairChoice) -> None:
         """Refuse a study that cannot be run here; nothing is loaded and nothing runs.
@@ -82,7 +68,10 @@ class Host:
         self.limits.check(study)
         if (pair := self.device.keeper.peek(choice)) is not None:
             if pair.draft is None and study.needs_draft:
-                raise InputError(ALONE.format(study.kind))
+                raise InputError(
+                    f"The pair in use has no draft model, and {study.kind} without one is "
+                    "impossible: choose another pair under Models in the Compare tab."
+                )
             if pair.draft is None and (
                 names := [label(m.name) for m in study.settings.methods if m.uses_draft]
             ):
@@ -217,12 +206,10 @@ class Host:
         models: list[Any] = [pair.target, pair.draft] if pair else []
         return [sum(p.numel() for p in model.parameters()) for model in models if model is not None]
 
-    def offers(self, choice: PairChoice) -> dict[str, bool]:
-        """Whether settings that not every pair has mean something for it; {} until it is loaded."""
-        if (pair := self.device.keeper.peek(choice)) is None:
-            return {}
-        chat = bool(getattr(pair.tokenizer, "chat_template", None))
-        return {"chat_template": chat, "system": chat, "penalties": bool(pair.penalties)}
+    def chats(self, choice: PairChoice) -> bool:
+        """Whether the pair is in memory and has a chat template."""
+        pair = self.device.keeper.peek(choice)
+        return pair is not None and bool(getattr(pair.tokenizer, "chat_template", None))
 
     @contextmanager
     def stoppable(self, job: tuple[str | None, str]) -> Iterator[threading.Event]:

@@ -5,8 +5,7 @@ It is opened and served from app.py, which a Space runs, or from `decoding-workb
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -18,22 +17,19 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from decoders import InputError, catalog, smollm2
+from decoders import InputError, smollm2
 from decoders.errors import quoted, refuse
 from workbench.kinds import registry
-from workbench.models.presets import HEADED
-from workbench.page import widgets, words
-from workbench.page.api import jobs
+from workbench.models.presets import HEADED, PairChoice
+from workbench.page import words
 from workbench.page.frame import StudyTab
 from workbench.page.host import Host
 from workbench.page.runs import RunsTab
 from workbench.page.theory import TheoryTab
-from workbench.page.widgets import QUIET, Address, Rooms, Updates, room
-from workbench.runs.figures import label
+from workbench.page.widgets import QUIET, Canvas, Rooms, Updates, room, tools
 from workbench.runs.record import LARGEST_FILE
 from workbench.runs.store import Recording, RunStore, recorded, recordings
-from workbench.show import laws, quantities, view, web
-from workbench.studies.settings import cited
+from workbench.show import quantities, view, web
 
 INTRODUCTION = """
 ## What you see
@@ -58,44 +54,21 @@ draft tokens. A framework with aligned tensors pads inputs and caches to the lon
 and computes the padding, too; the engine here pads neither. This tab measures what padding costs,
 for inputs and caches separately. The text does not change.
 """
-LICENCES = (
-    "## Licences\n\nSmolLM2-135M-Instruct is under "
-    f"[Apache 2.0](https://huggingface.co/{smollm2.HUB}); its head, and the embedded story models, "
-    "are under the Llama 3.1 Community License."
-)
 
 
-class AboutTab:
-    def __init__(self) -> None:
-        with room("About", "about", "about"):
-            gr.Markdown(INTRODUCTION)
-            figures = [(quantity.label, quantity.help) for quantity in quantities.QUANTITIES]
-            decoders = [
-                (
-                    label(name) + (f" ({method.stands_for})" if method.stands_for else ""),
-                    method.summary, laws.claim(method(), 1.0).chip, cited(method),
-                )
-                for name, method in catalog.items()
-            ]  # fmt: skip
-            for title, heads, rows in (
-                ("The figures", ("figure", "what it counts"), figures),
-                ("The decoders", ("decoder", "what it does", "its text", "paper"), decoders),
-            ):
-                lines = [" | ".join(row) for row in (heads, ("---",) * len(heads), *rows)]
-                gr.Markdown(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines))
-            gr.Markdown(LICENCES)
+def about_tab() -> None:
+    with room("About", "about", "about"):
+        gr.Markdown(INTRODUCTION)
+        rows = [f"| {each.label} | {each.help} |\n" for each in quantities.QUANTITIES]
+        heads = "| figure | what it counts |\n| --- | --- |\n"
+        gr.Markdown("## The figures\n\n" + heads + "".join(rows))
+        gr.Markdown(
+            "## Licences\n\nSmolLM2-135M-Instruct is under "
+            f"[Apache 2.0](https://huggingface.co/{smollm2.HUB}); its head, and the embedded story "
+            "models, are under the Llama 3.1 Community License."
+        )
 
 
-# The licence of the models that wrote the embedded pair's stories asks for it.
-BUILT = "Built with Llama"
-DRAFTERS = "draft", "by"  # settings that name what drafts
-
-HERE = "nothing you type leaves this machine"
-NO_DATASET = (
-    "WORKBENCH_RUNS is gone: give the Space persistent storage, and set WORKBENCH_DATA to a folder "
-    "on it."
-)
-UNTIL_RESTART = "runs are kept until this Space restarts; download what you want to keep"
 # The period of the search for files that nobody read, and their age when they are deleted.
 UNREAD_SECONDS = (300, 3600)
 
@@ -107,13 +80,19 @@ def build(host: Host) -> gr.Blocks:
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         # The run during which the page before this one was left, see page.js.
         left = gr.Textbox(visible="hidden")
-        address = Address(visible="hidden")
+        # It tells the browser {go: the prefix of a tab whose study runs at once}; the browser
+        # answers a step back or forward with {query: what the address asks for}, as the event
+        # `submit`, and asks for a tab with {tab: its name}, as the event `select`.
+        address = Canvas(
+            "WorkbenchAddress.talk(props, trigger);", visible="hidden", elem_id="address"
+        )
         pair = gr.State(host.first)
         parts = [part for kind in registry.KINDS.values() if (part := kind.on_page)]
         with gr.Tabs(overflow_behavior="wrap", elem_id="rooms") as tabs:
             forms = [part.TAB for part in parts if hasattr(part, "TAB")]
             made = [form(host, pair) for form in forms if not getattr(form, "in_lab", False)]
-            with _lab() as (lab, inner):
+            # What is measured over many prompts, and the papers' formulas.
+            with room("Lab", "lab", "lab") as lab, gr.Tabs(overflow_behavior="wrap") as inner:
                 made += [form(host, pair) for form in forms if getattr(form, "in_lab", False)]
                 TheoryTab(host)
             rooms = Rooms(tabs, lab, inner)
@@ -121,10 +100,13 @@ def build(host: Host) -> gr.Blocks:
             studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
             runs = RunsTab(host, studies, rooms, pair)
             visits = _Visits(host, studies, runs, rooms, notice, address)
-            AboutTab()
+            about_tab()
+        stay = "nothing you type leaves this machine"
+        if host.limits.public:
+            stay = "runs are kept until this Space restarts; download what you want to keep"
+        # The licence of the models that wrote the embedded pair's stories asks for "Built with".
         gr.HTML(
-            f'<a href="?tab=about" data-tab="about">About</a> · {BUILT} · '
-            f"{UNTIL_RESTART if host.limits.public else HERE}",
+            f'<a href="?tab=about" data-tab="about">About</a> · Built with Llama · {stay}',
             elem_id="footer",
             elem_classes="wb-note",
         )
@@ -139,33 +121,28 @@ def build(host: Host) -> gr.Blocks:
         filling = visits.first.noted.filling
         # `then`, whatever happened in `opened`: what was filled is noted before it can be run.
         opened = page.load(visits.opened, left, shown, js="WorkbenchPage.left", **filling)
-        opened.then(**visits.first.noted.noting).then(
-            lambda: gr.update(interactive=True), None, visits.first.runner.run, **QUIET
-        ).then(None, None, None, js="WorkbenchAddress.ready", api_visibility="private")
+        first = visits.first
+        ready = [first.runner.run, first.introduction, first.prompt]
+        opened.then(**first.noted.noting).then(visits.ready, pair, ready, **QUIET).then(
+            None, None, None, js="WorkbenchAddress.ready", api_visibility="private"
+        )
         address.submit(visits.travelled, address, shown, trigger_mode="always_last", **filling)
         address.select(rooms.enter, address, rooms.outputs, trigger_mode="always_last", **QUIET)
-        for button, recording in zip(visits.first.gallery, visits.first.examples, strict=True):
-            visit = f"() => WorkbenchAddress.visit('run={recording.run.id}')"
-            button.click(None, None, None, js=visit, api_visibility="private")
         for recording in recordings()[:1]:
             visits.beforehand(recording)  # now, and not while the first visitor waits
     page.queue(max_size=host.limits.queue_size)
     return page
 
 
-@contextmanager
-def _lab() -> Iterator[tuple[gr.Tab, gr.Tabs]]:
-    """The tab that holds what is measured over many prompts, and the papers' formulas."""
-    with room("Lab", "lab", "lab") as lab, gr.Tabs(overflow_behavior="wrap") as inner:
-        yield lab, inner
+def jobs(host: Host) -> Iterator[Callable[..., Any]]:
+    """All jobs: functions with one JSON result, whose last item counts if they yield several.
 
-
-def _there(part: Any, update: Any) -> bool:
-    """Whether a page that has just been loaded shows this update already."""
-    told = update if isinstance(update, dict) else {"value": update}
-    return all(
-        name == "__type__" or getattr(part, name, ...) == value for name, value in told.items()
-    )
+    Their docstrings are their documentation, for programs and agents. Each parameter must stand on
+    one line there; the lines of `Returns` are joined with commas.
+    """
+    for kind in registry.KINDS.values():
+        if hasattr(part := kind.on_page, "endpoints"):
+            yield from part.endpoints(host)
 
 
 @dataclass
@@ -177,7 +154,7 @@ class _Visits:
     runs: RunsTab
     rooms: Rooms
     notice: gr.HTML
-    address: Address
+    address: Canvas
 
     def __post_init__(self) -> None:
         self.first: Any = self.studies[registry.UNNAMED]  # the tab that the page opens with
@@ -190,25 +167,14 @@ class _Visits:
             part: copy(update) if isinstance(update, dict) else update
             for part, update in self.drawn(recording.run.id).items()
         }
-        form = self.studies[recording.run.kind].form
-        if not self.headed and form.own in updates:
+        own = self.studies[recording.run.kind].form.own
+        pair = self.host.device.keeper.peek(self.host.first)
+        headed = self.host.first.preset in HEADED if pair is None else pair.head is not None
+        if not headed and own in updates:
             # Run is pressed on another pair than the recorded one: what only a head can draft, its
             # draft model does.
-            value = updates[form.own]["value"]
-            own = {name: dict(values) for name, values in value["own"].items()}
-            for each in form.controls:
-                if each.field.name in DRAFTERS and "head" in str(
-                    own.get(each.owner, {}).get(each.field.name)
-                ):
-                    own[each.owner][each.field.name] = each.field.default
-            updates[form.own]["value"] = {**value, "own": own}
+            updates[own]["value"] = {**updates[own]["value"], "own": {}}
         return updates
-
-    @property
-    def headed(self) -> bool:
-        """Whether the pair that the page begins with has a head."""
-        pair = self.host.device.keeper.peek(self.host.first)
-        return self.host.first.preset in HEADED if pair is None else pair.head is not None
 
     def opened(self, left: str | None, request: gr.Request) -> dict[Any, Any]:
         """Updates for an address, which asks for a past run, a study or nothing, and for a tab.
@@ -217,17 +183,20 @@ class _Visits:
         """
         query, host = dict(request.query_params), self.host
         faults = [host.fault] if host.fault else []
-        updates = self.first.greet() | self._asked(query, faults, left is None)
+        updates = self._asked(query, faults, left is None)
         # The other tabs come filled; in the first one, it is the browser that notes what is filled.
         for tab in self.studies.values():
             if tab is not self.first:
                 updates[tab.runner.run] = gr.update(interactive=True)
-        updates |= self.first.inviting(updates)
-        updates = {part: update for part, update in updates.items() if not _there(part, update)}
         updates |= self.rooms.select(query.get("tab", ""))
         notes = words.faults(faults)
         notes += "" if left is None else words.left(left if host.store.has(left) else None)
         return {**updates, **self._told(notes)}
+
+    def ready(self, choice: PairChoice) -> Updates:
+        """Updates once the browser has noted what was filled."""
+        run = {self.first.runner.run: gr.update(interactive=True)}
+        return {**run, **self.first.introduce(choice)}
 
     def travelled(self, told: Mapping[str, Any], request: gr.Request) -> Updates:
         """Updates for a step back or forward to what an address asked for, or for an example."""
@@ -263,18 +232,21 @@ class _Visits:
                 tab = self.studies[link.kind]
                 faults += link.faults
                 asked = link.data.get("settings", {}).get("decoders", ())
-                faults += tab.form.decoders.missing(asked)
+                faults += tab.form.missing(asked)
                 runs = runs and tab.runs_by_link and not self.host.fault
+                waits = "The link has filled the form. Press Run to see what it gives."
                 return {
                     **tab.fill(link.data), tab.filled: True, **self.rooms.select(tab.id),
                     **({self.address: {"go": tab.prefix}} if runs else {}),
-                    tab.runner.progress: "" if runs else words.note(words.NOT_RUN_YET),
+                    tab.runner.progress: "" if runs else words.note(waits),
                 }  # fmt: skip
         except InputError as error:
             faults.append(f"{error} {words.INSTEAD}" if recordings() else str(error))
         if not recordings():
             return {}
-        return {**self.beforehand(recordings()[0]), **self.first.unasked}
+        # Nobody asked for it: no outcome, and not its address.
+        unasked = {self.first.runner.progress: "", self.first.results.kept.run_id: ""}
+        return {**self.beforehand(recordings()[0]), **unasked}
 
 
 # A thread that decodes lets go of the interpreter in every operator of torch. By default it then
@@ -315,7 +287,8 @@ def prepare() -> tuple[Host, gr.Blocks]:
     Raises:
         InputError: if the folder of past runs or a variable of the environment cannot be used
     """
-    refuse((os.environ.get("WORKBENCH_RUNS"), NO_DATASET))
+    gone = "give the Space persistent storage, and set WORKBENCH_DATA to a folder on it."
+    refuse((os.environ.get("WORKBENCH_RUNS"), f"WORKBENCH_RUNS is gone: {gone}"))
     host = Host()
     # In the thread that computes, see measuring/device.py.
     return host, host.device.call(build, host)
@@ -349,8 +322,7 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
 
 
 def launch_options(host: Host) -> dict[str, Any]:
-    """The options of `page.launch`."""
-    tools = widgets.tools(jobs(host), host.limits.queue_size)
+    server = tools(jobs(host), host.limits.queue_size)
     return {
         "theme": THEME,
         "css_paths": web.WEB / "page.css",
@@ -361,7 +333,7 @@ def launch_options(host: Host) -> dict[str, Any]:
         "show_error": True,
         # Of the files that the page reads, a run is the largest.
         "max_file_size": LARGEST_FILE,
-        "app_kwargs": {**tools, "routes": [*tools["routes"], export_route(host.store)]},
+        "app_kwargs": {**server, "routes": [*server["routes"], export_route(host.store)]},
     }
 
 

@@ -1,26 +1,26 @@
-"""Run, Stop and Leave: the part of every tab that runs a study and follows it."""
+"""Who runs a study: the buttons of a tab, which also follow it, and the endpoints for programs."""
 
 import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any
 
 import gradio as gr
 import torch
 
 from decoders import InputError, default_device
 from decoders.devices import device_of
+from decoders.errors import quoted
 from workbench.measuring.job import OUT_OF_MEMORY
 from workbench.models.keeper import PairError
-from workbench.models.presets import PairChoice
+from workbench.models.presets import PairChoice, tuned
 from workbench.page import words
 from workbench.page.host import Host
 from workbench.page.widgets import DEVICE, QUIET, Faults, Updates
-from workbench.runs.events import Ended, Event, Finished, Progress, Started
+from workbench.runs.events import Ended, Event, Finished, Progress
 from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
 from workbench.studies.study import Study
@@ -29,31 +29,10 @@ HERE = ("127.0.0.1", "::1")
 # While the clock stands still, a browser on these cores may draw an update, a finished panel.
 DRAWING_SECONDS, PANEL_SECONDS, FIGURES_SECONDS = 0.01, 0.02, 0.5
 log = logging.getLogger(__name__)
+# If a study adds to a run: makes it for that run as it is by now, and gives both.
 Renew = Callable[[], tuple[Study, Run]]
-
-
-@dataclass(frozen=True)
-class Ticket:
-    """A study that passed all checks, and the pair to run it on.
-
-    Attributes:
-        study: the study
-        choice: the pair
-        renew: if the study adds to a run, makes it for that run as it is by now; gives both
-    """
-
-    study: Study
-    choice: PairChoice
-    renew: Renew | None = None
-
-
-class Follower(Protocol):
-    """The part of a tab that shows a study while it runs."""
-
-    def begin(self) -> Updates: ...
-
-    def update(self, event: Started | Progress | Finished) -> Updates:
-        """{} if there is nothing to draw yet."""
+# A study that passed all checks, the pair to run it on, and its `Renew` if it has one.
+Ticket = tuple[Study, PairChoice, Renew | None]
 
 
 class Runner:
@@ -101,17 +80,20 @@ class Runner:
         self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
 
     def wire(self, tab: Any) -> None:
-        """Connect the buttons with the form, the study and the results of a `StudyTab`."""
         self.tab = tab
-        tab.noted.tell(
-            self.run.click(
-                self._ask,
-                [tab.noted.values, tab.pair, *tab.more],
-                [*self.starting, tab.noted.faults, *tab.doors],
-                js=tab.noted.asked,
-                **QUIET,
-            )
-        )
+        noted = tab.noted
+        # Gradio gathers the inputs of a click before it has carried out the change just before it:
+        # `asked` gives the last change, too.
+        self.run.click(
+            self._ask,
+            [noted.values, tab.pair, *tab.more],
+            [*self.starting, noted.faults, *tab.doors],
+            js=f"WorkbenchPage.asked('{noted.name}')",
+            **QUIET,
+        ).then(
+            None, noted.faults, None, js=f"WorkbenchPage.tell('{noted.name}')",
+            api_visibility="private",
+        )  # fmt: skip
         # Input that `_ask` rejects gives no ticket, so it neither queues nor runs.
         started = self._number.change(
             self._run, [self._ticket, *tab.looked_at],
@@ -142,7 +124,7 @@ class Runner:
     def start(self, study: Study, choice: PairChoice, renew: Renew | None = None) -> Updates:
         """Updates of `starting` that queue a study; raises InputError if it cannot be run."""
         self.host.check(study, choice)
-        return {self._ticket: Ticket(study, choice, renew), **self._queued()}
+        return {self._ticket: (study, choice, renew), **self._queued()}
 
     def _queued(self) -> Updates:
         """Updates that run the last ticket once the device is free; until then one may leave."""
@@ -163,30 +145,33 @@ class Runner:
         """
         if ticket is None:  # a client made up a number
             return
-        follower = self.tab.follow(ticket.study, *looked_at)
+        study, choice, renew = ticket
+        follower = self.tab.follow(study, *looked_at)
         # Whether the visitor's browser runs on this machine, and its processor decodes.
         here = getattr(request.client, "host", None) in HERE
         shared = here and device_of(default_device()).on_host
         with self.host.stoppable((request.session_hash, self.name)) as stopped:
             # An earlier run stays in view if the study adds to it.
             yield {
-                **(follower.begin() if ticket.renew is None else {}),
+                **({} if renew else follower.begin()),
                 **self._visible(self.stop),
                 self.progress: words.note("Preparing the models."),
             }
             try:
                 # A run may have grown while this waited; now no other visitor adds to it.
-                study, earlier = ticket.renew() if ticket.renew else (ticket.study, None)
-                with closing(self.host.run(study, ticket.choice, stopped, earlier)) as events:
-                    yield from self._followed(ticket, events, follower, shared, stopped, *looked_at)
+                study, earlier = renew() if renew else (study, None)
+                with closing(self.host.run(study, choice, stopped, earlier)) as events:
+                    for updates in self._followed(events, follower, shared, stopped, *looked_at):
+                        if renew:  # what was added to a run would be added a second time
+                            updates.pop(self.again, None)
+                        yield updates
             except Exception as error:
                 yield {self.progress: words.note(sentence(error), "alert")}
 
     def _followed(
         self,
-        ticket: Ticket,
         events: Iterator[Event],
-        follower: Follower,
+        follower: Any,
         shared: bool,
         stopped: threading.Event,
         *looked_at: Any,
@@ -198,7 +183,7 @@ class Runner:
 
         for event in events:
             if isinstance(event, Ended):
-                yield {**seen(self._ended(event, ticket, told, *looked_at)), **self.idle()}
+                yield {**seen(self._ended(event, told, *looked_at)), **self.idle()}
                 return
             if isinstance(event, Finished):
                 kept = event.run.id
@@ -220,15 +205,14 @@ class Runner:
                 continue  # drawn with the next event, which follows at once
             yield seen({**updates, self.progress: words.progress(event, kept)})
             if shared:
-                whole = isinstance(event, Finished) or (
-                    isinstance(event, Started) and event.at.lap == 0
-                )
-                time.sleep(PANEL_SECONDS if updates and whole else DRAWING_SECONDS)
+                whole = updates and not isinstance(event, Progress)
+                time.sleep(PANEL_SECONDS if whole else DRAWING_SECONDS)
         yield seen({self.progress: words.note("Stopped.")})
 
-    def _ended(self, event: Ended, ticket: Ticket, told: bool, *looked_at: Any) -> Updates:
+    def _ended(self, event: Ended, told: bool, *looked_at: Any) -> Updates:
         """Updates for the end; if the run is in view, only its figures settle."""
         run, results = event.run, self.tab.results
+        lost = f"{event.unkept} Download this run, or it is lost." if event.unkept else ""
         updates: Updates = {}
         if told:
             updates = results.settle(run)
@@ -238,11 +222,8 @@ class Runner:
             updates = results.show(run, bool(event.unkept), *looked_at)
         return {
             **updates,
-            self.progress: words.ended(event),
-            # What was added to a run would be added a second time.
-            self.again: gr.update(
-                visible=not ticket.renew and any(map(unsteady, rows(run.results)))
-            ),
+            self.progress: words.outcome(run) + (lost and words.note(lost, "alert")),
+            self.again: gr.update(visible=any(map(unsteady, rows(run.results)))),
         }
 
     def _stop(self, request: gr.Request) -> None:
@@ -269,3 +250,80 @@ def sentence(error: Exception) -> str:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return OUT_OF_MEMORY
     return f"Something went wrong ({type(error).__name__}); the server's log says more. Try again."
+
+
+# ---- for a program
+
+# The JSON of an answer, which the `Returns` of each job describes; a run's is under Records.
+Answer = dict[str, Any]
+Jobs = tuple[Callable[..., Any], ...]
+
+
+def answers(
+    host: Host, make: Callable[[], Study], more: Callable[[Run], dict[str, Any]]
+) -> Iterator[Any]:
+    """Run a study.
+
+    The answer is the run's JSON with the fields of its study, those of `more`, and the reason why
+    it could not be kept, if there is one.
+
+    Args:
+        host: the page's host
+        make: makes the study
+        more: gives further fields for the run
+
+    Yields:
+        empty answers while it runs, and last the answer
+
+    Raises:
+        gr.Error: for input that cannot be used, in one sentence
+    """
+    # Answers in between let the server notice that a client has gone; the last one counts.
+    with told(), closing(host.run(make(), host.first)) as events:
+        for event in events:
+            if isinstance(event, Ended):
+                run, unkept = event.run, {"unkept": event.unkept} if event.unkept else {}
+                yield {**run.to_json(), **run.study, **more(run), **unkept}
+            else:
+                yield {}
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turn any error into one sentence."""
+    try:
+        yield
+    except Exception as error:
+        # It may repeat half a character, which cannot be sent back.
+        says = sentence(error).encode("utf-8", "replace").decode()
+        raise gr.Error(says, print_exception=False) from error
+
+
+def asked(
+    decoders: Any, settings: Any, start: Mapping[str, Any], choice: PairChoice
+) -> dict[str, Any]:
+    """The settings that a program asks for, as a study has them in JSON, unchecked.
+
+    Args:
+        decoders: names of the catalog; None for those that the form begins with
+        settings: the other settings, or None; those left out are the form's
+        start: what the form begins with, besides the settings kept with the pair
+        choice: the pair
+
+    Raises:
+        InputError: if `settings` is not an object, or names other decoders
+    """
+    if settings is not None and not isinstance(settings, dict):
+        raise InputError(f"`settings` must be one JSON object, not {quoted(settings)}.")
+    given = settings or {}
+    if given.get("decoders", decoders) != decoders:
+        raise InputError(
+            "`settings` names other decoders than `decoders` does; name them in `decoders` alone."
+        )
+    own = tuned(choice)
+    usual = {**own, **start}
+    merged = {
+        name: {**usual[name], **value} if isinstance(value, dict) and name in own else value
+        for name, value in given.items()
+    }
+    return {**usual, **merged, **({} if decoders is None else {"decoders": decoders})}

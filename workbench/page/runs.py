@@ -9,11 +9,11 @@ import gradio as gr
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.kinds import registry
-from workbench.kinds.divergence.form import DivergenceFold
+from workbench.kinds.divergence.form import fold
 from workbench.page import words
 from workbench.page.frame import StudyTab
 from workbench.page.host import Host
-from workbench.page.widgets import QUIET, READ_ONCE, Rooms, RunTable, Updates, given, room
+from workbench.page.widgets import QUIET, READ_ONCE, Canvas, Rooms, Updates, given, room
 from workbench.runs.figures import Fastest, label
 from workbench.runs.record import Run
 from workbench.show import quantities, view
@@ -27,10 +27,6 @@ INTRODUCTION = (
     "side by side."
 )
 LOOKED_AT = 20  # runs of the list, whose outcomes are read out of them
-NONE = (
-    "There are no runs yet. Press Run under Compare, or Measure under Batch; each run is listed "
-    "here when it is done."
-)
 PUBLIC = "On a shared machine, runs are not listed; open each one by its link."
 
 
@@ -51,7 +47,7 @@ class RunsTab:
         self._outcomes = lru_cache(10 * LOOKED_AT)(self._outcome)
         with room("Runs", "runs") as self.tab:
             self._lay_out()
-            DivergenceFold(host, choice)
+            fold(host, choice)
         self._wire()
 
     def _lay_out(self) -> None:
@@ -69,7 +65,11 @@ class RunsTab:
                 [EVERY, *self.shown_in], value=EVERY, label="Kind", elem_id="kind-of-runs",
                 min_width=140,
             )  # fmt: skip
-        self.chosen = RunTable(elem_id="past-runs", visible=not public)
+        # {"rows": [{id, when, kind, title, decoders, models, best, speed, asked}], "chosen": [ids],
+        # "empty": a text in place of no rows}
+        self.chosen = Canvas(
+            "WorkbenchPage.runs(root, props, trigger);", elem_id="past-runs", visible=not public
+        )
         # Filled in the browser, if the visitor agrees to delete.
         self.condemned = gr.JSON(visible="hidden")
         with gr.Row():
@@ -88,7 +88,7 @@ class RunsTab:
         listing: list[Any] = [self.search, self.kind]
         gr.on(
             [self.tab.select, *(each.change for each in listing)],
-            self._asked,
+            self._list,
             listing,
             self.chosen,
             trigger_mode="always_last",
@@ -114,11 +114,10 @@ class RunsTab:
 
     # ---- handlers
 
-    def _asked(self, search: str, kind: str) -> Any:
-        return gr.skip() if self.host.limits.public else self._list(search, kind)
-
     def _list(self, search: str, kind: str) -> Any:
         """The matching runs, newest first; the browser sorts them otherwise and keeps the ticks."""
+        if self.host.limits.public:
+            return gr.skip()
         try:
             runs = self.host.store.list(kind=None if kind == EVERY else kind, search=search or "")
         except InputError as error:
@@ -138,8 +137,13 @@ class RunsTab:
             }
             for place, run in enumerate(runs)
         ]
-        found_none = "No run matches these words and this kind."
-        return {"rows": lines, "empty": found_none if search or kind != EVERY else NONE}
+        empty = "No run matches these words and this kind."
+        if not search and kind == EVERY:
+            empty = (
+                "There are no runs yet. Press Run under Compare, or Measure under Batch; each run "
+                "is listed here when it is done."
+            )
+        return {"rows": lines, "empty": empty}
 
     def _outcome(self, id: str, fastest: str) -> dict[str, str]:
         """The verdict of a comparison, and the end of its picture in small: a fate for each token.

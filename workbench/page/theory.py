@@ -1,7 +1,6 @@
 """The papers' formulas to play with, and the place of a run on their curves."""
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,7 @@ from workbench.runs.figures import label
 from workbench.runs.store import recordings
 from workbench.theory import PAGES
 from workbench.theory.estimates import Measurements, measured
-from workbench.theory.page import Choice, FigureCard, Page, Slider
+from workbench.theory.page import Choice, Page, Slider
 from workbench.theory.speculative import FIRST
 
 INTRODUCTION = (
@@ -50,27 +49,21 @@ class TheoryTab:
             self.picked = self.run.change(self._pick, self.run, [self.measured, self.note], **QUIET)
             self._redraw(self.tab, FIRST, *first)
             with gr.Tabs(overflow_behavior="wrap"):
-                self.pages = [self._lay_out(page) for page in PAGES]
+                for page in PAGES:
+                    with gr.Tab(page.title) as tab:
+                        self._redraw(tab, page, *self._lay_out_in(page))
         self.tab.select(self._list, None, self.run, **QUIET)
 
-    def _lay_out(self, page: Page) -> gr.Tab:
-        with gr.Tab(page.title) as tab:
-            self._redraw(tab, page, *self._lay_out_in(page))
-        return tab
-
     def _lay_out_in(self, page: Page) -> tuple[list[Any], list[Any]]:
-        """Lay out a page: its fields, and the parts that follow them."""
-        first = draw(page, Measurements(), [field.value for field in page.fields])
         with gr.Row():
             fields = [control(field) for field in page.fields]
-        outputs: list[Any] = [gr.Markdown(first[0], elem_classes="wb-now")]
-        for row in rows(page.cards):
+        outputs: list[Any] = [gr.Markdown(elem_classes="wb-now")]  # all come with the tab
+        for row in filter(None, (page.cards[:1], page.cards[1:])):  # the first one says most
             with gr.Row():
                 for card in row:
                     with gr.Column(min_width=340):
                         if card.title:
                             gr.Markdown(f"### {card.title}")
-                        # Drawn when the tab is opened.
                         outputs.append(plot())
                         if card.formula:
                             gr.Markdown(
@@ -125,16 +118,7 @@ class TheoryTab:
             return Measurements(), words.note(str(error), "alert")
 
 
-def rows(cards: Sequence[FigureCard]) -> Iterator[Sequence[FigureCard]]:
-    """The first card, which says most, alone; the others in even rows of at most three."""
-    yield cards[:1]
-    if others := cards[1:]:
-        length = math.ceil(len(others) / math.ceil(len(others) / 3))
-        yield from (others[i : i + length] for i in range(0, len(others), length))
-
-
 def control(field: Choice | Slider) -> Any:
-    """The component that sets a value."""
     if isinstance(field, Choice):
         options = [(words, value) for value, words in field.options().items()]
         return gr.Dropdown(
@@ -164,7 +148,6 @@ def fault(page: Page, values: Sequence[Any]) -> str | None:
 
 
 def draw(page: Page, found: Measurements, values: Sequence[Any]) -> list[Any]:
-    """The parts that follow the values and the run: words and figures."""
     v = SimpleNamespace(
         **{each.name: type(each.value)(x) for each, x in zip(page.fields, values, strict=True)}
     )

@@ -3,13 +3,12 @@
 `workbench/web` has the scripts that draw the components.
 """
 
-import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import gradio as gr
 from anyio import CapacityLimiter, WouldBlock, to_thread
@@ -17,7 +16,6 @@ from mcp import types
 from mcp.server.fastmcp.tools import Tool
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from pydantic import TypeAdapter
 from starlette.routing import Mount
 
 from decoders import InputError
@@ -57,7 +55,7 @@ class NotedForm:
             never come after newer ones.
     """
 
-    def __init__(self, fields: Sequence[Any], name: str, refreshing: Sequence[Any] = ()):
+    def __init__(self, fields: Sequence[Any], name: str, refreshing: Sequence[Any]):
         self.fields, self.name = fields, name
         self.values = gr.JSON([field.value for field in fields], visible="hidden")
         self.faults = gr.JSON(visible="hidden")
@@ -78,14 +76,6 @@ class NotedForm:
             "api_visibility": "private",
         }
 
-    @property
-    def asked(self) -> str:
-        """The JavaScript of a handler whose first input is `values`: it gets the last change, too.
-
-        Gradio gathers the inputs of a click before it has carried out the change just before it.
-        """
-        return f"WorkbenchPage.asked('{self.name}')"
-
     def read(self, values: Any) -> Values:
         """The values by field; raises `gr.Error` for values that no form sends."""
         if not isinstance(values, list) or len(values) != len(self.fields):
@@ -95,20 +85,12 @@ class NotedForm:
         return dict(zip(self.fields, values, strict=True))
 
     def told(self, faults: Mapping[Any, str]) -> Updates:
-        """A handler's updates about faults, which `tell` shows once the handler has answered."""
+        """A handler's updates about faults, which the browser shows once it has answered."""
         return {self.faults: {field.elem_id: says for field, says in faults.items()}}
-
-    def tell(self, handler: Any) -> None:
-        handler.then(
-            None, self.faults, None, js=f"WorkbenchPage.tell('{self.name}')",
-            api_visibility="private",
-        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Given:
-    """The name and the content of a visitor's file."""
-
     name: str
     content: bytes
 
@@ -131,7 +113,7 @@ def given(data: Mapping[str, Any] | None) -> Given | None:
         raise InputError("The file did not arrive; upload it again.") from None
     finally:
         file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             file.parent.rmdir()  # it is named after the content
 
 
@@ -139,7 +121,7 @@ def sent(event: gr.EventData, *names: str) -> dict[str, Any]:
     """What the browser sent with an event under these names; a client may send anything."""
     parts = {}
     for name in names:
-        with contextlib.suppress(AttributeError, TypeError):
+        with suppress(AttributeError, TypeError):
             parts[name] = getattr(event, name)
     return parts
 
@@ -149,119 +131,33 @@ class Canvas(gr.HTML):
 
     The template is constant, so Gradio never renders over the drawing, and no text passes a
     template.
+
+    Args:
+        draw: JavaScript that draws `props.value` in `root`; it may `trigger` an event
     """
 
-    script: str
-
-    def __init__(self, value: Any = None, **options: Any):
+    def __init__(self, draw: str, value: Any = None, **options: Any):
+        script = f"""
+const root = element.firstElementChild;
+const show = () => {{ {draw} }};
+watch('value', show);
+show();
+"""
         super().__init__(
             value,
             html_template="<div></div>",
-            js_on_load=self.script,
+            js_on_load=script,
             apply_default_css=False,
             padding=False,
             **options,
         )
 
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "object"}
-
-
-class TokenStrip(Canvas):
-    """Panels of coloured tokens, one under another, with the card of each token.
-
-    Its value is made by `view` in `workbench.kinds.comparison`. The event `select` asks for
-    the alternatives of a token: {ask, run, decoder, at}, and `token` if one was typed. `submit`
-    continues from one of them: {ask, run, decoder, at, token, decoders}. `expand` asks for what
-    other rules would keep of a round: {ask, run, decoder, round}. `ask` names the question.
-    """
-
-    script = """
-const root = element.firstElementChild;
-const show = () => Workbench.show(root, props.value);
-root.ask = trigger;
-watch('value', show);
-show();
-"""
-
-
-class Alternatives(Canvas):
-    """Answers to the strip's questions, drawn where they were asked.
-
-    Its value is {ask, choices, wanted}, {ask, tokens, rows, note} or {ask, error}.
-    """
-
-    script = """
-const show = () => Workbench.answered(props.value);
-watch('value', show);
-"""
-
-
-class RunTable(Canvas):
-    """Past runs to choose from.
-
-    Its value is {"rows": [{id, when, kind, title, decoders, models, best, speed, asked}], "chosen":
-    [ids], "empty": a text in place of no rows}.
-    """
-
-    script = """
-const root = element.firstElementChild;
-const show = () => WorkbenchPage.runs(root, props, trigger);
-watch('value', show);
-show();
-"""
-
-
-class OwnSettings(Canvas):
-    """The settings of the ticked decoders, a fold for each.
-
-    Its value is {"ticked": [decoders], "own": {decoder: {setting: what was typed}}}. As components
-    of Gradio they were 400 of 1,047, which every visitor's browser walked through at each update.
-
-    Args:
-        about: in JSON, {form: the name of the `NotedForm` that it belongs to, decoders: for each
-            {name, title, fields}}, and for each field {name, id, label, help, kind, choices, start}
-    """
-
-    def __init__(self, value: Any = None, *, about: str = "{}", **options: Any):
-        self.script = f"""
-const root = element.firstElementChild, about = {about};
-const show = () => WorkbenchSettings.show(root, about, props, trigger);
-watch('value', show);
-show();
-"""
-        super().__init__(value, **options)
-
-
-class Address(Canvas):
-    """The page's address.
-
-    Its value tells the browser {go: the prefix of a tab whose study runs at once}; the browser
-    answers a step back or forward with {query: what the address asks for}, as the event `submit`,
-    and asks for a tab with {tab: its name}, as the event `select`.
-    """
-
-    script = """
-const wants = {};
-const ask = (event, name) => (what) => {
-    wants[name] = what;
-    props.value = { ...wants };
-    trigger(event);
-};
-WorkbenchAddress.travels(ask('submit', 'query'), ask('select', 'tab'));
-const go = () => props.value?.go !== undefined && WorkbenchPage.go(props.value.go);
-watch('value', go);
-go();
-"""
-
     def preprocess(self, payload: Any) -> Any:
-        """What the browser asks for, as a dict; a client may send anything."""
+        """What the browser sends, as a dict; a client may send anything."""
         return payload if isinstance(payload, dict) else {}
 
 
-ADDRESS = "/gradio_api/mcp"
 END = object()
-FULL = "The queue is full (at most {} may wait); ask again in a while."
 
 
 def tools(jobs: Iterable[Callable[..., Any]], most: int) -> dict[str, Any]:
@@ -280,7 +176,7 @@ def tools(jobs: Iterable[Callable[..., Any]], most: int) -> dict[str, Any]:
                 name=name,
                 description=inspect.getdoc(job),
                 inputSchema=Tool.from_function(job, structured_output=False).parameters,
-                outputSchema=schema(job),
+                outputSchema={"type": "object"},
             )
             for name, job in named.items()
         ]
@@ -289,7 +185,9 @@ def tools(jobs: Iterable[Callable[..., Any]], most: int) -> dict[str, Any]:
         try:
             places.acquire_nowait()
         except WouldBlock:
-            raise ValueError(FULL.format(most)) from None
+            raise ValueError(
+                f"The queue is full (at most {most} may wait); ask again in a while."
+            ) from None
         try:
             return await outcome(named[name], given)
         except gr.Error as error:
@@ -301,12 +199,10 @@ def tools(jobs: Iterable[Callable[..., Any]], most: int) -> dict[str, Any]:
     server.call_tool()(called)
     manager = StreamableHTTPSessionManager(server, stateless=True)
 
-    @asynccontextmanager
-    async def lifespan(_: Any) -> Any:
-        async with manager.run():
-            yield
-
-    return {"routes": [Mount(ADDRESS, manager.handle_request)], "lifespan": lifespan}
+    return {
+        "routes": [Mount("/gradio_api/mcp", manager.handle_request)],
+        "lifespan": lambda _: manager.run(),
+    }
 
 
 async def outcome(job: Callable[..., Any], given: dict[str, Any]) -> Any:
@@ -319,14 +215,6 @@ async def outcome(job: Callable[..., Any], given: dict[str, Any]) -> Any:
         while (item := await to_thread.run_sync(next, answers, END)) is not END:
             last = item
     return last
-
-
-def schema(job: Callable[..., Any]) -> dict[str, Any]:
-    """The JSON schema of what a job returns, or of what it yields last."""
-    returned = get_type_hints(job)["return"]
-    if get_origin(returned) is Iterator:
-        (returned,) = get_args(returned)
-    return TypeAdapter(returned).json_schema()
 
 
 @dataclass(frozen=True)
@@ -357,7 +245,6 @@ class Rooms:
         return {self.tabs: gr.update(selected=id)} if id in _ids(self.tabs) else {}
 
     def enter(self, told: Mapping[str, Any]) -> Updates:
-        """Updates that open the tab that the browser asks for by its name."""
         return self.select(str(told.get("tab"))) or {self.tabs: gr.skip()}
 
 

@@ -8,30 +8,19 @@ from urllib.parse import quote
 
 from decoders import smollm2
 from workbench.kinds import registry
-from workbench.models.presets import SMOLLM2, PairChoice
-from workbench.runs.events import At, Ended, Finished, Progress, Started
+from workbench.models.presets import EMBEDDED, SMOLLM2, PairChoice
+from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.figures import label, number
 from workbench.runs.record import Run
-from workbench.runs.store import Recording, recorded, recordings
+from workbench.runs.store import Recording, recorded
 from workbench.show import looks, tables
-from workbench.show.tables import verdict
 from workbench.show.view import WRITERS
 from workbench.show.web import explained
-from workbench.studies import settings as presets
-from workbench.studies import study
-from workbench.studies.settings import Settings, counted
-from workbench.studies.study import Start
+from workbench.studies.settings import Settings, counted, in_words, with_seed
+from workbench.studies.study import Start, scheme_label
 
-EMBEDDED_CHOICE = PairChoice()
-CARD = 'under <a href="?tab=about" data-tab="about">two licences</a>; small models make things up'
 TITLE = "Decoding Workbench"
 NAME = f'<a class="wb-skip" href="#prompt">Skip to the prompt</a><h1>{TITLE}</h1>'
-SAYS = "A small model guesses. A large one checks."
-HOW = (
-    "The large model writes word by word, then again with guesses: green ones it kept, struck ones "
-    "it refused or never reached."
-)
-NOT_RUN_YET = "The link has filled the form. Press Run to see what it gives."
 INSTEAD = "Below is an example."
 
 
@@ -82,7 +71,7 @@ def where(at: At) -> str:
         return words
     return (
         f"{words} · batch size {at.batch_size}: "
-        f"{study.scheme_label(at.decoder, at.batch_size, at.scheme)}"
+        f"{scheme_label(at.decoder, at.batch_size, at.scheme)}"
     )
 
 
@@ -95,25 +84,16 @@ def timing_on(event: Started | Progress | Finished) -> str:
 
 
 def seconds_left(seconds: float) -> str:
-    """A guess of the time left: "5 s", "3 min", "2.0 h"."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def bar(part: float) -> str:
-    """A bar for the part that is done, from 0 to 1."""
     return f'<div class="wb-track"><span style="width:{100 * part:.1f}%"></span></div>'
 
 
-def ended(event: Ended) -> str:
-    """The outcome of a study and, if its run could not be kept, the reason."""
-    lost = note(f"{event.unkept} Download this run, or it is lost.", "alert")
-    return outcome(event.run) + (lost if event.unkept else "")
-
-
 def timing(run: Run) -> str:
-    """A note on the timings of a run, with a fold about those that cannot be trusted."""
     first, *others = tables.notes(run) or [""]
     if not others:
         return note(first) if first else ""
@@ -134,13 +114,7 @@ def outcome(run: Run) -> str:
     return note(" · ".join(["Stopped" if run.cancelled else "Done", *words]))
 
 
-def tokens(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -> str:
-    """The prompt's length, the room that the models have, and the chosen decoders."""
-    return f"{_length(count, settings)} · {chosen(settings)}"
-
-
 def chosen(settings: Mapping[str, Any]) -> str:
-    """The decoders and the number of tokens that a form asks for."""
     names, repeats = settings["decoders"], settings.get("repeats") or 1
     shown = ", ".join(map(label, names)) if len(names) < 7 else counted(len(names), "decoder")
     return (
@@ -149,7 +123,7 @@ def chosen(settings: Mapping[str, Any]) -> str:
     )
 
 
-def _length(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -> str:
+def length(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -> str:
     if count is None:
         return "Tokens are counted once the pair is loaded"
     (used, limit), budget = count, settings.get("max_new_tokens", Settings.max_new_tokens)
@@ -161,21 +135,18 @@ def _length(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -
 
 
 def heading(side: str, run: Run) -> str:
-    """The heading of one of two runs, with the settings and the date that tell them apart."""
     return (
         f'<h2>{side} · <a href="?run={run.id}">run {run.id}</a> '
-        f"<small>{html.escape(presets.with_seed(run.settings))} · {html.escape(when(run.created))} "
+        f"<small>{html.escape(with_seed(run.settings))} · {html.escape(when(run.created))} "
         f"UTC · <bdi>{html.escape(run.title[:120])}</bdi></small></h2>"
     )
 
 
 def when(created: str) -> str:
-    """A date for lists, to the minute (UTC)."""
     return created[:16].replace("T", " ")
 
 
 def settings_link(kind: str, data: Mapping[str, Any], start: Mapping[str, Any]) -> str:
-    """A link that fills a form as it stands; see `workbench.kinds.registry.to_query`."""
     return (
         f'<a href="?{html.escape(registry.to_query(kind, data, start))}">Link to these settings</a>'
     )
@@ -214,7 +185,7 @@ def share(run: Run, unkept: bool = False) -> str:
 
 def headline(run: Run, settled: bool = True) -> str:
     """The verdict in one line and, if the run was recorded beforehand, its place and date."""
-    says = verdict(run, settled)
+    says = tables.verdict(run, settled)
     line = f'<p class="verdict">{explained(says)}</p>' if says else ""
     return f'<div class="wb-headline">{line}{source(run)}</div>'
 
@@ -233,51 +204,35 @@ def trail(run: Run) -> str:
     return f'<nav class="wb wb-trail" aria-label="Branched from">{each}this run</nav>'
 
 
-def introduction(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int] = ()) -> str:
-    """What the page shows, and the pair in use with the size of each model."""
-    embedded = choice.target is None and choice.draft is None
-    models = choice.preset and [choice.preset.target, choice.preset.draft]
-    if not parameters and models:
-        parameters = [model.parameters for model in models if model]
-    if choice.target is None:  # its sizes are known from the first recorded run
-        known = _recorded_sizes()
-        parameters = known if embedded else [*known[:1], *parameters[-1:]]
-    sizes = " and ".join(map(sized, parameters))
+def introduction(choice: PairChoice, parameters: Sequence[int] = ()) -> str:
+    preset = choice.preset
+    if not parameters and preset and preset.target:
+        parameters = [model.parameters for model in (preset.target, preset.draft) if model]
+    sizes = " and ".join(f"{p / 1e9:.1f}B" if p >= 1e9 else f"{p / 1e6:.1f}M" for p in parameters)
     counts = f" ({sizes} parameters)" if sizes else ""
-    writes = f"Two tiny story models{counts} run here; don't expect facts."
-    if embedded and not smollm2.at_hand():
-        writes += f" {html.escape(smollm2.MISSING)}"
-    elif choice.preset is SMOLLM2:
-        writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}, {CARD}."
-    elif not embedded:
-        writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}"
-        writes += "." if len(parameters) > 1 else ", without a draft model."
-    return f'<h2>{SAYS}</h2><p>{HOW}</p><p class="models">{writes}</p>'
-
-
-def _recorded_sizes() -> list[int]:
-    """The parameters of the embedded pair, from the first run that was recorded with it."""
-    for each in recordings():
-        where = each.run.environment
-        if where.get("target", {}).get("name", "").startswith("Llama-Stories"):
-            return [where[role]["parameters"] for role in ("target", "draft") if where.get(role)]
-    return []
+    writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}"
+    if preset is EMBEDDED:
+        writes = f"Two tiny story models{counts} run here; don't expect facts"
+    elif preset is SMOLLM2:
+        writes += (
+            ', under <a href="?tab=about" data-tab="about">two licences</a>; small models make '
+            "things up"
+        )
+    elif len(parameters) == 1:
+        writes += ", without a draft model"
+    missing = f" {html.escape(smollm2.MISSING)}" if not smollm2.at_hand() else ""
+    return (
+        "<h2>A small model guesses. A large one checks.</h2><p>The large model writes word by "
+        "word, then again with guesses: green ones it kept, struck ones it refused or never "
+        f'reached.</p><p class="models">{writes}.{missing if preset is EMBEDDED else ""}</p>'
+    )
 
 
 def more_examples(others: Sequence[Recording]) -> str:
-    """Links to the recorded runs beyond the examples; "" if there are none."""
     each = " · ".join(
         f'<a href="?run={other.run.id}">{html.escape(other.title)}</a>' for other in others
     )
     return f"<p>More recorded runs: {each}</p>" if each else ""
-
-
-def sized(parameters: int) -> str:
-    """The size of a model: "7.5M", "8.0B"."""
-    for unit, letter in ((1e9, "B"), (1e6, "M")):
-        if parameters >= unit:
-            return f"{parameters / unit:.1f}{letter}"
-    return f"{parameters:,}"
 
 
 def source(run: Run) -> str:
@@ -285,19 +240,15 @@ def source(run: Run) -> str:
     recording = recorded(run.id)
     if recording is None:
         return ""
+    # Its words are not broken at their hyphens.
+    settings = html.escape(in_words(run.settings)).replace("-", "&#8209;")
     return (
         f'<p class="source"><b>{html.escape(recording.title)}:</b> {html.escape(recording.says)} '
-        f"Recorded on {run.created[:10]}, {_unbroken(presets.in_words(run.settings))}.</p>"
+        f"Recorded on {run.created[:10]}, {settings}.</p>"
     )
 
 
-def _unbroken(text: str) -> str:
-    """A text as HTML whose words are not broken at their hyphens."""
-    return html.escape(text).replace("-", "&#8209;")
-
-
 def environment(run: Run) -> str:
-    """The facts about the machine and the models of a run."""
     items = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>"
         for name, value in tables.facts(run)

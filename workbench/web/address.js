@@ -57,5 +57,18 @@ const WorkbenchAddress = (() => {
     });
   }
 
-  return { enter, show, ready, open: (name) => open(name), visit: (query) => travel(query), travels: (go, to) => { travel = go; open = to; } };
+  /** What the page asks Gradio for, and what Gradio asks of the page: that a study runs at once. */
+  const wants = {};
+  function talk(props, trigger) {
+    const ask = (event, name) => (what) => {
+      wants[name] = what;
+      props.value = { ...wants };
+      trigger(event);
+    };
+    travel = ask("submit", "query");
+    open = ask("select", "tab");
+    if (props.value?.go !== undefined) WorkbenchPage.go(props.value.go);
+  }
+
+  return { enter, show, ready, talk, open: (name) => open(name), visit: (query) => travel(query) };
 })();

@@ -13,11 +13,10 @@ from tests.models import build_pair, build_tokenizer, plain_logits
 from tests.workbench.conftest import finished
 from tests.workbench.measuring.conftest import comparison
 from tests.workbench.page.visitor import Visitor
-from workbench.kinds.branch import TextPlace, alternatives, branch, listed
+from workbench.kinds.branch import TextPlace, alternatives, branch
 from workbench.kinds.comparison import Comparison
 from workbench.measuring.work import admit
 from workbench.page.host import Host
-from workbench.page.widgets import Alternatives
 from workbench.runs.record import Run
 
 NAMES = [
@@ -48,7 +47,7 @@ def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered
     own = decoders.generate(exact, "abcab", name, **SHARED).tokens
     assert [t.id for t in result.alone.tokens] == own
     for at in range(len(own) + 1):
-        offered = [each.id for each in alternatives(exact, run, TextPlace(name, at))]
+        offered = [each.id for each in alternatives(exact, run, TextPlace(name, at))[0]]
         other = [id for id in offered if id not in own[at : at + 1]][at % 3]
         study = branch(exact, run, TextPlace(name, at), other)
         ids = [*prompt, *own[:at], other]
@@ -94,7 +93,7 @@ def test_probabilities_are_those_of_a_plain_pass(exact, run):
     logits = plain_logits(exact.target, [*prompt, *(t.id for t in own[:2])])
     raw, warped = logits.softmax(-1), warp(logits, Warping(0.8, 20, 1.0))
     least = int(raw.argmin())
-    found = alternatives(exact, run, TextPlace("speculative", 2), [least])
+    found, _ = alternatives(exact, run, TextPlace("speculative", 2), least)
     assert [each.id for each in found[:20]] == torch.topk(raw, 20).indices.tolist()
     assert found[-1].id == least
     assert found[-1].warped == 0
@@ -107,7 +106,7 @@ def test_probabilities_are_those_of_a_plain_pass(exact, run):
 def test_a_decoder_that_does_not_sample_has_no_chances_of_plain_sampling(exact, run, name):
     """Greedy and beam search listed what plain sampling would draw; greedy always takes the
     likeliest, beam search draws nothing."""
-    found = [each.warped for each in alternatives(exact, run, TextPlace(name, 2))]
+    found = [each.warped for each in alternatives(exact, run, TextPlace(name, 2))[0]]
     assert found == ([1.0] + [0.0] * 19 if name == "greedy" else [None] * 20)
 
 
@@ -121,9 +120,9 @@ def test_a_decoder_that_does_not_sample_has_no_chances_of_plain_sampling(exact, 
     (TextPlace("greedy", 1), "", "is no token"),
 ])  # fmt: skip
 def test_what_is_not_there_is_one_sentence(exact, run, where, token, says):
-    for ask in (lambda: branch(exact, run, where, token), lambda: listed(exact, run, where, token)):
+    for ask in (branch, alternatives):
         with pytest.raises(InputError) as told:
-            ask()
+            ask(exact, run, where, token)
         assert says in str(told.value)
         assert "\n" not in str(told.value)
 
@@ -175,8 +174,7 @@ def ask(visitor: Visitor, event: str, data) -> None:
 
 
 def answer(visitor: Visitor):
-    blocks = visitor.page.blocks.values()
-    return visitor.value(next(block for block in blocks if isinstance(block, Alternatives)))
+    return visitor.value("answer")
 
 
 def newest(host: Host) -> Run:

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
@@ -14,11 +15,11 @@ from decoders import catalog
 from tests.workbench.engines.served import a_stream, chunk, served, usage, vllm
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.form import CompareTab, endpoints
-from workbench.kinds.comparison.results import LivePanels
+from workbench.kinds.comparison.results import LiveComparison
 from workbench.measuring import session
 from workbench.models.presets import PAIRS, PairChoice, tuned
 from workbench.page.host import Host
-from workbench.runs.events import Ended
+from workbench.runs.events import Finished, Started
 from workbench.runs.record import Run
 from workbench.show.panel import run_panels
 from workbench.studies.settings import Settings
@@ -39,46 +40,54 @@ def test_a_failure_is_shown_in_its_panel_alone(run):
 
 @pytest.fixture(scope="module")
 def events(pair, unmetered):
-    """The study, and what its session reports."""
+    """The study, and what its session reports until all texts are there."""
     asked = {"decoders": ["speculative", "greedy"], "max_new_tokens": 12, "repeats": 2}
     study = Comparison.from_json({"prompt": "aba ab", "settings": asked})
-    return study, list(session.run(pair, study, meter=unmetered))
+    reported = list(session.run(pair, study, meter=unmetered))
+    (last,) = (e for e in reported if type(e) is Finished and e.at.last_text)
+    return study, reported[: reported.index(last) + 1]  # what follows is timed behind the texts
+
+
+@pytest.fixture
+def results():
+    return SimpleNamespace(strip="strip")
 
 
 def live(panels):
     return {p["decoder"]: p for p in map(json.loads, panels.value()["panels"])}
 
 
-def test_live_panels_follow_a_run_to_its_end(events):
+def test_live_panels_follow_a_run_to_its_last_text(events, results):
     study, reported = events
-    panels = LivePanels(study)
+    panels = LiveComparison(study, results)
     states = {name: panel["state"] for name, panel in live(panels).items()}
     assert states == {"greedy": "waiting", "speculative": "waiting"}
     panels.update(reported[0])
     assert live(panels)["greedy"]["state"] == "reading the prompt"
-    *rest, ended = reported[1:]
-    for event in rest:
+    for event in reported[1:]:
         panels.update(event)
-    assert isinstance(ended, Ended)
+        if isinstance(event, Started) and event.at.repeat:
+            assert live(panels)[event.at.decoder]["state"] == "repeat 2"
     shown = [json.loads(p) for p in panels.value()["panels"]]
-    for panel, last in zip(shown, panels_of(ended.run), strict=True):
-        kept = ("title", "tokens", "rounds", "status", "error")
+    for panel, last in zip(shown, panels_of(reported[-1].run), strict=True):
+        kept = ("title", "tokens", "rounds", "status", "error", "state")
         assert {name: panel[name] for name in kept} == {name: last[name] for name in kept}
-        assert panel["state"] == "repeat 2, timing 3 of 3"
         speed = next(n for n in panel["numbers"] if n["name"] == "speed")
         assert speed["detail"].startswith("mean of 2 repeats")
 
 
-def test_only_panels_that_changed_are_sent_again(events):
+def test_only_panels_that_changed_are_sent_again(events, results):
     """Every finished panel, 60 kB, was sent ten times a second while the next decoder was timed."""
     study, reported = events
-    panels, shown = LivePanels(study), [None, None]
-    for event in reported[:-1]:
-        panels.update(event)
-        changes = panels.changes()["panels"]
+    panels = LiveComparison(study, results)
+    shown = panels.value()["panels"]
+    for event in reported:
+        sent = panels.update(event).get(results.strip)
+        changes = sent["panels"] if sent else [None, None]
         shown = [new or old for new, old in zip(changes, shown, strict=True)]
-        assert shown == panels.value()["panels"]
-        assert changes.count(None) >= 1 or event is reported[0]
+        assert sent is None or shown == panels.value()["panels"]
+        assert changes.count(None) >= 1 or isinstance(event, Started)
+    panels.changes()
     assert panels.changes()["panels"] == [None, None]
 
 

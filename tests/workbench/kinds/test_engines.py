@@ -149,13 +149,13 @@ def test_the_form_takes_only_names_that_it_shows(server):
     form = SettingsForm({}, {}, engines=["fast"])
     with gr.Blocks():
         form.lay_out_decoders()
-    assert form.decoders.families[-1].decoders == (f"{SERVED}fast",)
-    values = form.decoders.filled([])
-    values[form.decoders.groups[-1]] = [f"{SERVED}fast", *forms(server), f"{SERVED}other"]
-    assert form.decoders.chosen(values) == [f"{SERVED}fast"]
+    assert form.families[-1].decoders == (f"{SERVED}fast",)
+    values: dict = {group: [] for group in form.groups}
+    values[form.groups[-1]] = [f"{SERVED}fast", *forms(server), f"{SERVED}other"]
+    assert form.chosen(values) == [f"{SERVED}fast"]
     asked = ["greedy", f"{SERVED}fast", f"{SERVED}other"]
-    assert "Engine other is not known here" in form.decoders.missing(asked)[0]
-    assert len(form.decoders.missing(asked)) == 1
+    assert "Engine other is not known here" in form.missing(asked)[0]
+    assert len(form.missing(asked)) == 1
 
 
 def test_other_kinds_ask_no_engines():

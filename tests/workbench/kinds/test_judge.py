@@ -11,7 +11,7 @@ from tests.workbench.conftest import finished
 from tests.workbench.kinds.test_branch import answer
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.comparison import Comparison
-from workbench.kinds.judge import RoundPlace, checked, of_round, of_text
+from workbench.kinds.judge import checked, of_round, of_text
 from workbench.runs.record import Run
 from workbench.studies.settings import Settings
 
@@ -40,7 +40,7 @@ def rounds(run: Run, decoder: str) -> list:
 @pytest.mark.parametrize("decoder", OWN)
 def test_its_own_rule_keeps_what_the_run_recorded(pair, judged, decoder):
     for entry in rounds(judged, decoder):
-        told = of_round(pair, judged, RoundPlace(decoder, entry.index))
+        told = of_round(pair, judged, decoder, entry.index)
         (own,) = [row for row in told["rows"] if row["own"]]
         assert own["kept"] == sum(t.fate == "accepted" for t in entry.trials)
         assert {rule for row in told["rows"] for rule in row["rules"]} >= RULES
@@ -55,7 +55,7 @@ def test_a_heads_draft_is_judged_with_the_heads_q(unmetered, tmp_path):
     study = Comparison("abab", Settings.from_json({**settings, "max_new_tokens": 16}))
     run = finished(both, study, unmetered)
     for entry in rounds(run, "speculative"):
-        rows = of_round(both, run, RoundPlace("speculative", entry.index))["rows"]
+        rows = of_round(both, run, "speculative", entry.index)["rows"]
         (own,) = [row for row in rows if row["own"]]
         assert own["kept"] == sum(t.fate == "accepted" for t in entry.trials)
     assert len(rounds(run, "speculative")) > 3
@@ -67,7 +67,7 @@ def test_a_heads_draft_is_judged_with_the_heads_q(unmetered, tmp_path):
 def test_match_is_not_repeated_for_its_own_round(pair, judged):
     """It draws in place of testing: with other draws it would contradict the round."""
     entry = rounds(judged, "match")[0]
-    rows = of_round(pair, judged, RoundPlace("match", entry.index))["rows"]
+    rows = of_round(pair, judged, "match", entry.index)["rows"]
     assert not any("match" in row["rules"] or row["own"] for row in rows)
 
 
@@ -107,14 +107,14 @@ def test_bad_input_gets_one_sentence(pair, arguments, words):
 
 def test_rounds_that_cannot_be_judged_again_say_why(pair, judged):
     for where, words in (
-        (RoundPlace("greedy", 0), "Only a round whose draft is one chain"),
-        (RoundPlace("speculative", 999), "This text has rounds 0 to"),
-        (RoundPlace("speculative", "x"), "This text has rounds 0 to"),
-        (RoundPlace("nothing", 0), "This run has no text of"),
-        (RoundPlace("ngram", rounds(judged, "ngram")[0].index), "come from counts"),
+        (("greedy", 0), "Only a round whose draft is one chain"),
+        (("speculative", 999), "This text has rounds 0 to"),
+        (("speculative", "x"), "This text has rounds 0 to"),
+        (("nothing", 0), "This run has no text of"),
+        (("ngram", rounds(judged, "ngram")[0].index), "come from counts"),
     ):
         with pytest.raises(InputError, match=words):
-            of_round(pair, judged, where)
+            of_round(pair, judged, *where)
     with pytest.raises(InputError, match="This pair has no draft model"):
         of_text(ModelPair(pair.target, None, pair.tokenizer), "Once", " upon")
     with pytest.raises(InputError, match="one JSON object"):

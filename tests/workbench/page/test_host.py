@@ -94,7 +94,7 @@ def test_other_visitors_load_nothing_while_one_switches_pairs(pair, tmp_path):
 
     def type_and_press_run(i: int) -> tuple[int, int | None] | None:
         for choice in (PairChoice(), OTHER):
-            host.offers(choice)
+            host.chats(choice)
             host.check(study(f"visitor {i}"), choice)
         return host.tokens("Once", {}, PairChoice())
 

@@ -16,7 +16,6 @@ from tests.workbench.page.visitor import Visitor
 from workbench.models.presets import PairChoice
 from workbench.page import frame
 from workbench.page.layout import build
-from workbench.page.widgets import Address
 from workbench.runs.store import recordings
 from workbench.show import web
 from workbench.studies import settings as presets
@@ -161,10 +160,9 @@ def test_the_second_visitor_sees_what_the_first_one_saw(visit):
 def test_a_link_to_settings_runs_at_once_and_one_to_a_batch_waits(visit):
     """It opened a page with a form and nothing below it, and a stranger took it for broken."""
     visitor = visit("prompt=Twice")
-    address = next(b for b in visitor.page.blocks.values() if isinstance(b, Address))
-    assert visitor.value(address) == {"go": ""}
+    assert visitor.value("address") == {"go": ""}
     visitor = visit("kind=batch&decoders=greedy")
-    assert visitor.value(address) is None
+    assert visitor.value("address") is None
     assert "Press Run to see" in visitor.value("batch-progress")
 
 
@@ -216,6 +214,6 @@ def test_no_script_of_the_page_looks_for_what_gradio_names():
 @pytest.mark.parametrize("sent", [None, [[]], "query", 3])
 def test_an_address_that_a_client_made_up_asks_for_nothing(house, sent):
     """A list in place of what the browser asks for was a traceback in the server's log."""
-    address = next(each for each in house[1].blocks.values() if isinstance(each, Address))
+    address = next(each for each in house[1].blocks.values() if each.elem_id == "address")
     assert address.preprocess(sent) == {}
     assert address.preprocess({"tab": "runs"}) == {"tab": "runs"}

@@ -18,7 +18,6 @@ from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.page.widgets import Address
 from workbench.runs.events import Ended, Event, Finished, Started
 from workbench.runs.store import RunStore, new_id, recordings
 from workbench.studies.settings import Settings
@@ -220,15 +219,14 @@ def test_who_opens_another_run_while_their_own_ends_sees_nothing_more_of_it(hous
     works(Visitor(page, COMPARE), "")
     earlier = host.store.list()[0].id
     parts = ("headline", "band-picture", "panels", "run-link", "progress")
-    address = next(block for block in page.blocks.values() if isinstance(block, Address))
     pauses = sum(1 for _ in Visitor(page, COMPARE).firing("run", "click"))
     assert pauses > 4
     for gone in range(2, pauses):
         visitor = Visitor(page, COMPARE)
         for i, _ in enumerate(visitor.firing("run", "click")):
             if i == gone and way == "address":
-                visitor.put(address, {"query": f"run={recordings()[1].run.id}"})
-                visitor.fire(address, "submit")
+                visitor.put("address", {"query": f"run={recordings()[1].run.id}"})
+                visitor.fire("address", "submit")
             elif i == gone:
                 visitor.put("past-runs", {"chosen": [earlier]})
                 visitor.press("open-run")

@@ -53,7 +53,6 @@ def test_the_pair_in_use_is_named_as_text_with_its_sizes():
     assert "story" not in pair
     head = words.introduction(PAIRS["Llama-Stories + head"].choice())
     assert "In use: <b>embedded target + head</b>" in head
-    assert "27.8M and 3.1M parameters" in head
     borrowed = words.introduction(PAIRS["Qwen3-4B + Qwen3-0.6B"].choice())  # not loaded yet
     assert "4.0B and 596.0M parameters" in borrowed
     alone = words.introduction(PairChoice("org/big"), [124_439_808])

@@ -53,16 +53,12 @@ class AdviceCard(StudyTab):
                 5, label="Prompts", precision=0, minimum=1, maximum=MOST_PROMPTS, min_width=140,
                 elem_id="advice-count",
             )  # fmt: skip
-            self.lay_out_buttons()
+            self.runner.lay_out_buttons(self.study.verb)
         with gr.Row(elem_classes="chips"):
             self.lay_out_asked()
         self.runner.lay_out_progress()
         self.runner.lay_out_again()
         self.results = AdviceFigures(self.prefix)
-
-    @property
-    def refreshing(self) -> list[Any]:
-        return []
 
     @property
     def inputs(self) -> list[Any]:

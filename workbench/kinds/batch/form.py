@@ -165,7 +165,7 @@ class BatchTab(StudyTab):
                 )  # fmt: skip
                 self.read = gr.HTML(elem_id="batch-file-note", elem_classes="wb-note")
             with gr.Column(scale=1, min_width=160), gr.Row(equal_height=True):
-                self.lay_out_buttons()
+                self.runner.lay_out_buttons(self.study.verb)
         with gr.Row(elem_classes="chips"):
             self.lay_out_asked()
         self.lay_out_folds()

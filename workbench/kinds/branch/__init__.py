@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-import decoders
-from decoders import InputError, ModelPair, catalog
+from decoders import InputError, ModelPair, catalog, read
 from decoders.distribution import Warping, top
 from decoders.errors import quoted
 from decoders.inputs import is_whole
@@ -65,56 +64,41 @@ class Candidate:
 
 
 def alternatives(
-    pair: ModelPair, run: Run, where: TextPlace, wanted: Sequence[int] = ()
-) -> list[Candidate]:
+    pair: ModelPair, run: Run, where: TextPlace, token: int | str | None = None
+) -> tuple[list[Candidate], int | None]:
     """The likeliest tokens at a place, from one pass over the tokens before it.
 
     Args:
-        wanted: ids of further tokens to list
+        token: a token that a reader typed, if any, see `token_of`; it is among them
+
+    Returns:
+        the alternatives, and the id of the typed token
 
     Raises:
-        InputError: for a place that does not exist, a run of another pair, or a token outside the
-            vocabulary
+        InputError: for a place that does not exist, a run of another pair, or a text that is not a
+            single token
     """
-    for token in wanted:
-        in_vocabulary(pair, token)
+    wanted = None if token is None else token_of(pair, token)
     ids, place = prefix(pair, run, where)
     settings = Settings.from_json({**run.settings, "decoders": [where.decoder]})
     (method,) = settings.methods
-    read = decoders.read(
+    places = read(
         pair,
         ids,
         **asdict(method.warping(Warping.of(settings))),
         penalties=settings.penalties,
         draft=False,
     )
-    _, likeliest = top(read.logits[0], LISTED)
-    tokens = list(dict.fromkeys([*likeliest[:LISTED].tolist(), *wanted]))
-    raw, warped = (p[0, tokens].tolist() for p in (read.log_p.exp(), read.p))
+    _, likeliest = top(places.logits[0], LISTED)
+    tokens = likeliest[:LISTED].tolist()
+    if wanted is not None and wanted not in tokens:
+        tokens.append(wanted)
+    raw, warped = (p[0, tokens].tolist() for p in (places.log_p.exp(), places.p))
     label, samples = Pieces(pair.tokenizer).label, method.law == Law.TARGET
     return [
         Candidate(t, label(place, t), r, w if samples else None)
         for t, r, w in zip(tokens, raw, warped, strict=True)
-    ]
-
-
-def listed(
-    pair: ModelPair, run: Run, where: TextPlace, token: int | str | None = None
-) -> tuple[list[Candidate], int | None]:
-    """The likeliest tokens at a place, with the token that a reader typed among them.
-
-    Args:
-        pair: see `alternatives`, as for `run` and `where`
-        token: the token that a reader typed, if any, see `token_of`
-
-    Returns:
-        the alternatives, and the id of the typed token
-
-    Raises:
-        InputError: as in `alternatives`, and for a text that is not a single token
-    """
-    wanted = None if token is None else token_of(pair, token)
-    return alternatives(pair, run, where, [] if wanted is None else [wanted]), wanted
+    ], wanted
 
 
 def branch(
@@ -198,7 +182,6 @@ def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
 
 
 def sample(run: Run, where: TextPlace) -> Sample:
-    """The text that a place is in; raises InputError if there is none."""
     if run.kind != Comparison.kind:
         raise InputError(f"Only texts of a comparison can be branched; this run is a {run.kind}.")
     if not (is_whole(where.at) and is_whole(where.repeat) and isinstance(where.decoder, str)):
@@ -255,7 +238,6 @@ def token_of(pair: ModelPair, token: int | str) -> int:
 
 
 def in_vocabulary(pair: ModelPair, token: Any) -> int:
-    """The id of a token; raises InputError if it is not in the vocabulary."""
     if not is_whole(token) or not 0 <= token < pair.vocabulary:
         raise InputError(
             f"There is no token {quoted(token)}; the vocabulary has ids 0 to {pair.vocabulary - 1}."
@@ -307,7 +289,7 @@ def run(args: argparse.Namespace) -> int:
     if args.token is not None:
         return show.run(lambda pair: branch(pair, parent, where, args.token, args.decoders), args)
     device, choice = show.loaded(args)
-    choices, _ = device.ask(choice, listed, parent, where)
+    choices, _ = device.ask(choice, alternatives, parent, where)
     heads = ["token", "text", "p", f"p of {label(where.decoder)}"]
     lines = [
         [

@@ -11,9 +11,8 @@ from workbench.kinds import branch
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.results import ComparisonResults, samples
 from workbench.models.presets import PairChoice
-from workbench.page.api import Alternatives, Answer, Jobs, answers, told
 from workbench.page.host import Host
-from workbench.page.runner import Runner, sentence
+from workbench.page.runner import Answer, Jobs, Runner, answers, sentence, told
 from workbench.page.widgets import DEVICE, QUIET, Updates, sent
 from workbench.studies.prompts import is_text
 
@@ -21,33 +20,35 @@ Question = dict[str, Any]
 PLACE = ("run", "decoder", "at", "token")
 
 
-class Branching:
-    """Answers questions about tokens of the strip.
+def answer_branching(
+    host: Host, runner: Runner, results: ComparisonResults, pair: gr.State
+) -> None:
+    """Answer questions about tokens of the strip.
 
     The models list the alternatives of a token, and a new run continues from one of them.
     """
 
-    def __init__(self, host: Host, runner: Runner, results: ComparisonResults, choice: gr.State):
-        self.host, self.runner, self.answer = host, runner, results.alternatives
-        results.strip.select(self._look, choice, self.answer, show_progress="hidden", **DEVICE)
-        results.strip.submit(self._branch, choice, [self.answer, *runner.starting], **QUIET)
-
-    def _look(self, choice: PairChoice, event: gr.EventData) -> Question:
+    def look(choice: PairChoice, event: gr.EventData) -> Question:
         question = sent(event, "ask", *PLACE)
         answer = {"ask": question.get("ask")}  # for the strip: no two questions share one
         try:
-            choices, wanted = likely(self.host, question, choice)
+            choices, wanted = likely(host, question, choice)
         except Exception as error:
             return {**answer, "error": sentence(error)}
         return {**answer, "choices": [asdict(each) for each in choices], "wanted": wanted}
 
-    def _branch(self, choice: PairChoice, event: gr.EventData) -> Updates:
+    def start(choice: PairChoice, event: gr.EventData) -> Updates:
         question = sent(event, "ask", *PLACE, "decoders")
         try:
-            study = continued(self.host, question, choice, names(question))
-            return self.runner.start(study, choice)
+            decoders = question.get("decoders")
+            if not isinstance(decoders, list) or not decoders:
+                raise InputError("No decoder is chosen; choose at least one.")
+            return runner.start(continued(host, question, choice, decoders), choice)
         except Exception as error:
-            return {self.answer: {"ask": question.get("ask"), "error": sentence(error)}}
+            return {results.answer: {"ask": question.get("ask"), "error": sentence(error)}}
+
+    results.strip.select(look, pair, results.answer, show_progress="hidden", **DEVICE)
+    results.strip.submit(start, pair, [results.answer, *runner.starting], **QUIET)
 
 
 def likely(
@@ -58,11 +59,11 @@ def likely(
     One visitor at a time may call it.
 
     Raises:
-        InputError: as in `branch.listed`, and for data that no strip sends
+        InputError: as in `branch.alternatives`, and for data that no strip sends
     """
     where = place(question)
     run = host.store.get(question["run"])
-    return host.device.ask(choice, branch.listed, run, where, question.get("token"))
+    return host.device.ask(choice, branch.alternatives, run, where, question.get("token"))
 
 
 def continued(
@@ -90,16 +91,8 @@ def place(question: Question) -> branch.TextPlace:
     return branch.TextPlace(question["decoder"], question["at"])
 
 
-def names(question: Question) -> list[str]:
-    """The decoders that shall continue; raises InputError if there are none."""
-    decoders = question.get("decoders")
-    if not isinstance(decoders, list) or not decoders:
-        raise InputError("No decoder is chosen; choose at least one.")
-    return decoders
-
-
 def endpoints(host: Host) -> Jobs:
-    def alternatives(run: str, decoder: str, at: int) -> Alternatives:
+    def alternatives(run: str, decoder: str, at: int) -> Answer:
         """List the tokens that could stand at a place of a comparison's text.
 
         They come from one pass of the large model over the tokens before the place. Each has an id,
@@ -116,8 +109,7 @@ def endpoints(host: Host) -> Jobs:
         """
         with told():
             choices, _ = likely(host, {"run": run, "decoder": decoder, "at": at}, host.first)
-            listed: Any = [asdict(each) for each in choices]
-            return {"alternatives": listed}
+            return {"alternatives": [asdict(each) for each in choices]}
 
     def branch(
         run: str, decoder: str, at: int, token: int | str, decoders: list[str] | None = None

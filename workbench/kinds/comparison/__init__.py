@@ -4,10 +4,9 @@
 """
 
 import argparse
-import dataclasses
 import html
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, cast
 
 from rich.console import Group
@@ -17,15 +16,12 @@ from decoders import catalog
 from workbench.runs import timing
 from workbench.runs.figures import rows
 from workbench.runs.record import Result, Run
-from workbench.show import comparison, laws, looks, panel, tables, view
-from workbench.show.panel import picture
-from workbench.show.tables import verdict
-from workbench.show.view import Body, Line, View, figure_html
+from workbench.show import comparison, laws, looks, panel, tables
+from workbench.show.view import Body, Line, View, comparisons, figure_html
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
 from workbench.studies.settings import OPENING, SETTINGS, SHOWN, Served, Settings, known, method_of
 from workbench.studies.study import BASELINE, Job, Start, Study
 from workbench.terminal import flags, show
-from workbench.terminal.show import coloured, grid, printable, remarks
 
 
 @dataclass(frozen=True)
@@ -113,8 +109,7 @@ if (found) {
 
 
 def body(run: Run) -> Body:
-    """The picture, the verdict, coloured texts with their cards, figures and charts."""
-    says, lines = f"<p>{html.escape(verdict(run))}</p>", rows(run.results)
+    says, lines = f"<p>{html.escape(tables.verdict(run))}</p>", rows(run.results)
     figures = [*comparison.charts(lines, run.settings), *comparison.details(lines)]
     texts = "".join(
         f"<h3>{html.escape(r.decoder)}</h3><pre>{html.escape(r.alone.text)}</pre>"
@@ -122,7 +117,7 @@ def body(run: Run) -> Body:
         if r.repeat == 0
     )
     return Body(
-        f"""{picture(run)}
+        f"""{panel.picture(run)}
 {says}
 <div id="panels">{texts}</div>
 <h2>Figures</h2>
@@ -144,8 +139,7 @@ def columns(run: Run) -> Callable[[Result], Line]:
 
 
 def _of_engine(result: Result) -> Line:
-    """What only engines have."""
-    server = dataclasses.asdict(result.server) if result.server else {}
+    server = asdict(result.server) if result.server else {}
     return {
         **{f"engine_{name}": server.get(name) for name in ("kind", "version", "model")},
         "seconds_to_first_token": timing.first(result.laps),
@@ -153,7 +147,7 @@ def _of_engine(result: Result) -> Line:
     }
 
 
-VIEW = View("Decoders side by side", body, columns, view.comparisons)
+VIEW = View("Decoders side by side", body, columns, comparisons)
 
 
 DESCRIPTION = (
@@ -201,21 +195,19 @@ def legend(results: Iterable[Result]) -> Text:
 
 
 def text(result: Result) -> Group:
-    """The text of one decoder of a comparison under its name, with its badge or error."""
     summary = method_of(result.decoder).summary if known(result.decoder) else ""
     parts = [
-        Text.assemble("\n", (printable(result.decoder), "bold"), (f"  {summary}", "dim")),
-        coloured(result.alone.tokens),
+        Text.assemble("\n", (show.printable(result.decoder), "bold"), (f"  {summary}", "dim")),
+        show.coloured(result.alone.tokens),
     ]
-    if result.server is not None:
-        parts.append(Text(printable(laws.served(result.server).chip), "dim"))
-    if result.agreement is not None:
-        parts.append(Text(printable(panel.badge(result.agreement)["text"]), "dim"))
-    if result.agreement is not None and result.agreement.says and result.agreement.differing:
-        parts.append(Text(printable(result.agreement.says), "dim"))
-    if result.error is not None:
-        parts.append(Text(printable(result.error), "red"))
-    return Group(*parts)
+    agreement = result.agreement
+    notes = (
+        (result.server and laws.served(result.server).chip, "dim"),
+        (agreement and panel.badge(agreement)["text"], "dim"),
+        (agreement and agreement.differing and agreement.says, "dim"),
+        (result.error, "red"),
+    )
+    return Group(*parts, *(Text(show.printable(says), style) for says, style in notes if says))
 
 
 def summary(run: Run) -> Group:
@@ -223,5 +215,5 @@ def summary(run: Run) -> Group:
     table, decoders = tables.figures(run), [row.decoder for row in rows(run.results)]
     columns = [[name, *cells[1:]] for name, cells in zip(decoders, table.rows, strict=True)]
     heads, *lines = map(list, zip(table.heads, *columns, strict=True))
-    figures = grid(tables.Table(heads, lines))
-    return Group("", "", legend(run.results), "", figures, *remarks(run))
+    figures = show.grid(tables.Table(heads, lines))
+    return Group("", "", legend(run.results), "", figures, *show.remarks(run))

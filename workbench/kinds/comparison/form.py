@@ -6,26 +6,30 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from decoders import InputError
-from workbench.kinds.branch.form import Branching
+from workbench.kinds.branch.form import answer_branching
 from workbench.kinds.comparison import START, Comparison
 from workbench.kinds.comparison.results import ComparisonResults, LiveComparison, samples
-from workbench.kinds.judge.form import Judging
+from workbench.kinds.judge.form import answer_judging
 from workbench.models.presets import PairChoice
-from workbench.page import form, words
-from workbench.page.api import Answer, Jobs, answers, asked
-from workbench.page.form import PairPicker
+from workbench.page import words
+from workbench.page.form import pair_picker
 from workbench.page.frame import StudyTab
 from workbench.page.host import Host
+from workbench.page.runner import Answer, Jobs, answers, asked
 from workbench.page.widgets import QUIET, Updates, Values
-from workbench.runs.store import Recording, recordings
-from workbench.studies import settings as presets
-from workbench.studies.settings import Settings, shared
+from workbench.runs.store import recordings
+from workbench.studies.settings import (
+    OPENING,
+    PROMPTS,
+    SETTINGS,
+    Settings,
+    in_words,
+    named,
+    shared,
+)
 
 CUSTOM = "custom"
 DARING = 1.5  # the highest temperature of the slider in the first band
-EXAMPLES = 4
-ASK, BEGIN = "Ask something", "Begin a text"
-PROMPT = next(iter(presets.PROMPTS.values()))
 
 
 class CompareTab(StudyTab):
@@ -34,7 +38,10 @@ class CompareTab(StudyTab):
     study: ClassVar[type[Comparison]] = Comparison
     id, title, prefix, times_quietly = "compare", "Compare", "", True
     empty = "The prompt is empty; write a few words, or open an example below it."
-    opening: ClassVar[Mapping[str, Any]] = {"prompt": PROMPT, "settings": START}
+    opening: ClassVar[Mapping[str, Any]] = {
+        "prompt": next(iter(PROMPTS.values())),
+        "settings": START,
+    }
     linked: ClassVar[Mapping[str, Any]] = {
         "settings": {name: START[name] for name in ("decoders", "chat_template")}
     }
@@ -43,17 +50,20 @@ class CompareTab(StudyTab):
     results: ComparisonResults
 
     def lay_out(self) -> None:
+        compared = [each for each in recordings() if each.run.kind == self.study.kind]
+        examples = compared[:4]
+        others = [each for each in recordings() if each not in examples]
         with gr.Column(elem_id="asking"):
             self.introduction = gr.HTML(words.introduction(self.host.first), elem_id="says")
             with gr.Row(elem_id="ask", equal_height=True):
                 self.lay_out_prompt(min_width=200)
-                self.lay_out_buttons()
+                self.runner.lay_out_buttons(self.study.verb)
             self.heeds = gr.HTML(visible=False, elem_id="prompt-notes", elem_classes="wb-note")
-            with gr.Row(elem_id="gallery", elem_classes="chips", visible=bool(self.examples)):
-                self.gallery = [
-                    gr.Button(each.title, size="sm", elem_classes="chip", min_width=0)
-                    for each in self.examples
-                ]
+            with gr.Row(elem_id="gallery", elem_classes="chips", visible=bool(examples)):
+                for each in examples:
+                    chip = gr.Button(each.title, size="sm", elem_classes="chip", min_width=0)
+                    visit = f"() => WorkbenchAddress.visit('run={each.run.id}')"
+                    chip.click(None, None, None, js=visit, api_visibility="private")
             with gr.Row(elem_id="tune"):
                 self.daring = gr.Slider(
                     0, DARING, START["temperature"], step=0.1, label="careful … daring",
@@ -70,27 +80,23 @@ class CompareTab(StudyTab):
         with gr.Accordion("For researchers", open=False, elem_id="researchers"):
             self.results.lay_out_details()
             with gr.Accordion("Models", open=False, elem_id="models"):
-                PairPicker(self.host, self.pair)
-            gr.HTML(words.more_examples(self.others), elem_classes="wb-note")
+                pair_picker(self.host, self.pair)
+            gr.HTML(words.more_examples(others), elem_classes="wb-note")
 
     @property
     def doors(self) -> Updates:
         return {self.sheet: gr.update(visible=True)}
 
     def lay_out_sheet(self, button: gr.Button) -> None:
-        """Lay out the side sheet with decoders and settings, which the button opens."""
         with gr.Column(visible=False, elem_id="form") as self.sheet:
             with gr.Row(elem_id="sheet-head"):
                 gr.HTML("<h2>Decoders and settings</h2>")
                 close = gr.Button("Close", size="sm", elem_id="close-sheet", scale=0, min_width=80)
             self.asked = self.lay_out_summary("token-count")
             self.preset = gr.Dropdown(
-                [
-                    (f"{name}: {presets.in_words(own)}", name)
-                    for name, own in presets.SETTINGS.items()
-                ]
+                [(f"{name}: {in_words(own)}", name) for name, own in SETTINGS.items()]
                 + [("your own settings", CUSTOM)],
-                value=presets.OPENING,
+                value=OPENING,
                 label="Sampling",
                 elem_id="preset",
             )
@@ -113,31 +119,18 @@ class CompareTab(StudyTab):
         self.told: list[Any] = [self.share, self.asked, self.heeds, self.preset]
 
     @property
-    def examples(self) -> list[Recording]:
-        """The recorded comparisons that are offered first."""
-        return [each for each in recordings() if each.run.kind == self.study.kind][:EXAMPLES]
-
-    @property
-    def others(self) -> list[Recording]:
-        return [each for each in recordings() if each not in self.examples]
-
-    @property
     def fields(self) -> list[Any]:
         return [self.prompt, self.asked, self.preset, self.daring]
-
-    @property
-    def refreshing(self) -> list[Any]:
-        return [self.pair.change]
 
     def _wire(self) -> None:
         super()._wire()
         self.preset.input(
             self._preset,
             self.preset,
-            [self.preset, *(self._drawn(name) for name in presets.SETTINGS[presets.OPENING])],
+            [self.preset, *(self.form.shared[name] for name in SETTINGS[OPENING])],
             **self.noted.filling,
         )
-        temperature = self._drawn("temperature")
+        temperature = self.form.shared["temperature"]
         self.daring.input(
             None, self.daring, temperature, js="(value) => value", api_visibility="private"
         )
@@ -145,58 +138,30 @@ class CompareTab(StudyTab):
             None, temperature, self.daring, api_visibility="private",
             js=f"(value) => Math.min({DARING}, Math.max(0, value ?? 0))",
         )  # fmt: skip
-        self.pair.change(self._introduced, self.pair, [self.introduction, self.prompt], **QUIET)
-        Branching(self.host, self.runner, self.results, self.pair)
-        Judging(self.host, self.results, self.pair)
+        self.pair.change(self.introduce, self.pair, [self.introduction, self.prompt], **QUIET)
+        answer_branching(self.host, self.runner, self.results, self.pair)
+        answer_judging(self.host, self.results, self.pair)
 
     def fill(self, data: Mapping[str, Any]) -> Updates:
         settings = data.get("settings", {})
+        temperature = settings.get("temperature", Settings.temperature)
         return {
             **super().fill(data),
             self.preset: _preset_of(settings),
-            self.daring: _within(settings.get("temperature", Settings.temperature)),
+            self.daring: min(DARING, temperature) if type(temperature) in (int, float) else 0,
         }
 
-    def greet(self) -> Updates:
-        """Updates for a fresh page: the length of the prompt that it opens with."""
+    def introduce(self, choice: PairChoice) -> Updates:
+        """The line about the pair, and what the prompt's box says while it is empty."""
+        invites = "Ask something" if self.host.chats(choice) else "Begin a text"
         return {
-            self.asked: words.note(self.says(self.opening, self.host.first)),
-            **super().offer(self.host.first),
+            self.introduction: words.introduction(choice, self.host.parameters(choice)),
+            self.prompt: gr.update(placeholder=invites),
         }
-
-    def inviting(self, updates: Updates) -> Updates:
-        """The prompt with what its box says while it is empty, which the loaded pair decides."""
-        value = updates.get(self.prompt, self.prompt.value)
-        return {self.prompt: gr.update(value=value, placeholder=self._invites(self.host.first))}
-
-    def _introduced(self, choice: PairChoice) -> list[Any]:
-        """The line about the pair, and what the prompt's box says for it."""
-        return [
-            words.introduction(choice, self.host.parameters(choice)),
-            gr.update(placeholder=self._invites(choice)),
-        ]
-
-    def _invites(self, choice: PairChoice) -> str:
-        return ASK if self.host.offers(choice).get("chat_template") else BEGIN
-
-    def offer(self, choice: PairChoice, *ticked: Any) -> Updates:
-        """The updates after another pair was loaded, whose chat template is used at first."""
-        updates = super().offer(choice, *ticked)
-        if self.host.offers(choice).get("chat_template"):
-            updates[self.form.offered["chat_template"]] = gr.update(visible=True, value=True)
-        return updates
 
     @property
     def beforehand(self) -> None:
         """Its recorded run comes with the page."""
-
-    @property
-    def unasked(self) -> Updates:
-        """Updates that hide parts of a run that nobody asked for: its outcome, and its address."""
-        return {
-            self.runner.progress: "",
-            self.results.kept.run_id: "",
-        }
 
     # ---- the study in the form
 
@@ -206,7 +171,7 @@ class CompareTab(StudyTab):
             count = self.host.tokens(prompt, settings, choice)
         except InputError as error:
             return f"{error} {words.chosen(settings)}"
-        return words.tokens(count, settings)
+        return f"{words.length(count, settings)} · {words.chosen(settings)}"
 
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
         """Also what its writer may not expect of the prompt, under its box."""
@@ -222,27 +187,14 @@ class CompareTab(StudyTab):
 
     def _preset(self, name: str) -> Updates:
         """Updates for a preset: it sets the sampling; decoders and the number of tokens stay."""
-        if name not in presets.SETTINGS:
+        if name not in SETTINGS:
             return {self.preset: gr.skip()}
-        return {self._drawn(each): value for each, value in presets.SETTINGS[name].items()}
-
-    def _drawn(self, name: str) -> Any:
-        return next(
-            c.component
-            for c in self.form.controls
-            if (c.owner, c.field.name) == (form.SHARED, name)
-        )
-
-
-def _within(temperature: Any) -> float:
-    """The place of the slider for a temperature, which may be beyond its end."""
-    known = isinstance(temperature, (int, float)) and not isinstance(temperature, bool)
-    return min(DARING, max(0.0, temperature)) if known else Settings.temperature
+        return {self.form.shared[each]: value for each, value in SETTINGS[name].items()}
 
 
 def _preset_of(settings: Mapping[str, Any]) -> str:
     """The preset that these settings follow; those left out have their default."""
-    return presets.named({**{f.name: f.default for f in shared()}, **settings}) or CUSTOM
+    return named({**{f.name: f.default for f in shared()}, **settings}) or CUSTOM
 
 
 TAB = CompareTab

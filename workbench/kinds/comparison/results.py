@@ -10,8 +10,8 @@ from workbench.kinds.comparison import Comparison, strip
 from workbench.page import words
 from workbench.page.frame import Kept, plot
 from workbench.page.runner import Runner
-from workbench.page.widgets import Alternatives, TokenStrip, Updates
-from workbench.runs.events import At, Finished, Progress, Started
+from workbench.page.widgets import Canvas, Updates
+from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.figures import rows, times_greedy
 from workbench.runs.record import PromptPart, Run
 from workbench.runs.store import recorded
@@ -45,11 +45,18 @@ class ComparisonResults:
         with gr.Row(visible=False, elem_id="charts") as self.box:
             self.charts = _plots("chart", 3)
         self.summary = gr.HTML(elem_id="summary", elem_classes="wb-unseen")
-        self.strip = TokenStrip(elem_id="panels")
-        self.alternatives = Alternatives(visible="hidden")
+        # Panels of coloured tokens, with the card of each token; `strip` makes the value. `select`
+        # asks for the alternatives of a token: {ask, run, decoder, at}, and `token` if one was
+        # typed. `submit` continues from one of them, with {decoders}, too. `expand` asks for what
+        # other rules would keep of a round: {ask, run, decoder, round}. `ask` names the question.
+        self.strip = Canvas(
+            "root.ask = trigger; Workbench.show(root, props.value);", elem_id="panels"
+        )
+        # The answers, drawn where they were asked: {ask, choices, wanted},
+        # {ask, tokens, rows, note} or {ask, error}.
+        self.answer = Canvas("Workbench.answered(props.value);", visible="hidden", elem_id="answer")
 
     def lay_out_details(self) -> None:
-        """Lay out what a researcher asks next."""
         self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
         self.timing = gr.HTML(elem_id="timing", elem_classes="wb-note")
         with gr.Row():
@@ -79,7 +86,6 @@ class ComparisonResults:
         }
 
     def settle(self, run: Run) -> Updates:
-        """Updates of a run in view whose timing is over."""
         return {self.strip: strip(run_panels(run), run.id), **self.figures(run)}
 
     def figures(self, run: Run, settled: bool = True) -> Updates:
@@ -101,64 +107,66 @@ def _plots(name: str, count: int) -> list[gr.Plot]:
     return [plot(elem_id=f"{name}-{i}") for i in range(count)]
 
 
-class LivePanels:
-    """Follows the events of a comparison, and gives the value of the strip.
+class LiveComparison:
+    """Shows a comparison while it runs; the texts are those of the first repeat."""
 
-    The texts are those of the first repeat.
-    """
-
-    def __init__(self, study: Comparison):
-        methods = sorted(study.settings.methods, key=lambda m: m.name != BASELINE)  # it runs first
-        self._prompt, self._methods = study.title, {m.name: m for m in methods}
-        self._parts: Sequence[PromptPart] = ()
-        self._done: dict[str, Panel] = {}  # by decoder: its last panel
+    def __init__(self, study: Comparison, results: ComparisonResults):
+        self._results, self._prompt = results, study.title
         self._temperature = study.settings.temperature
-        self._packed = {m.name: packed(self._waiting(m)) for m in methods}
-        self._sent: dict[str, str] = {}
+        methods = sorted(study.settings.methods, key=lambda m: m.name != BASELINE)  # it runs first
+        self._methods = {m.name: m for m in methods}
+        self._parts: Sequence[PromptPart] = ()
+        self._panels = {m.name: self._waiting(m) for m in methods}
+        self._news: set[str] = set()
 
     def _waiting(self, method: Method) -> Panel:
         claim = laws.claim(method, self._temperature)
         return waiting(method, claim, self._prompt, self._parts)
 
-    def update(self, event: Started | Progress | Finished) -> None:
-        method = self._methods[event.at.decoder]
+    def begin(self) -> Updates:
+        results = self._results
+        return {
+            results.headline: "",
+            results.picture: BLANK,
+            results.summary: "",
+            results.table: "",
+            results.timing: "",
+            **{plot: gr.update(value=None) for plot in results.details},
+            results.strip: self.value(),
+            results.box: gr.update(visible=False),
+            **results.kept.clear(),
+        }
+
+    def update(self, event: Started | Progress | Finished) -> Updates:
+        name = event.at.decoder
+        method = self._methods[name]
         if isinstance(event, Started) and event.parts and not self._parts:
             self._parts = event.parts
-            self._packed = {m.name: packed(self._waiting(m)) for m in self._methods.values()}
-        if isinstance(event, Finished) and not event.at.lap:
-            row = next(row for row in rows(event.run.results) if row.decoder == method.name)
-            panel = self._done[method.name] = finished(self._waiting(method), row)
-        elif event.at.repeat or event.at.lap:
-            # The range over several timings comes at the end: to make it now would take time from
-            # the next timing.
-            if (done := self._done.get(method.name)) is None:
-                return
-            panel = {**done, "state": _again(event.at)}
+            self._panels = {m.name: self._waiting(m) for m in self._methods.values()}
+            self._news.update(self._panels)
+        if isinstance(event, Finished):
+            row = next(row for row in rows(event.run.results) if row.decoder == name)
+            panel = finished(self._waiting(method), row)
+        elif event.at.repeat:
+            panel = {**self._panels[name], "state": f"repeat {event.at.repeat + 1}"}
         else:
             progress = event if isinstance(event, Progress) else None
             panel = running(self._waiting(method), progress)
-        self._packed[method.name] = packed(panel)
+        self._panels[name] = panel
+        self._news.add(name)
+        return {} if isinstance(event, Finished) else {self._results.strip: self.changes()}
 
     def value(self) -> dict[str, Any]:
-        return strip(self._packed.values(), "live")
+        return strip(map(packed, self._panels.values()), "live")
 
     def changes(self) -> dict[str, Any]:
         """The value of the strip with None for each panel that has not changed since the last call.
 
         A finished panel is large; to send it ten times a second took time from the decoder.
         """
-        changed = [
-            None if self._sent.get(name) == text else text for name, text in self._packed.items()
-        ]
-        self._sent = dict(self._packed)
-        return strip(changed, "live")
-
-
-def _again(at: At) -> str:
-    """The repeat or timing that runs now, of a text that is already shown."""
-    repeat = f"repeat {at.repeat + 1}" if at.repeat else ""
-    timing = f"timing {at.lap + 1} of {at.laps}" if at.lap else ""
-    return ", ".join(filter(None, (repeat, timing)))
+        news, self._news = self._news, set()
+        panels = [packed(panel) if name in news else None for name, panel in self._panels.items()]
+        return strip(panels, "live")
 
 
 def samples(run: Run) -> dict[str, Any]:
@@ -174,27 +182,3 @@ def samples(run: Run) -> dict[str, Any]:
             for result, data in zip(run.results, run.to_json()["results"], strict=True)
         ]
     }
-
-
-class LiveComparison:
-    def __init__(self, study: Comparison, results: ComparisonResults):
-        self._panels, self._results = LivePanels(study), results
-
-    def begin(self) -> Updates:
-        """Updates for the beginning of a run: empty panels."""
-        results = self._results
-        return {
-            results.headline: "",
-            results.picture: BLANK,
-            results.summary: "",
-            results.table: "",
-            results.timing: "",
-            **{plot: gr.update(value=None) for plot in results.details},
-            results.strip: self._panels.value(),
-            results.box: gr.update(visible=False),
-            **results.kept.clear(),
-        }
-
-    def update(self, event: Started | Progress | Finished) -> Updates:
-        self._panels.update(event)
-        return {} if isinstance(event, Finished) else {self._results.strip: self._panels.changes()}

@@ -18,16 +18,13 @@ from workbench.runs.record import LARGEST_FILE, Result, Run
 from workbench.runs.store import RunStore, recorded
 from workbench.show import draws, looks, tables
 from workbench.show.view import Body, Line, View, agreement
-from workbench.studies import settings
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
-from workbench.studies.settings import Settings, counted
+from workbench.studies.settings import Settings, counted, shared
 from workbench.studies.study import MEGABYTE, Job, Study
 from workbench.terminal import flags, show
-from workbench.terminal.show import grid, printable, remarks
 
 # Requests in one pass, so that a pass, and with it Stop, takes a fraction of a second.
 MOST_AT_ONCE = 64
-SCHEME = "dynamic"
 
 
 @dataclass(frozen=True)
@@ -83,11 +80,10 @@ class Draw(Study):
         return (Prompt(self.prompt, "The prompt"),) * self.draws
 
     def jobs(self) -> list[Job]:
-        """All draws of a decoder in batches of about the same size."""
         at_once = math.ceil(self.draws / math.ceil(self.draws / MOST_AT_ONCE))
         budget = None if self.cache_mb is None else round(self.cache_mb * MEGABYTE)
         return [
-            Job(method, 0, self.settings.seed, at_once, SCHEME, "text", max_cache_bytes=budget)
+            Job(method, 0, self.settings.seed, at_once, "dynamic", "text", max_cache_bytes=budget)
             for method in self.settings.methods
         ]
 
@@ -248,7 +244,7 @@ def _again(args: argparse.Namespace, own: dict[str, Any]) -> int:
         "decoders",
         "preset",
         "cache_mb",
-        *(field.name for field in settings.shared()),
+        *(field.name for field in shared()),
     ]
     if args.own or any(getattr(args, name) is not None for name in names):
         raise InputError(
@@ -267,20 +263,20 @@ def summary(run: Run) -> Group:
     return Group(
         *(tree(results, run) for results in grouped(run).values()),
         "",
-        grid(draws.table(run)),
-        *remarks(run),
+        show.grid(draws.table(run)),
+        *show.remarks(run),
         "",
-        *(Text(printable(sentence)) for sentence in draws.sentences(run)),
+        *(Text(show.printable(sentence)) for sentence in draws.sentences(run)),
     )
 
 
 def tree(results: Sequence[Result], run: Run) -> Tree:
     """The first tokens of a decoder's draws with their counts, expected ones in brackets."""
     root = grown(sample.pieces for sample in texts_of(results))
-    name, count = printable(results[0].decoder), f"  {counted(root.count, 'draw')}"
+    name, count = show.printable(results[0].decoder), f"  {counted(root.count, 'draw')}"
     shown = Tree(Text.assemble("\n", (name, "bold"), (count, "dim")))
     for error in (result.error for result in results if result.error is not None):
-        shown.add(Text(printable(error), "red"))
+        shown.add(Text(show.printable(error), "red"))
     _grow(shown, root, (), root.count, {tuple(each.tokens): each.p for each in run.exact})
     return shown
 

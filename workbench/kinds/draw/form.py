@@ -10,10 +10,10 @@ import gradio as gr
 from workbench.kinds.branch import of_pair
 from workbench.kinds.draw import START, Draw, again
 from workbench.models.presets import PairChoice
-from workbench.page import runner, words
-from workbench.page.api import DrawAnswer, Jobs, answers, asked
+from workbench.page import words
 from workbench.page.frame import Figures, StudyTab
 from workbench.page.host import Host
+from workbench.page.runner import Answer, Jobs, answers, asked, sentence
 from workbench.page.widgets import QUIET, Updates
 from workbench.runs.draws import findings
 from workbench.runs.record import Run
@@ -43,16 +43,8 @@ class DrawResults(Figures):
         self.timing = gr.HTML(elem_id="draw-timing", elem_classes="wb-note")
         self.proof = gr.HTML(elem_classes="wb-note")
         self.shown = gr.State("")  # the run that draws can be added to
-        return [
-            self.first,
-            self.headline,
-            self.again,
-            self.trees,
-            self.table,
-            self.timing,
-            self.proof,
-            self.shown,
-        ]
+        parts = [self.first, self.headline, self.again, self.trees, self.table, self.timing]
+        return [*parts, self.proof, self.shown]
 
     def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
         if not run.results:
@@ -86,14 +78,12 @@ class DrawTab(StudyTab):
     linked: ClassVar[Mapping[str, Any]] = {"settings": START}
     shown: ClassVar[Mapping[str, Any]] = START
 
+    figures: ClassVar[type[Figures]] = DrawResults
     results: DrawResults
 
     def lay_out(self) -> None:
         gr.Markdown(INTRODUCTION, elem_classes="wb-note")
         super().lay_out()
-
-    def lay_out_results(self) -> DrawResults:
-        return DrawResults(self.prefix)
 
     def _wire(self) -> None:
         super()._wire()
@@ -117,7 +107,7 @@ class DrawTab(StudyTab):
             # The address names the run again once it has the new draws.
             return {**started, self.results.kept.run_id: ""}
         except Exception as error:
-            return {self.runner.progress: words.note(runner.sentence(error), "alert")}
+            return {self.runner.progress: words.note(sentence(error), "alert")}
 
     def _more(self, id: str, draws: int | None = None) -> tuple[Draw, Run]:
         """The study that adds draws to a run as that is by now, and the run."""
@@ -133,7 +123,7 @@ def endpoints(host: Host) -> Jobs:
         prompt: str | list[dict[str, Any]],
         decoders: list[str] | None = None,
         settings: dict[str, Any] | None = None,
-    ) -> Iterator[DrawAnswer]:
+    ) -> Iterator[Answer]:
         """Continue one prompt with many seeds, and compare the draws with the exact law.
 
         Each decoder makes 10 to 1,000 draws on the page's first pair. Settings of all: draws,

@@ -2,14 +2,13 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from itertools import pairwise
 from typing import Any
 
 from rich.console import Console
 
-import decoders
-from decoders import InputError, Judgement, ModelPair, Warping
+from decoders import InputError, Judgement, ModelPair, Warping, judge, read
 from decoders.errors import quoted
 from decoders.inputs import text
 from decoders.judge import check_length
@@ -18,7 +17,7 @@ from decoders.trace import DRAFTED
 from workbench.kinds import branch
 from workbench.kinds.divergence import pasted
 from workbench.measuring.transcript import Pieces
-from workbench.runs.record import RoundRecord, Run, TrialRecord
+from workbench.runs.record import Run
 from workbench.show.laws import grouped
 from workbench.show.looks import visible
 from workbench.show.tables import Table
@@ -30,21 +29,6 @@ CHOSEN = (
     "This draft was chosen, not drawn: here the rules that compare p with q keep no "
     "distribution, while Match does."
 )
-
-
-@dataclass(frozen=True)
-class RoundPlace:
-    """A round of a run.
-
-    Attributes:
-        decoder: the decoder
-        round: the round's number, from 0
-        repeat: the repeat, from 0
-    """
-
-    decoder: str
-    round: int
-    repeat: int = 0
 
 
 def of_text(
@@ -82,7 +66,7 @@ def of_text(
             raise InputError("This pair has no tokenizer; give token ids, as in [5, 9].")
         ids = pair.tokenizer(text("The draft", ids), add_special_tokens=False).input_ids
     check_length(len(ids))  # before a pass that would keep all of its logits
-    places = decoders.read(pair, pasted(prompt), ids, drafted=True, **values)
+    places = read(pair, pasted(prompt), ids, drafted=True, **values)
     names, headed = Pieces(pair.tokenizer).labels(places.tokens), bool(pair.packed["draft"].reads)
     assert places.q is not None  # the pair has a draft
     for name, token, q in zip(names, places.tokens, places.q, strict=False):
@@ -91,14 +75,11 @@ def of_text(
                 f"With these settings the draft model never writes “{in_words(name)}” there; "
                 "loosen the cut-offs, raise the temperature, or give another draft."
             )
-    judgements = decoders.judge(
-        places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed
-    )
+    judgements = judge(places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed)
     return plain(judgements, names, "", headed=headed)
 
 
 def checked(settings: Any) -> dict[str, Any]:
-    """The sampling settings of a caller; raises InputError for others."""
     if settings is not None and not isinstance(settings, Mapping):
         raise InputError(f"`settings` must be one JSON object, not {quoted(settings)}.")
     known = (*SAMPLING, "seed")
@@ -112,7 +93,7 @@ def checked(settings: Any) -> dict[str, Any]:
     return values
 
 
-def of_round(pair: ModelPair, run: Run, where: RoundPlace) -> dict[str, Any]:
+def of_round(pair: ModelPair, run: Run, decoder: str, number: int) -> dict[str, Any]:
     """Judge the draft of a round, each place with the random number that the round drew there.
 
     Returns:
@@ -121,14 +102,19 @@ def of_round(pair: ModelPair, run: Run, where: RoundPlace) -> dict[str, Any]:
     Raises:
         InputError: for a round whose draft cannot be judged again
     """
-    entry, drafted = _draft(run, where)
-    settings = Settings.from_json({**run.settings, "decoders": [where.decoder]})
+    rounds = branch.sample(run, branch.TextPlace(decoder, 0)).rounds
+    if type(number) is not int or not 0 <= number < len(rounds):
+        raise InputError(f"This text has rounds 0 to {len(rounds) - 1}, not {quoted(number)}.")
+    drafted = [t for t in rounds[number].trials if t.fate in DRAFTED]
+    chain = all(t.parent == before.node for before, t in pairwise(drafted))
+    if not drafted or not chain or rounds[number].provisional:
+        raise InputError("Only a round whose draft is one chain of tokens can be judged again.")
+    settings = Settings.from_json({**run.settings, "decoders": [decoder]})
     (method,) = settings.methods
     own, certain, note = _source(method)
-    before = next(r for r in run.results if (r.decoder, r.repeat) == (where.decoder, where.repeat))
-    at = sum(len(each.nodes) for each in before.alone.rounds[: entry.index])
-    ids, _ = branch.prefix(pair, run, branch.TextPlace(where.decoder, at, where.repeat))
-    places = decoders.read(
+    at = sum(len(each.nodes) for each in rounds[:number])
+    ids, _ = branch.prefix(pair, run, branch.TextPlace(decoder, at))
+    places = read(
         pair, ids, [t.token for t in drafted], penalties=settings.penalties, drafted=True,
         draft="head" if method.uses_head else True, **asdict(method.warping(Warping.of(settings))),
     )  # fmt: skip
@@ -136,7 +122,7 @@ def of_round(pair: ModelPair, run: Run, where: RoundPlace) -> dict[str, Any]:
     uniforms = [t.u for t in drafted]
 
     def judged(rules: Sequence[Any]) -> list[Judgement]:
-        return decoders.judge(
+        return judge(
             places.p, q, places.tokens, rules, raw=raw, seed=settings.seed, uniforms=uniforms
         )
 
@@ -148,19 +134,6 @@ def of_round(pair: ModelPair, run: Run, where: RoundPlace) -> dict[str, Any]:
     mine = [each for each in mine if each.rule.name != "match"]
     headed = method.uses_head or (method.uses_draft and bool(pair.packed["draft"].reads))
     return plain([*mine, *rest], [t.text for t in drafted], note, len(mine), headed)
-
-
-def _draft(run: Run, where: RoundPlace) -> tuple[RoundRecord, list[TrialRecord]]:
-    """A round and its draft, which must be one chain."""
-    rounds = branch.sample(run, branch.TextPlace(where.decoder, 0, where.repeat)).rounds
-    if type(where.round) is not int or not 0 <= where.round < len(rounds):
-        raise InputError(f"This text has rounds 0 to {len(rounds) - 1}, not {quoted(where.round)}.")
-    entry = rounds[where.round]
-    drafted = [t for t in entry.trials if t.fate in DRAFTED]
-    chain = all(t.parent == before.node for before, t in pairwise(drafted))
-    if not drafted or not chain or entry.provisional:
-        raise InputError("Only a round whose draft is one chain of tokens can be judged again.")
-    return entry, drafted
 
 
 def _source(method: Any) -> tuple[Any, bool, str]:
@@ -188,7 +161,6 @@ def plain(
     own: int = 0,
     headed: bool = False,
 ) -> dict[str, Any]:
-    """Judgements as plain data; the first `own` of them are of the decoder itself."""
     words = list(map(in_words, names))
     return {"tokens": list(names), "rows": grouped(judgements, words, own, headed), "note": note}
 

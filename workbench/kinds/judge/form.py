@@ -6,34 +6,29 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds.comparison.results import ComparisonResults
-from workbench.kinds.judge import RoundPlace, of_round, of_text
+from workbench.kinds.judge import of_round, of_text
 from workbench.models.presets import PairChoice
-from workbench.page.api import Jobs, told
 from workbench.page.host import Host
-from workbench.page.runner import sentence
+from workbench.page.runner import Answer, Jobs, sentence, told
 from workbench.page.widgets import DEVICE, sent
 
 
-class Judging:
-    """Answers the picture's questions about a round."""
+def answer_judging(host: Host, results: ComparisonResults, pair: gr.State) -> None:
+    """Answer the picture's questions about a round."""
 
-    def __init__(self, host: Host, results: ComparisonResults, choice: gr.State):
-        self.host = host
-        results.strip.expand(
-            self._judge, choice, results.alternatives, show_progress="hidden", **DEVICE
-        )
-
-    def _judge(self, choice: PairChoice, event: gr.EventData) -> dict[str, Any]:
+    def judge_round(choice: PairChoice, event: gr.EventData) -> dict[str, Any]:
         question = sent(event, "ask", "run", "decoder", "round")
         answer = {"ask": question.get("ask")}
         try:
             if not all(isinstance(question.get(name), str) for name in ("run", "decoder")):
                 raise InputError("Name a round by its run, its decoder and its number.")
-            where = RoundPlace(question["decoder"], question.get("round", 0))
-            run = self.host.store.get(question["run"])
-            return {**answer, **self.host.device.ask(choice, of_round, run, where)}
+            place = question["decoder"], question.get("round", 0)
+            run = host.store.get(question["run"])
+            return {**answer, **host.device.ask(choice, of_round, run, *place)}
         except Exception as error:
             return {**answer, "error": sentence(error)}
+
+    results.strip.expand(judge_round, pair, results.answer, show_progress="hidden", **DEVICE)
 
 
 def endpoints(host: Host) -> Jobs:
@@ -42,7 +37,7 @@ def endpoints(host: Host) -> Jobs:
         draft: str,
         rules: list[str] | None = None,
         settings: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    ) -> Answer:
         """Judge one draft by many verification rules, with the same random numbers for all.
 
         The rules are those that the decoders run. By default all that fit a chain are asked.
