@@ -52,7 +52,6 @@ class StudyKind:
     form: Any = None
 
     def part(self, name: str) -> Any:
-        """What its module has by this name, or None."""
         return getattr(self.module or import_module(f"workbench.kinds.{self.name}"), name, None)
 
     @property

@@ -75,17 +75,9 @@ HUB_SECONDS = 3  # for the hub to answer, when the page begins
 
 @dataclass(frozen=True)
 class HubModel:
-    """A model of the hub.
-
-    Attributes:
-        id: its id
-        parameters: their number; tied weights count once
-        revision: pinned if the repository has only pickled weights
-    """
-
     id: str
-    parameters: int
-    revision: str | None = None
+    parameters: int  # tied weights count once
+    revision: str | None = None  # pinned if the repository has only pickled weights
 
     @property
     def source(self) -> str:
@@ -131,16 +123,8 @@ class PairChoice:
 
 @dataclass(frozen=True)
 class PairPreset:
-    """A pair by name.
-
-    Attributes:
-        name: its name
-        target: the target; None for the embedded one
-        draft: the draft model; None if there is none
-    """
-
     name: str
-    target: HubModel | None = None
+    target: HubModel | None = None  # None is the embedded one
     draft: HubModel | None = None
 
     def weight_bytes(self, dtype: torch.dtype) -> int:

@@ -16,7 +16,6 @@ from workbench.page.runner import Answer, Jobs, Runner, answers, sentence, told
 from workbench.page.widgets import DEVICE, QUIET, Updates, sent
 from workbench.studies.prompts import is_text
 
-Question = dict[str, Any]
 PLACE = ("run", "decoder", "at", "token")
 
 
@@ -28,7 +27,7 @@ def answer_branching(
     The models list the alternatives of a token, and a new run continues from one of them.
     """
 
-    def look(choice: PairChoice, event: gr.EventData) -> Question:
+    def look(choice: PairChoice, event: gr.EventData) -> dict[str, Any]:
         question = sent(event, "ask", *PLACE)
         answer = {"ask": question.get("ask")}  # for the strip: no two questions share one
         try:
@@ -52,7 +51,7 @@ def answer_branching(
 
 
 def likely(
-    host: Host, question: Question, choice: PairChoice
+    host: Host, question: dict[str, Any], choice: PairChoice
 ) -> tuple[list[branch.Candidate], int | None]:
     """The tokens that could stand at a place of a kept run's text, and the id of a typed one.
 
@@ -67,7 +66,7 @@ def likely(
 
 
 def continued(
-    host: Host, question: Question, choice: PairChoice, names: Sequence[str] | None
+    host: Host, question: dict[str, Any], choice: PairChoice, names: Sequence[str] | None
 ) -> Comparison:
     """The study that continues a kept run's text from a place; for `names`, see `branch.branch`.
 
@@ -79,7 +78,7 @@ def continued(
     return branch.branch(host.loaded(choice), run, where, question["token"], names)
 
 
-def place(question: Question) -> branch.TextPlace:
+def place(question: dict[str, Any]) -> branch.TextPlace:
     """The place that a question is about; raises InputError for data that no strip sends."""
     parts = [question.get(name) for name in PLACE]
     if not all(isinstance(each, str) for each in parts[:2]) or not isinstance(

@@ -43,7 +43,7 @@ class ComparisonResults:
             self.headline = gr.HTML(elem_id="headline", elem_classes="wb-note")
             runner.lay_out_again()
         with gr.Row(visible=False, elem_id="charts") as self.box:
-            self.charts = _plots("chart", 3)
+            self.charts = [plot(elem_id=f"chart-{i}") for i in range(3)]
         self.summary = gr.HTML(elem_id="summary", elem_classes="wb-unseen")
         # Panels of coloured tokens, with the card of each token; `strip` makes the value. `select`
         # asks for the alternatives of a token: {ask, run, decoder, at}, and `token` if one was
@@ -60,7 +60,7 @@ class ComparisonResults:
         self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
         self.timing = gr.HTML(elem_id="timing", elem_classes="wb-note")
         with gr.Row():
-            self.details = _plots("detail", len(comparison.DETAILS))
+            self.details = [plot(elem_id=f"detail-{i}") for i in range(len(comparison.DETAILS))]
         self.kept.lay_out_environment()
 
     @property
@@ -101,10 +101,6 @@ class ComparisonResults:
             self.timing: words.timing(run),
             **dict(zip(self.details, comparison.details(lines), strict=True)),
         }
-
-
-def _plots(name: str, count: int) -> list[gr.Plot]:
-    return [plot(elem_id=f"{name}-{i}") for i in range(count)]
 
 
 class LiveComparison:
