@@ -84,10 +84,13 @@ def test_quantised_weights_are_read_as_they_are_stored(tmp_path):
     assert trials_of(model, "program", tmp_path) is None
 
 
-def test_a_layer_that_takes_the_place_of_another_is_another_form():
+def test_a_write_that_autograd_does_not_see_is_other_weights_and_another_layer_another_form():
     model = build(dtype=torch.float32, num_hidden_layers=2)
-    fingerprint = Fingerprint(model)
+    fingerprint, before = Fingerprint(model), numbers(list(model.parameters()))
     assert not fingerprint.change()
+    model.model.layers[0].mlp.up_proj.weight.data.add_(0.1)
+    assert fingerprint.change() == "weights"
+    assert not alike(numbers(list(model.parameters())), before)
     model.model.layers.append(model.model.layers[0])
     assert fingerprint.change() == "form"
 
