@@ -189,17 +189,14 @@ def _undisturbed(seconds: np.ndarray) -> np.ndarray:
 
 
 def _over(count: int, figure: Callable[[np.ndarray], np.ndarray | None]) -> Estimate | None:
-    everything = figure(np.arange(count)[None]) if count else None
-    if everything is None or np.isnan(everything[0]):
+    if not count:
         return None
-    value = float(everything[0])
-    if count == 1:
-        return Estimate(value, value, value, 1)
     picked, orders = _resamples(count)
-    values = figure(picked)
-    if values is None:
-        return Estimate(value, value, value, count)
-    low, high = np.nanquantile(np.repeat(values, orders), [(1 - RANGE) / 2, (1 + RANGE) / 2])
+    values = figure(np.concatenate([np.arange(count)[None], picked]))
+    if values is None or np.isnan(values[0]):
+        return None
+    value, others = float(values[0]), np.repeat(values[1:], orders)
+    low, high = np.nanquantile(others, [(1 - RANGE) / 2, (1 + RANGE) / 2])
     return Estimate(value, min(float(low), value), max(float(high), value), count)
 
 

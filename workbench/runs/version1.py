@@ -26,9 +26,13 @@ def upgraded(data: Any) -> Any:
     return data
 
 
+def _some(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: data[name] for name in names if name in data}
+
+
 def _comparison(data: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        **{name: data[name] for name in ("id", "created", "cancelled") if name in data},
+        **_some(data, "id", "created", "cancelled"),
         "environment": data["environment"],
         "kind": "comparison",
         "title": data["prompt"],
@@ -40,33 +44,23 @@ def _comparison(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result(r: Mapping[str, Any]) -> dict[str, Any]:
-    sample = {
-        name: r[name]
-        for name in ("prompt_length", "text", "tokens", "rounds", "finished", "error")
-        if name in r
-    }
+    sample = _some(r, "prompt_length", "text", "tokens", "rounds", "finished", "error")
     check = r.get("greedy_check")
     agreement = None
     if check is not None:
-        same = {name: check[name] for name in ("differs_at", "gap", "noise", "near_tie", "dtype")}
         agreement = {
             "reference": "greedy",
             "compared": 1,
             "differing": int(not check["identical"]),
-            **same,
+            **_some(check, "differs_at", "gap", "noise", "near_tie", "dtype"),
         }
     seconds = r["metrics"].get("seconds")
     laps = [] if seconds is None else [{"seconds": seconds, "rounds": [], "energy": r["energy"]}]
-    fields = {
-        name: r[name]
-        for name in ("decoder", "repeat", "seed", "metrics", "energy", "error")
-        if name in r
-    }
     gained = [round_["keep"] + len(round_["nodes"]) for round_ in r["rounds"]]
     gained = [after - before for after, before in zip(gained, [0, *gained], strict=False)]
     # Beams may take tokens back; such a round gains nothing.
     return {
-        **fields,
+        **_some(r, "decoder", "repeat", "seed", "metrics", "energy", "error"),
         "samples": [{"prompt": 0, **sample, "gained": [max(0, g) for g in gained]}],
         "laps": laps,
         "agreement": agreement,

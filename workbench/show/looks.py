@@ -247,15 +247,11 @@ def served(engines: Iterable[str]) -> Family:
     )  # fmt: skip
 
 
-_NAMED = {name for family in _OURS for name in family.decoders}
-_ADDED = {name: _family(method) for name, method in catalog.items() if name not in _NAMED}
-FAMILIES = tuple(
-    replace(
-        family,
-        decoders=(
-            *family.decoders,
-            *(name for name, where in _ADDED.items() if where == family.name),
-        ),
-    )
-    for family in _OURS
-)
+def _with_added(family: Family) -> Family:
+    """The family with those decoders of other packages that belong to it."""
+    named = {name for each in _OURS for name in each.decoders}
+    added = (n for n, m in catalog.items() if n not in named and _family(m) == family.name)
+    return replace(family, decoders=(*family.decoders, *added))
+
+
+FAMILIES = tuple(map(_with_added, _OURS))

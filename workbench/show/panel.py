@@ -212,22 +212,16 @@ def badge(agreement: Agreement) -> dict[str, str]:
             "text": f"✓ identical to {name}",
             "help": f"Every token equals that of {name} decoding.",
         }
+    at = "" if agreement.differs_at is None else f" at token {agreement.differs_at + 1}"
     if agreement.verdict in VERDICTS:
         kind, text = VERDICTS[agreement.verdict]
-        at = "" if agreement.differs_at is None else f" at token {agreement.differs_at + 1}"
         return {"kind": kind, "text": f"{text}{at}", "help": agreement.says}
-    text = "≠ differs"
-    if agreement.differs_at is not None:
-        text += f" at token {agreement.differs_at + 1}"
-    if agreement.near_tie and agreement.gap is not None:
-        text += f" (near-tie: target gap {agreement.gap:.1e} nats, {agreement.dtype})"
-    elif agreement.gap is not None:
-        text += f" (target gap {agreement.gap:.3f} nats)"
+    gap = "" if agreement.gap is None else f" (target gap {agreement.gap:.2g} nats)"
     if agreement.near_tie:
-        return {"kind": "tie", "text": text, "help": NEAR_TIE}
+        return {"kind": "tie", "text": f"≠ near-tie{at}{gap}", "help": NEAR_TIE}
     return {
         "kind": "differs",
-        "text": text,
+        "text": f"≠ differs{at}{gap}",
         "help": f"Its output should be that of {name} decoding here, but is not.",
     }
 

@@ -60,13 +60,10 @@ def level(figure: go.Figure, y: float, text: str = "") -> None:
     figure.add_hline(y, line={"color": GREY, "width": 1, "dash": "dot"}, annotation={"text": text})
 
 
-def _values(trace: Any) -> Sequence[Any]:
-    return trace.x if getattr(trace, "orientation", None) == "h" else trace.y
-
-
 def or_words(figure: go.Figure, words: str = "no measurement gives this figure") -> go.Figure:
     """The figure; if it is empty, with words that say why."""
-    if all(value is None for trace in figure.data for value in _values(trace)):
+    shown = (trace.x if trace.orientation == "h" else trace.y for trace in figure.data)
+    if all(value is None for values in shown for value in values):
         figure.add_annotation(
             text=words, showarrow=False, font={"color": GREY, "size": 13},
             xref="paper", yref="paper", x=0.5, y=0.5,
@@ -82,38 +79,29 @@ LEAST = 1e-3  # part of a number by which others must differ from it for their l
 
 
 class Axis:
-    """Values along one side of a plot; logarithmic if they lie decades apart.
+    """Values along one side of a plot.
 
     Args:
         values: the values to fit
         start: the place of the least value, in units of the picture
         end: the place of the greatest
-        decades: a greatest value that is more than this many times the least makes the axis
-            logarithmic
     """
 
-    def __init__(self, values: Sequence[float], start: float, end: float, decades: float = 30.0):
+    def __init__(self, values: Sequence[float], start: float, end: float):
         low, high = min(values), max(values)
-        self.log = low > 0 and high > decades * low
-        self.low, self.high = (math.log10(low), math.log10(high)) if self.log else (low, high)
-        spread = self.high - self.low
-        alike = spread <= LEAST * abs(self.high)
-        room = (abs(self.high) * 0.1 or 1.0) if alike else 0.08 * spread
-        self.low, self.high = self.low - room, self.high + room
-        if not self.log and low >= 0:
+        alike = high - low <= LEAST * abs(high)
+        room = (abs(high) * 0.1 or 1.0) if alike else 0.08 * (high - low)
+        self.low, self.high = low - room, high + room
+        if low >= 0:
             self.low = max(0.0, self.low)
         self.start, self.end = start, end
 
     def __call__(self, value: float) -> float:
-        value = math.log10(max(value, 1e-300)) if self.log else value
         part = (value - self.low) / (self.high - self.low)
         return self.start + min(1.0, max(0.0, part)) * (self.end - self.start)
 
     @property
     def ticks(self) -> list[float]:
-        if self.log:
-            low, high = math.ceil(self.low), math.floor(self.high)
-            return [10.0**n for n in range(low, high + 1, 1 + (high - low) // TICKS)]
         rough = (self.high - self.low) / TICKS
         unit = 10.0 ** math.floor(math.log10(rough))
         step = next(unit * n for n in (1, 2, 5, 10) if unit * n >= rough * 0.999)
@@ -209,7 +197,7 @@ def curves(
     points = [point for curve in lines for point in curve.marks]
     at = sorted({point.x for point in points})
     joined = [(curve.look, curve.marks) for curve in lines]
-    x = Axis(at, LEFT, RIGHT, math.inf)
+    x = Axis(at, LEFT, RIGHT)
     picture = _picture(points, x, at, x_title, y_title, joined, levels)
     listed = [
         (c.name, c.look, ", ".join(f"{value:.3g}" for value, _, _ in c.points.values()))
@@ -252,10 +240,6 @@ def _picture(
 ) -> str:
     reach = [v for p in points for v in p.y_range]
     y = Axis([*reach, *(value for _, _, value in levels)], BOTTOM, TOP)
-    names = [
-        html.escape(title + (", logarithmic" if axis.log else ""))
-        for title, axis in ((x_title, x), (y_title, y))
-    ]
     parts = [
         *(
             f'<path class="grid" d="M{LEFT} {y(value):.1f}H{RIGHT}"/>'
@@ -267,8 +251,9 @@ def _picture(
             for value in x_ticks
         ),
         f'<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/>',
-        f'<text x="{(LEFT + RIGHT) / 2}" y="{HEIGHT - 4}" text-anchor="middle">{names[0]}</text>',
-        f'<text x="{LEFT + 6}" y="{TOP + 4}" class="axis-title">{names[1]}</text>',
+        f'<text x="{(LEFT + RIGHT) / 2}" y="{HEIGHT - 4}" text-anchor="middle">'
+        f"{html.escape(x_title)}</text>",
+        f'<text x="{LEFT + 6}" y="{TOP + 4}" class="axis-title">{html.escape(y_title)}</text>',
     ]
     for name, style, value in levels:
         parts.append(_line([(LEFT, y(value)), (RIGHT, y(value))], style._replace(dash="dot")))

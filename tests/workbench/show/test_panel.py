@@ -17,9 +17,8 @@ def test_badges():
     far = Agreement("greedy", 1, 1, 4, 0.7, 1e-6, False, "float32")
     unknown = Agreement("greedy", 1, 1, 4, None, None, False, "float32")
     assert badge(same)["text"] == "✓ identical to Greedy"
-    near_tie = "≠ differs at token 5 (near-tie: target gap 2.0e-07 nats, float32)"
-    assert badge(near)["text"] == near_tie
-    assert badge(far)["text"] == "≠ differs at token 5 (target gap 0.700 nats)"
+    assert badge(near)["text"] == "≠ near-tie at token 5 (target gap 2e-07 nats)"
+    assert badge(far)["text"] == "≠ differs at token 5 (target gap 0.7 nats)"
     assert badge(far)["kind"] == badge(unknown)["kind"] == "differs"
     assert badge(Agreement("greedy", 4, 2))["text"] == "≠ differs"  # where is not known
 
