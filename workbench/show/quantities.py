@@ -124,12 +124,12 @@ def _timing(result: Result) -> str:
     """With digits enough for a reader who divides."""
     seconds = number(result, "seconds")
     tokens = _count(result, "new_tokens")
-    return "" if seconds is None else f"{tokens} tokens in {significant(seconds, 2)} s"
+    return "" if seconds is None else f"{tokens} tokens in {significant(seconds, 1)} s"
 
 
 def _read(result: Result) -> str:
     read = number(result, "bytes_read")
-    return "" if read is None else f"{megabytes(read, 2)} read"
+    return "" if read is None else f"{megabytes(read)} read"
 
 
 def _sum(name: str) -> Callable[[Result], float]:
