@@ -1,7 +1,7 @@
 """The looks of runs: beside each other, and as a file of JSON, CSV or HTML.
 
-Of two runs come first the settings that differ, then decoder by decoder the texts with their
-differences marked, and the figures with ratios. JSON is complete and can be loaded again, CSV has
+Of two runs come first the settings that differ, then decoder by decoder the texts, marked
+from where they part, and the figures with ratios. JSON is complete and can be loaded again, CSV has
 the unrounded figures, and HTML is a report that needs nothing else. A report has a frame for all
 kinds, and a body for each.
 """
@@ -12,7 +12,6 @@ import io
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from itertools import chain
 from typing import Any
 
@@ -41,9 +40,6 @@ SIDES = ("A", "B")
 BOTH = "A and B"
 ALIKE = "Their settings and machines are the same."
 WITHIN = "no difference beyond the ranges"
-# The most tokens of texts that are compared piece by piece; of longer texts, only the place where
-# they part is marked.
-LONGEST = 2000
 
 
 def differing(a: Run, b: Run) -> Table:
@@ -77,31 +73,16 @@ def _named(run: Run, shared: Collection[str]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def parts(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
-    """Two texts in pieces, as (part of a, part of b) in order: equal parts and differing ones."""
-    if max(len(a), len(b)) > LONGEST:
-        same = alike(a, b)
-        spans = [(0, same, 0, same), (same, len(a), same, len(b))]
-    else:
-        spans = [span[1:] for span in SequenceMatcher(None, a, b).get_opcodes()]
-    return [("".join(a[i:j]), "".join(b[k:n])) for i, j, k, n in spans]
-
-
 def alike(a: Sequence[Any], b: Sequence[Any]) -> int:
     return next(
         (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
     )
 
 
-def marked(pieces: Sequence[str], others: Sequence[str], side: str) -> str:
-    """The text of one side, escaped; parts that the other side lacks are marked."""
-    at = 1 if side == SIDES[1] else 0
-    both = parts(others, pieces) if at else parts(pieces, others)
-    return "".join(
-        html.escape(pair[at]) if pair[0] == pair[1] else f"<mark>{html.escape(pair[at])}</mark>"
-        for pair in both
-        if pair[at]
-    )
+def marked(pieces: Sequence[str], same: int) -> str:
+    """A text, escaped; what comes after the pieces that another text shares is marked."""
+    shared, own = (html.escape("".join(part)) for part in (pieces[:same], pieces[same:]))
+    return f"{shared}<mark>{own}</mark>" if own else shared
 
 
 def comparisons(a: Run, b: Run) -> str:
@@ -123,17 +104,16 @@ def _section(row: Row, a: Row | None, b: Row | None) -> str:
     if a is None or b is None:
         says, content = f"only in {SIDES[b is not None]}", ""
     else:
-        tokens = [each.first.alone.tokens for each in (a, b)]
-        ids = [[token.id for token in each] for each in tokens]
-        texts = [[token.text for token in each] for each in tokens]
-        both = list(zip(SIDES, texts, reversed(texts), strict=True))
-        says = f"the texts differ from token {alike(*ids) + 1}"
+        both = dict(zip(SIDES, (each.first.alone.tokens for each in (a, b)), strict=True))
+        ids = [[token.id for token in tokens] for tokens in both.values()]
+        same = alike(*ids)
+        says = f"the texts differ from token {same + 1}"
         if ids[0] == ids[1]:
-            says, both = "the same text", [(BOTH, texts[0], texts[1])]
+            says, both = "the same text", {BOTH: a.first.alone.tokens}
         sides = "".join(
-            f'<div class="side"><h4>{side}</h4>'
-            f'<div class="text" dir="auto">{marked(own, other, side) or "(no text)"}</div></div>'
-            for side, own, other in both
+            f'<div class="side"><h4>{side}</h4><div class="text" dir="auto">'
+            f"{marked([token.text for token in tokens], same) or '(no text)'}</div></div>"
+            for side, tokens in both.items()
         )
         content = f'<div class="sides">{sides}</div>{markup(ratios(a, b))}'
     return (

@@ -169,7 +169,8 @@ def steps_figure(v: Values, m: Measurements) -> go.Figure:
     figure = family(
         canvas("chance β that W<sub>min</sub> beams are accepted", "layers per round, at least"),
         UNIT, "γ", (1, 2, 3, 4, 8), v.gamma, lambda g, b: theory.dsbd_steps(b, g, v.t),
-        (v.beta, "{:.2f}"), run and (run.layer_acceptance, run.steps, "{:.2f} measured"),
+        (v.beta, "{:.2f}"),
+        (run.layer_acceptance, run.steps, "{:.2f} measured") if run else None,
     )  # fmt: skip
     upright(figure, v.t, "t")
     return figure
@@ -272,7 +273,8 @@ def padding_figure(v: Values, m: Measurements, part: str, title: str) -> go.Figu
     run = m.speculative
     figure = family(
         canvas("next-token accuracy p", title), UNIT, "b", (2, 4, 8, 16, 32), v.batch, exact,
-        (v.p, "{:.2f}"), run and (run.alpha, exact(v.batch, run.alpha), "{:.2f} for the run’s α"),
+        (v.p, "{:.2f}"),
+        (run.alpha, exact(v.batch, run.alpha), "{:.2f} for the run’s α") if run else None,
     )  # fmt: skip
     for each in m.batches:
         if (measured := each.padding(v.batch)) is not None:

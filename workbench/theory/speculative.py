@@ -55,7 +55,7 @@ def gain_figure(v: Values, m: Measurements) -> go.Figure:
 
 
 def speed_of(run: MeasuredSpeculative | None) -> tuple[float, float | None, str] | None:
-    return run and (run.alpha, run.speedup, "{:.2f}× measured")
+    return (run.alpha, run.speedup, "{:.2f}× measured") if run else None
 
 
 def gained(v: Values) -> str:
@@ -82,7 +82,7 @@ def tokens_figure(v: Values, m: Measurements) -> go.Figure:
     return family(
         canvas("acceptance α", "tokens per round"), UNIT, "γ", GAMMAS, v.gamma,
         lambda g, a: theory.expected_tokens(a, g), (v.alpha, "{:.2f}"),
-        run and (run.alpha, run.tokens, "{:.2f} measured"),
+        (run.alpha, run.tokens, "{:.2f} measured") if run else None,
     )  # fmt: skip
 
 

@@ -9,8 +9,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.workbench.made import UNMEASURED
 from workbench.runs.figures import Row, rows
@@ -135,24 +133,10 @@ def test_the_report_is_named_after_its_prompt_and_its_date(run, batch_run, draw_
         assert f"<p>{each.created[:10]} " in report
 
 
-PIECES = st.lists(st.sampled_from(["a", " b", "<b>", "\n", "🦊", "\u202e"]), max_size=12)
-
-
-@given(PIECES, PIECES)
-def test_parts_are_both_texts_again(a, b):
-    found = view.parts(a, b)
-    assert "".join(x for x, _ in found) == "".join(a)
-    assert "".join(y for _, y in found) == "".join(b)
-
-
-def test_what_the_other_lacks_is_marked_on_either_side():
-    a, b = ["She", " saw", " a", " dog"], ["She", " had", " a", " dog"]
-    assert view.marked(a, b, "A") == "She<mark> saw</mark> a dog"
-    assert view.marked(b, a, "B") == "She<mark> had</mark> a dog"
-
-
-def test_markup_in_a_text_is_text():
-    assert view.marked(["<script>"], ["x"], "A") == "<mark>&lt;script&gt;</mark>"
+def test_what_the_other_lacks_is_marked_and_stays_text():
+    assert view.marked(["She", " saw", " a"], 1) == "She<mark> saw a</mark>"
+    assert view.marked(["She"], 1) == "She"
+    assert view.marked(["<script>"], 0) == "<mark>&lt;script&gt;</mark>"
 
 
 def other(run: Run, **settings) -> Run:
