@@ -184,8 +184,6 @@ def words(value: Any) -> str:
 SHORTEST = 16  # tokens of a text from which passes are worth comparing
 FASTER = 1.05  # times greedy
 WORTH_SAYING = 1.2  # tokens per pass below which drafts are not worth a sentence
-ROUGH = "Speeds are rough: {}."
-BUSY, UNEVEN = "this machine is busy", "the timings differ"
 
 
 def verdict(run: Run, settled: bool = True) -> str:
@@ -196,20 +194,22 @@ def verdict(run: Run, settled: bool = True) -> str:
         settled: whether its timing is over; before that the line has no speed
     """
     lines = [row for row in rows(run.results) if row.first.error is None]
-    exact = [row for row in lines if _drafts(row) and claim_in(run.settings, row.decoder).exact]
-    best, says = _fewest(exact), ""
-    if best is not None:
-        same = "same text" if run.settings.get("temperature") == 0 else "same kind of text"
-        says = f"{best.label}: the {same}, {_passes(best)}"
-    elif (best := _fewest([row for row in lines if _drafts(row)])) is not None:
-        says = f"{best.label}: {_passes(best)}, and not the large model’s own distribution"
+    drafted = [row for row in lines if _drafts(row)]
+    exact = [row for row in drafted if claim_in(run.settings, row.decoder).exact]
+    best = _fewest(exact) or _fewest(drafted)
+    rough = _rough(lines) if settled else ""
     if best is None:
-        return ROUGH.format(_rough(lines)) if settled and _rough(lines) else ""
-    if not settled:
-        return f"{says}."
-    if why := _rough(lines):
-        return f"{says}. {ROUGH.format(why)}"
-    return f"{says}{_times(best)}."
+        return rough
+    tokens, passes = (int(number(best.first, n) or 0) for n in ("new_tokens", "target_calls"))
+    says = f"{counted(passes, 'pass', 'passes')} instead of {tokens:,}"
+    if claim_in(run.settings, best.decoder).exact:
+        same = "same text" if run.settings.get("temperature") == 0 else "same kind of text"
+        says = f"{best.label}: the {same}, {says}"
+    else:
+        says = f"{best.label}: {says}, and not the large model’s own distribution"
+    if rough:
+        return f"{says}. {rough}"
+    return f"{says}{_times(best) if settled else ''}."
 
 
 def _drafts(row: Row) -> bool:
@@ -231,11 +231,6 @@ def _efficiency(row: Row) -> float:
     return number(row.first, "block_efficiency") or 0.0
 
 
-def _passes(row: Row) -> str:
-    tokens, passes = (int(number(row.first, name) or 0) for name in ("new_tokens", "target_calls"))
-    return f"{counted(passes, 'pass', 'passes')} instead of {tokens:,}"
-
-
 def _times(row: Row) -> str:
     """ ", 1.6 times as fast here", if greedy ran beside it."""
     ratio = spread(BY_NAME["x_greedy"], row)
@@ -247,8 +242,9 @@ def _times(row: Row) -> str:
 
 
 def _rough(lines: Sequence[Row]) -> str:
-    if any(disturbances(r) for row in lines for r in row.results) or any(
-        greedy_disturbed(row) for row in lines
-    ):
-        return BUSY
-    return UNEVEN if any(unsteady(row) for row in lines) else ""
+    """A sentence if speeds are rough, with the reason."""
+    busy = any(disturbances(r) for row in lines for r in row.results)
+    if busy or any(greedy_disturbed(row) for row in lines):
+        return "Speeds are rough: this machine is busy."
+    uneven = any(unsteady(row) for row in lines)
+    return "Speeds are rough: the timings differ." if uneven else ""
