@@ -315,6 +315,8 @@ def _summary(
 # writes them
 
 FOLDER = assets() / "recorded"
+# Joules a token that a card took, by NVML's counter; notes/cuda.md says how.
+ENERGY_ON_GPU = assets() / "batch" / "energy.json"
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Any
 import plotly.graph_objects as go
 
 from decoders import Fate
-from workbench import assets
 from workbench.runs import timing
 from workbench.runs.figures import Row, label, unsteady
 from workbench.runs.record import RoundRecord
+from workbench.runs.store import ENERGY_ON_GPU
 from workbench.show import laws
 from workbench.show.looks import look_of
 from workbench.show.plots import GREY, canvas, line, or_words
@@ -29,8 +29,6 @@ from workbench.show.quantities import (
     spread,
 )
 
-# Joules a token that a card took, by NVML's counter; notes/cuda.md says how.
-ENERGY_ON_GPU = assets() / "batch" / "energy.json"
 BAR = "#7c8494"  # the colours belong to the fates of tokens
 HATCHED = {"shape": "/", "fgcolor": BAR, "bgcolor": "rgba(0,0,0,0)", "size": 5, "solidity": 0.35}
 BAR_PIXELS, AROUND_PIXELS, CAPTION = 30, 62, 46

@@ -19,6 +19,7 @@ from workbench.show import laws
 from workbench.show.laws import Claim, served
 from workbench.show.quantities import (
     BY_NAME,
+    MISSING,
     QUANTITIES,
     Quantity,
     figure,
@@ -127,6 +128,7 @@ def finished(panel: Panel, row: Row, fellows: Sequence[str] = ()) -> Panel:
         fellows: the decoders whose texts differ from its own by chance alone
     """
     first, end = row.first, row.first.alone.finished or ""
+    pace = figure(BY_NAME["speed"], row)
     return {
         **panel,
         **(_claimed(served(first.server)) if first.server else {}),
@@ -137,7 +139,7 @@ def finished(panel: Panel, row: Row, fellows: Sequence[str] = ()) -> Panel:
         "rounds": first.alone.rounds,
         "clock": round_seconds(first),
         "passes": number(first, "target_calls"),
-        "pace": _pace(row),
+        "pace": "" if first.error or pace == MISSING else f"{pace} tokens/s",
         "numbers": [] if first.error else _figures(row, fellows),
         "others": [{"seed": r.seed, "text": r.alone.text} for r in row.results[1:] if not r.error],
         "badge": badge(first.agreement) if first.agreement else None,
@@ -179,13 +181,6 @@ def _end(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
             return [("…" + text[len(text) - left :], template), *end]
         end, left = [(text, template), *end], left - len(text)
     return end
-
-
-def _pace(row: Row) -> str:
-    speed = BY_NAME["speed"]
-    if row.first.error is not None or spread(speed, row) is None:
-        return ""
-    return f"{figure(speed, row)} tokens/s"
 
 
 def _detail(quantity: Quantity, row: Row) -> str:
