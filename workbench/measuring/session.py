@@ -315,19 +315,19 @@ class _Session:
         # Texts that are only read need no warm-up, which would be half of the work of draws:
         # nothing compares their speeds. Where a text is timed again, that is warm anyway; what
         # a server does for a first request is not ours to guess.
-        decoder, served_here = (job.method, job.batch_size), not is_engine(job.method.name)
+        decoder, here = (job.method, job.batch_size), not is_engine(job.method.name)
         cold = lap == 0 and job.keep not in ("text", "chances") and decoder not in self.warm
-        cold = cold and (settings.timings == 1 or not served_here)
+        cold = cold and (settings.timings == 1 or not here)
         if cold:
             self.warm.add(decoder)
         # Later laps exist to be timed without drawing.
-        asked, shows = (replace(job, keep="lengths") if lap else job), not lap
-        if served_here:
-            timing = measure(self.work, asked, cold=cold, shows=shows)
+        order, shows = (replace(job, keep="lengths") if lap else job), not lap
+        if here:
+            running = measure(self.work, order, cold=cold, shows=shows)
         else:
             greedy = self.references.greedy(job)
-            timing = served.measure(self.work, asked, cold=cold, shows=shows, greedy=greedy)
-        measured = yield from self._shown(at, timing)
+            running = served.measure(self.work, order, cold=cold, shows=shows, greedy=greedy)
+        measured = yield from self._shown(at, running)
         result = measured.result
         shown = job.keep == "trace" or (job.keep == "text" and texts_of([result]))
         # It was stopped within a batch, or between two of them. Half a measurement is useless; half
