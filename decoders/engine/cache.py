@@ -219,6 +219,12 @@ class CacheRows:
         """Whether the row of this node cannot die any more."""
         return tree.in_trunk(node)
 
+    def cut(self, row: int) -> None:
+        """Drop this row and all after it."""
+        while len(self.nodes) > row:
+            self.drop_last()
+        self.trunk, self.settled = min(self.trunk, len(self)), min(self.settled, len(self))
+
     def drop_last(self) -> None:
         del self.row[self.nodes.pop()]
 
