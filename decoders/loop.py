@@ -327,9 +327,13 @@ class Loop(AbstractContextManager["Loop"]):
 
     def _forward(self, asking: Sequence[Turn], model: str) -> None:
         engine = self.engines[model]
-        # A head reads the target's hidden states.
-        headed = [turn for turn in asking if model == "target" and "head" in turn.models]
-        layers = self.engines["head"].reads if headed else ()
+        # Heads read the target's hidden states, in the place of the draft, too.
+        heads = [
+            other
+            for role, other in self.engines.items()
+            if model == "target" and other.reads and any(role in turn.models for turn in asking)
+        ]
+        layers = tuple(dict.fromkeys(layer for head in heads for layer in head.reads))
         wants = [(turn.request.tree, turn.missing()) for turn in asking]
         most, every = max(turn.held for turn in asking), model != "target"
         chains = [each for turn in asking if not layers and (each := turn.chain)]
@@ -348,8 +352,9 @@ class Loop(AbstractContextManager["Loop"]):
         rows, tops = penalised(answers, asking, wants)
         readings = read(rows, asking, every, tops)
         for turn, answer in zip(asking, answers, strict=True):
-            if turn in headed and answer.features is not None:
-                self.engines["head"].learn(turn.request.tree, answer.features)
+            for head in heads:
+                if answer.features is not None and head in self._engines(turn):
+                    head.learn(turn.request.tree, answer.features.of(layers, head.reads))
             turn.request.ledger.charge(model)
             if answer.part is None:
                 count(turn, model, engine, answer, len(asking), 0)

@@ -37,6 +37,10 @@ class Features:
     nodes: Sequence[NodeId]
     states: tuple[torch.Tensor, ...]
 
+    def of(self, layers: Sequence[int], chosen: Sequence[int]) -> "Features":
+        """Those of some of the layers that they belong to, in the order of `chosen`."""
+        return Features(self.nodes, tuple(self.states[layers.index(layer)] for layer in chosen))
+
     def first(self, count: int) -> "Features":
         """Those of the first `count` nodes."""
         return Features(self.nodes[:count], tuple(state[:count] for state in self.states))
