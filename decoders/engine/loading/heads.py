@@ -35,7 +35,7 @@ SPELLINGS = (
     (r"^aux_norm_(low|mid|high)", lambda m: f"fc_norm.{('low', 'mid', 'high').index(m[1])}"),
     (r"^draft_id_to_target_id$", "d2t"),
 )
-PICKLED = "pytorch_model.bin"
+PICKLED, INDEX = "pytorch_model.bin", "model.safetensors.index.json"
 UNUSED = re.compile(r"^t2d$|rotary_emb\.|^verifier_")
 
 
@@ -85,20 +85,42 @@ def spelled(name: str) -> str:
 
 
 def weights_of(name: str, safetensors: bool | None, token: str | bool | None = None) -> Weights:
-    """The weights as they stand in the file, where they may lie until they are used; {} without it.
+    """The weights as they stand in the files, where they may lie until used; {} without files.
 
     Those not in safetensors are read as plain tensors, unless `safetensors` is True.
     """
-    if (file := _file(name, "model.safetensors", token)) is not None:
+    weights: Weights = {}
+    files = _tensor_files(name, token)
+    for file in files:
         with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
-            return {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
-    if safetensors is True or (file := _file(name, PICKLED, token)) is None:
-        return {}
+            weights |= {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
+    if files or safetensors is True or (pickled := _file(name, PICKLED, token)) is None:
+        return weights
     with said_in_one_sentence(name):
-        weights = torch.load(file, map_location="cpu", weights_only=True)
+        weights = torch.load(pickled, map_location="cpu", weights_only=True)
     if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
         raise InputError(f"The head {name} has a broken {PICKLED}; download it again.")
     return weights
+
+
+def _tensor_files(name: str, token: str | bool | None) -> list[Path]:
+    """The files of safetensors: one, or those that an index names; [] if there are none."""
+    if (whole := _file(name, "model.safetensors", token)) is not None:
+        return [whole]
+    if (index := _file(name, INDEX, token)) is None:
+        return []
+    try:
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        # Of this folder, whatever somebody has written into the index.
+        parts = [_file(name, Path(each).name, token) for each in names]
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
+        parts = [None]
+    if None in parts or not parts:
+        raise InputError(
+            f"The head {name} lacks files that its {INDEX} names, or that is broken; download it "
+            "again."
+        )
+    return [part for part in parts if part is not None]
 
 
 def _file(name: str, file: str, token: str | bool | None) -> Path | None:
