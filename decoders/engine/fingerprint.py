@@ -355,7 +355,7 @@ def trials_of(model: PreTrainedModel, passes: str, folder: Path | None = None) -
         folder: see `TrialLog`; by default one of the user's cache
     """
     readable = all(map(is_plain, model.state_dict().values()))  # as quantised weights are not
-    if not readable or not device_of(model.device).on_host or patched(model):
+    if not readable or not device_of(model.device).on_host or patched(model) or not kernels():
         return None
     folder = folder or Path(user_cache_dir("decoding-workbench", appauthor=False)) / "trials"
     return TrialLog("\n".join((passes, *_facts_of(model))), folder)
