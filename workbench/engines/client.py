@@ -259,6 +259,18 @@ class Client:
         """The model's name to show: without the key, which a server may list as one."""
         return None if self.model is None else self.wire.hidden(self.model)
 
+    @property
+    def version(self) -> str | None:
+        """The engine's version; None if it is not told."""
+        if self.dialect.version is None:
+            return None
+        path, field = self.dialect.version
+        try:
+            version = self.wire.get(path).get(field)
+        except InputError:
+            return None
+        return self.wire.hidden(version)[:80] if isinstance(version, str) else None
+
     def ask(
         self,
         query: Query,

@@ -169,6 +169,7 @@ class Dialect:
         body: the body of a request, given what is asked and the model's name in the server's words
         chunks: reads an answer, from its pieces or as a whole
         path: where it is posted
+        version: where the engine tells its version: a path, and a field of the object there
         takes_ids: whether a prompt may be token ids
         owner: `owned_by` in its list of models; "" if that tells nothing
         sign: a path that only this engine answers, for those whose `owner` tells nothing
@@ -181,6 +182,7 @@ class Dialect:
     body: Callable[[Query, str | None], dict[str, Any]]
     chunks: Callable[[Iterable[Event]], Iterator[Chunk]] = completions
     path: str = "/v1/completions"
+    version: tuple[str, str] | None = None
     takes_ids: bool = False
     owner: str = ""
     sign: str = ""
@@ -242,6 +244,7 @@ def vllm_body(query: Query, model: str | None) -> dict[str, Any]:
 VLLM = Dialect(
     "vllm",
     vllm_body,
+    version=("/version", "version"),
     takes_ids=True,
     owner="vllm",
     cuts=frozenset({"top_k", "top_p", "min_p"}),
@@ -316,6 +319,7 @@ SGLANG = Dialect(
     sglang_body,
     sglang_chunks,
     path="/generate",
+    version=("/get_server_info", "version"),
     takes_ids=True,
     owner="sglang",
     cuts=frozenset({"top_k", "top_p", "min_p"}),
@@ -380,6 +384,7 @@ LLAMA_CPP = Dialect(
     llama_body,
     llama_chunks,
     path="/completion",
+    version=("/props", "build_info"),
     takes_ids=True,
     owner="llamacpp",
     cuts=frozenset({*CUTS, "temperature_last"}),

@@ -308,7 +308,7 @@ class Asking:
             with closing(client.wire):
                 model, name = client.shown_model, client.model
                 shown = None if model is None else hidden(model, self.engine)
-                self.server = Server(client.dialect.kind, model=shown)
+                self.server = Server(client.dialect.kind, client.version, shown)
                 self.ours = name is not None and same_model(name, self.work.pair)
                 query = query_of(self.work, self.job, client, self.ours)
                 if self.cold:

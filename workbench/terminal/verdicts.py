@@ -159,8 +159,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def server(client: Client) -> str:
-    model = client.shown_model or "not named"
-    return f"{client.wire.engine.name}: {client.dialect.kind}, model {model}"
+    kind = " ".join(filter(None, (client.dialect.kind, client.version)))
+    return f"{client.wire.engine.name}: {kind}, model {client.shown_model or 'not named'}"
 
 
 def table(report: CanaryReport) -> Table:

@@ -127,10 +127,11 @@ def vllm(completion: Answers, model: str = MODEL) -> Answers:
     """A server that looks like vLLM."""
 
     def answers(call: Call) -> Reply:
-        if call.body is not None:
-            return completion(call)
-        assert call.path == "/v1/models"
-        return a_json({"object": "list", "data": [{"id": model, "owned_by": "vllm"}]})
+        fixed = {
+            "/v1/models": {"object": "list", "data": [{"id": model, "owned_by": "vllm"}]},
+            "/version": {"version": "0.32.0"},
+        }
+        return a_json(fixed[call.path]) if call.body is None else completion(call)
 
     return answers
 

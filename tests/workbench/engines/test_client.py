@@ -247,11 +247,13 @@ def test_the_kind_of_a_server(answers, kind):
         assert connect(server.engine()).dialect.kind == kind
 
 
-def test_a_key_that_comes_back_as_a_name_is_not_shown():
+def test_a_key_that_comes_back_as_a_name_or_a_version_is_not_shown():
     """The canary printed it as the model's name, and wrote it into its report."""
     key = "sk-secret-1"
 
     def answers(call):
+        if call.path == "/version":
+            return a_json({"version": f"1 {key}"})
         if call.body is not None:
             return a_json({**chunk(" a", finish_reason="length"), "model": f"org/{key}"})
         return models({"id": f"org/{key}", "owned_by": "vllm"})(call)
@@ -260,7 +262,7 @@ def test_a_key_that_comes_back_as_a_name_is_not_shown():
         client = connect(server.engine(key="MINE", model=f"org/{key}"), environ={"MINE": key})
         client.ask(Query("x", 1))
         assert server.calls[-1].body["model"] == f"org/{key}"  # as the server calls it
-        assert client.shown_model == "org/[key]"
+        assert (client.shown_model, client.version) == ("org/[key]", "1 [key]")
 
 
 def test_another_model_than_said_is_one_sentence():

@@ -28,7 +28,7 @@ from workbench.measuring import served as made
 from workbench.measuring import session
 from workbench.measuring.served import same_model
 from workbench.runs.events import Ended, Progress
-from workbench.runs.record import UNTOLD, Run
+from workbench.runs.record import UNTOLD, Run, Server
 
 
 def record(text="", tokens=None, count=None, **fields) -> Record:
@@ -156,7 +156,7 @@ def test_an_engine_is_asked_for_the_same_prompt_and_sampling(stories, unmetered,
         assert body["prompt"] == list(stories.tokenizer(PROMPT).input_ids)
         assert (body["temperature"], body["top_k"], body["top_p"]) == (0.7, 20, 0.9)
         assert (body["seed"], body["max_tokens"]) == (5, TOKENS)
-    assert (result.server.kind, result.server.model) == ("vllm", "stories")
+    assert result.server == Server("vllm", "0.32.0", "stories")
     assert result.agreement is None
     assert result.metrics["new_tokens"] == TOKENS
     assert result.metrics["perplexity"] > 1

@@ -27,7 +27,7 @@ def test_a_server_by_its_url(call, url, tmp_path):
     file = tmp_path / "report.json"
     status, out, errors = call("canary", url, *FLAGS, "--json", str(file))
     assert (status, errors) == (2, "")
-    assert "vllm, model stories\n" in out
+    assert "vllm 0.32.0, model stories\n" in out
     assert "Control: keeps drafts that it should refuse, off by a total variation of" in out
     assert "Greedy after '<b>abab': The texts are the same" in out
     assert "Cannot tell: 40 draws are too few to find the controls; draw more." in out

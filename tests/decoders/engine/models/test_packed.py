@@ -34,10 +34,10 @@ class Check:
     def ask(self, wants):
         """Ask for the nodes of each tree in `wants`."""
         arena = self.engine.arena
-        move = type(arena).move
-        arena.move = lambda *args: (
+        shift = type(arena).shift
+        arena.shift = lambda *args: (
             setattr(self, "squeezes", self.squeezes + 1),
-            move(arena, *args),
+            shift(arena, *args),
         )
         before = arena.rows
         answers = self.engine.run(wants)
