@@ -36,7 +36,7 @@ from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.store import FOLDER, Recording, id_of
 from workbench.show.tables import verdict
-from workbench.studies.prompts import built_in
+from workbench.studies.prompts import built_in, title
 from workbench.studies.settings import OPENING, PROMPTS, SETTINGS, SHOWN, Settings, placed
 from workbench.studies.study import Study
 
@@ -83,7 +83,7 @@ def compared(
 
 def question(start: str) -> str:
     """The question of the set `chats` that begins so, as a visitor would type it."""
-    (found,) = [chat.title for chat in QUESTIONS if chat.title.startswith(start)]
+    (found,) = [title(chat) for chat in QUESTIONS if title(chat).startswith(start)]
     return found
 
 

@@ -201,25 +201,6 @@ def form_of(model: torch.nn.Module) -> tuple[list[Any], list[torch.Tensor], list
     others: list[torch.Tensor] = []
     places: dict[int, int] = {}  # by weight: two modules may share one
 
-    def frozen(value: Any) -> Any:
-        """What of an attribute is compared: contents of containers and configs, else identity."""
-        if type(value) in ATOMS:
-            return value
-        if isinstance(value, PreTrainedConfig):
-            if not any(value is config for config in configs):
-                configs.append(value)
-            return id(value)
-        if isinstance(value, dict):
-            return {key: frozen(each) for key, each in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [frozen(each) for each in value]
-        if isinstance(value, (set, frozenset)):
-            return set(value)
-        if isinstance(value, torch.Tensor):
-            others.extend(parts(value))
-            return value.shape, value.dtype, value.device
-        return id(value), value  # as long as it is kept, no other object has its id
-
     def of_module(module: torch.nn.Module) -> tuple:
         held, kind = vars(module), type(module)
         rotary = ROTARY if "rope_type" in held and changes_frequencies(module) else ()
@@ -230,13 +211,40 @@ def form_of(model: torch.nn.Module) -> tuple[list[Any], list[torch.Tensor], list
                 kinds.append((name, place, type(tensor), tensor.shape, tensor.dtype, tensor.device))
                 weights.extend(parts(tensor))
         names = held.keys() - PASSED_OVER
-        attributes = {name: frozen(held[name]) for name in names if not name.endswith(rotary)}
+        attributes = {
+            name: frozen(held[name], configs, others) for name in names if not name.endswith(rotary)
+        }
         own = [*hooks(held)], forward_of(module) if "forward" in held else None
         return module, kind, kind.forward, own, attributes, [*held["_modules"].items()], kinds
 
     form: list[Any] = [global_hooks(), *map(of_module, model.modules())]
-    form += [(config, frozen(vars(config))) for config in configs]  # which grow meanwhile
+    form += [
+        (config, frozen(vars(config), configs, others)) for config in configs
+    ]  # which grow meanwhile
     return form, weights, others
+
+
+def frozen(value: Any, configs: list[PreTrainedConfig], others: list[torch.Tensor]) -> Any:
+    """What of an attribute is compared: contents of containers and configs, else identity.
+
+    Configs and tensors in it join `configs` and `others`.
+    """
+    if type(value) in ATOMS:
+        return value
+    if isinstance(value, PreTrainedConfig):
+        if not any(value is config for config in configs):
+            configs.append(value)
+        return id(value)
+    if isinstance(value, dict):
+        return {key: frozen(each, configs, others) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [frozen(each, configs, others) for each in value]
+    if isinstance(value, (set, frozenset)):
+        return set(value)
+    if isinstance(value, torch.Tensor):
+        others.extend(parts(value))
+        return value.shape, value.dtype, value.device
+    return id(value), value  # as long as it is kept, no other object has its id
 
 
 def parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

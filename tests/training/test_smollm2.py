@@ -38,8 +38,8 @@ def test_a_planted_text_is_noticed():
 def test_no_answer_that_was_learnt_from_shares_words_with_a_question():
     from transformers import AutoTokenizer
 
-    with smollm2.source() as found:
-        tokenizer = AutoTokenizer.from_pretrained(found.folder)
+    with smollm2.source() as (folder, _):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
     held_out = HeldOut(read_questions([QUESTIONS]))
     with lzma.open(ANSWERS, "rt") as file:
         rows = [json.loads(line) for line in file]

@@ -108,8 +108,9 @@ class Orderings:
 
 
 @cache
-def shipped() -> Orderings:
-    return TypeAdapter(Orderings).validate_json(FILE.read_bytes())
+def shipped() -> Orderings | None:
+    """The orderings that ship with the embedded pair; None where its folder is missing."""
+    return TypeAdapter(Orderings).validate_json(FILE.read_bytes()) if FILE.exists() else None
 
 
 def orderings_html(all: Orderings) -> str:

@@ -4,6 +4,7 @@ import argparse
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import chain
@@ -36,6 +37,7 @@ SYMBOLS = {
     for code in (*range(32), *range(127, 160))
     if chr(code) not in "\n\t"
 }
+LINE_SECONDS = 10.0  # between two lines of progress where no bar can be drawn
 
 
 def printable(text: str) -> str:
@@ -112,7 +114,7 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
 
     Args:
         console: shows each text of a comparison's first repeat when it is finished
-        progress: shows a bar
+        progress: shows a bar; where none can be drawn, a line now and then
 
     Returns:
         the run
@@ -124,10 +126,13 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
         TextColumn("{task.completed:.0f}/{task.total:.0f} tokens{task.fields[left]}"),
     )
     with Progress(*columns, console=progress, transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("", left="")
+        task, due = bar.add_task("", left=""), time.monotonic() + LINE_SECONDS
         for event in chain([first], happening):
             if isinstance(event, events.Started):
                 bar.reset(task, description=_job(event.at), left="")
+                if not progress.is_terminal and time.monotonic() >= due:
+                    progress.print(_job(event.at), soft_wrap=True)
+                    due = time.monotonic() + LINE_SECONDS
             elif isinstance(event, events.Progress):
                 left = (
                     "" if event.eta_seconds is None else f", about {event.eta_seconds:.0f} s left"

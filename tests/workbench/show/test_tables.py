@@ -49,12 +49,12 @@ def test_the_papers_table(made):
 
 
 def test_outputs_that_differ_and_requests_that_fail_are_in_the_verdict(made):
-    assert batch.verdict(made) == "Identical tokens in every scheme and at every batch size."
+    assert batch.findings(made)[0] == "Identical tokens in every scheme and at every batch size."
     *rest, last = made.results
     failed = replace(last.samples[0], error="The model gave NaN.")
     samples = [failed, *last.samples[1:]]
     bad = made_result("lookup", 4, "dynamic", 240.0, differing=2, samples=samples)
-    words = batch.verdict(with_results(made, [bad, *rest]))
+    words = batch.findings(with_results(made, [bad, *rest]))[0]
     assert words.startswith("2 outputs differ from the decoder's first")
     assert words.endswith("1 request failed: The model gave NaN.")
 
@@ -65,7 +65,7 @@ def test_a_measurement_that_broke_down_is_in_the_verdict(made):
     none = dict.fromkeys(last.metrics)
     broken = replace(last, error="The device ran out of memory.", agreement=None, metrics=none)
     run = with_results(made, [*rest, broken])
-    assert batch.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
+    assert batch.findings(run)[0].endswith("1 measurement failed: The device ran out of memory.")
     cells = row_of(tables.figures(run), "dynamic batch")
     assert {cells[name] for name in ("tokens/s", "× greedy", "decoding", "same")} == {"–"}
 
@@ -76,7 +76,7 @@ def test_findings_say_how_much_samples_differ(made):
         "Prompt lookup: 2.50 tokens per round, mean of 4 samples that range from 1.00 to 4.00, "
         "deviation 1.29."
     )
-    assert batch.acceptance(BatchFigures(with_results(made, made.results[2:])), "lookup") == ""
+    assert len(batch.findings(with_results(made, made.results[2:]))) == 1
 
 
 def test_a_table_as_markdown_and_as_html():
@@ -121,4 +121,4 @@ def test_repeats_show_the_most_at_once_and_all_that_differ(made):
 
 def test_nothing_compared_is_not_called_identical(made):
     alone = with_results(made, [replace(made.results[0], agreement=None)])
-    assert batch.verdict(alone) == "Too little to compare."
+    assert batch.findings(alone)[0] == "Too little to compare."

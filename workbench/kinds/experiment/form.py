@@ -244,11 +244,12 @@ class ExperimentsTab:
             gr.Markdown(
                 f"{INTRODUCTION} {PUBLIC}" if self.public else INTRODUCTION, elem_classes="wb-note"
             )
-            gr.HTML(
-                orderings_html(shipped()),
-                elem_id="experiment-orderings",
-                elem_classes="wb-note",
-            )
+            if orderings := shipped():
+                gr.HTML(
+                    orderings_html(orderings),
+                    elem_id="experiment-orderings",
+                    elem_classes="wb-note",
+                )
             with gr.Row():
                 self.plan = PlanFields(self.public)
                 self._lay_out_options()
