@@ -251,7 +251,7 @@ def test_an_engine_may_be_given_by_its_url_which_no_run_holds(call, store, tmp_p
     run = Run.from_json(path.read_bytes())
     assert run.settings["decoders"] == ["greedy", "engine:given-1", "engine:near"]
     assert [result.alone.text for result in run.results[1:]] == [" a red ball"] * 2
-    assert "vllm, over HTTP" in out
+    assert "vllm 0.32.0, over HTTP" in out
     assert "It serves 'stories', by its name another model than the target here" in out
     for text in (path.read_text(), out, err, store.get(run.id).dumps()):
         assert "127.0.0.1" not in text
