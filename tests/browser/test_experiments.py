@@ -10,6 +10,7 @@ from tests.browser.actions import open_lab
 
 PLAN = """
 title = "Small <b>plan</b>"
+about = "Few prompts."
 [[part]]
 limit = 3
 max_new_tokens = 6
@@ -33,8 +34,8 @@ def run(page: Page, file) -> None:
     page.get_by_role("option", name="A plan of yours").click()
     expect(page.locator("#experiment-plan input")).to_have_value("A plan of yours")
     page.locator("#experiment-file input[type=file]").set_input_files(str(file))
-    # The name stands there while the file is on its way; the link comes when the server has it.
-    expect(page.locator("#experiment-file").get_by_role("link")).to_be_visible()
+    # The name stands there while the file is on its way, and the link before the plan is read.
+    expect(page.locator("#experiment-about")).to_have_text("Few prompts.")
     page.locator("#experiment-run").click()
 
 
