@@ -112,7 +112,7 @@ def started_at(pid: int) -> str:
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         return "" if state in "ZX" else fields[18]
-    except OSError:  # where there is no /proc, nothing is known
+    except OSError:  # the process is gone, or this system has no /proc to ask
         return "" if Path("/proc/self").exists() else "?"
 
 

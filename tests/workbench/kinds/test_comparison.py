@@ -45,7 +45,7 @@ def events(pair, unmetered):
     study = Comparison.from_json({"prompt": "aba ab", "settings": asked})
     reported = list(session.run(pair, study, meter=unmetered))
     (last,) = (e for e in reported if type(e) is Finished and e.at.last_text)
-    return study, reported[: reported.index(last) + 1]  # what follows is timed behind the texts
+    return study, reported[: reported.index(last) + 1]  # later events are timings alone
 
 
 @pytest.fixture
