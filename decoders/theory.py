@@ -2,13 +2,12 @@
 
 Symbols that recur: alpha, mean acceptance of a draft token; gamma, draft tokens per round; c, time
 of a draft pass divided by that of a target pass; tau, MTAD's threshold; U, a bound in nats on
-|log p - log q|; epsilon <= 0, the error of MTAD's beams; gamma_bar, mean tokens per round.
+|log p - log q|.
 """
 
 import itertools
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,14 +29,6 @@ def expected_tokens(alpha: float, gamma: float) -> float:
 def walltime_factor(alpha: float, gamma: float, c: float) -> float:
     """Expected speed-up over plain decoding (theorem 3.8)."""
     return expected_tokens(alpha, gamma) / (gamma * c + 1)
-
-
-def operations_factor(alpha: float, gamma: float, c_hat: float) -> float:
-    """Expected growth of arithmetic operations (theorem 3.11).
-
-    `c_hat` is the draft model's operations per token divided by the target's.
-    """
-    return (gamma * c_hat + gamma + 1) / expected_tokens(alpha, gamma)
 
 
 def best_gamma(alpha: float, c: float, longest: int = 64) -> int:
@@ -180,81 +171,24 @@ def mtad_kept_length(threshold: float, U: float, gamma: int) -> int:
     return min(gamma, max(0, math.ceil(math.log(1 / threshold) / U) - 1))
 
 
-def mtad_perplexity_bound(gamma_bar: float, H_pq: float, L_q: float, epsilon: float = 0.0) -> float:
-    """An upper bound on the output's perplexity under the draft model (lemma 3.4, eq. 6).
-
-    `H_pq` is the cross entropy H(p, q) and `L_q` the mean largest log-likelihood of gamma - 1
-    tokens, both in nats.
-    """
-    return _exp((H_pq - (1 - epsilon) * L_q) / gamma_bar)
-
-
-def mtad_ratio_bound(
-    threshold: float, gamma_bar: float, H_p: float, U: float, epsilon: float = 0.0
-) -> float:
-    """An upper bound on MTAD's perplexity divided by exact joint decoding's (theorem 3.5, eq. 8).
-
-    `H_p` is the target's entropy in nats.
-    """
-    if threshold == 0 or math.isinf(U):
-        return math.inf
-    whole = (1 - epsilon * gamma_bar) * H_p + (1 - epsilon + gamma_bar) * U
-    return _exp((whole - math.log(threshold)) / gamma_bar)
-
-
-def _exp(x: float) -> float:
-    return math.exp(x) if x < 709 else math.inf  # about what a float can hold
-
-
 # ---- EMS-SD (arXiv 2405.07542, appendix B)
 
 
-@dataclass(frozen=True, slots=True)
-class Padding:
-    """A round of a padded batch.
+def expected_padding(p: float, batch: int, cap: int) -> float:
+    """The share of a padded batch that is padding, which figure 6 simulates (eq. 8-11), exactly.
 
-    Attributes:
-        longest: mean longest acceptance tau_max, in tokens
-        pads: mean pads per request, in tokens
-        ratio: mean r of pads / tau_max
-    """
-
-    longest: float
-    pads: float
-    ratio: float
-
-
-def longest_acceptance(p: float, batch: int, cap: int) -> list[float]:
-    """P(tau_max = k) for k = 1 .. cap (eq. 11), where tau_max is the longest acceptance of a batch.
-
-    Each acceptance is geometric. The rest of the mass, P(tau_max > cap), is added to `cap`.
+    Each acceptance tau is geometric, but at most `cap`. By symmetry the expectation of one request
+    is the batch's mean: 1 - E[tau / tau_max], where E sums, over k, 1/k of
+    E[tau; tau_max <= k] - E[tau; tau_max <= k - 1].
 
     Args:
         p: accuracy of the next draft token
         batch: number of requests
         cap: longest acceptance
     """
-    below = [(1 - p**k) ** batch for k in range(cap)] + [1.0]  # P(tau_max <= k)
-    return [below[k] - below[k - 1] for k in range(1, cap + 1)]
-
-
-def expected_padding(p: float, batch: int, cap: int) -> Padding:
-    """The exact expectations that figure 6 simulates (eq. 8-10); arguments as `longest_acceptance`.
-
-    By symmetry the expectations of one request are the batch's means. E[tau / tau_max] sums, over
-    k, 1/k of E[tau; tau_max <= k] - E[tau; tau_max <= k - 1].
-    """
-    one = longest_acceptance(p, 1, cap)
-    below = [0.0, *itertools.accumulate(one)]  # P(tau <= k)
+    below = [1 - p**k for k in range(cap)] + [1.0]  # P(tau <= k)
     # E[tau; tau <= k]
-    partial = [0.0, *itertools.accumulate(k * one[k - 1] for k in range(1, cap + 1))]
+    partial = [0.0, *itertools.accumulate(k * (below[k] - below[k - 1]) for k in range(1, cap + 1))]
     # E[tau; tau_max <= k]
     joint = [e * b ** (batch - 1) for e, b in zip(partial, below, strict=True)]
-    longest = sum(
-        k * probability for k, probability in enumerate(longest_acceptance(p, batch, cap), 1)
-    )
-    return Padding(
-        longest,
-        longest - partial[cap],
-        1 - sum((joint[k] - joint[k - 1]) / k for k in range(1, cap + 1)),
-    )
+    return 1 - sum((joint[k] - joint[k - 1]) / k for k in range(1, cap + 1))

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from tests.browser.actions import close_form, fill_prompt, link, open_lab, run, unfold_form
 from tests.browser.conftest import serving
 from workbench.theory import PAGES
+from workbench.theory.page import Slider
 
 
 def native() -> int:
@@ -62,7 +63,7 @@ def test_no_handler_makes_a_pool(two_threads, visit, pair, tmp_path):
         expect(page.locator(".wb-now:visible").first).to_contain_text("Measured:")
         for paper in PAGES:
             page.get_by_role("tab", name=paper.title).click()
-            slider = paper.sliders[0]
+            slider = next(field for field in paper.fields if isinstance(field, Slider))
             box = page.locator(f'input[aria-label="number input for {slider.label}"]:visible')
             with page.expect_response("**/gradio_api/run/**"):
                 box.fill(f"{slider.low if slider.high == slider.value else slider.high:g}")

@@ -10,19 +10,16 @@ from hypothesis import strategies as st
 
 from decoders import theory
 from decoders.distribution import Whole
-from decoders.theory import expected_padding, longest_acceptance
 from tests.pieces import FORMS
 
 # ---- Speculative decoding
 
 
 @pytest.mark.parametrize(
-    ("alpha", "gamma", "operations", "speed"),
-    [(0.6, 2, 1.53, 1.96), (0.9, 2, 1.11, 2.71), (0.9, 10, 1.60, 6.86)],
+    ("alpha", "gamma", "speed"), [(0.6, 2, 1.96), (0.9, 2, 2.71), (0.9, 10, 6.86)]
 )
-def test_table_1_of_speculative_decoding(alpha, gamma, operations, speed):
+def test_table_1_of_speculative_decoding(alpha, gamma, speed):
     assert theory.walltime_factor(alpha, gamma, 0) == pytest.approx(speed, abs=0.005)
-    assert theory.operations_factor(alpha, gamma, 0) == pytest.approx(operations, abs=0.0051)
 
 
 @given(st.floats(0, 1), st.integers(0, 12))
@@ -118,30 +115,17 @@ def test_the_kept_length_has_its_limits():
     assert theory.mtad_kept_length(0.1, 0.01, 4) == 4
 
 
-def test_a_bound_that_no_float_holds_is_infinite():
-    """At temperature 0.005 the largest |ln p - ln q| is 474 nats, and the bound overflowed."""
-    assert theory.mtad_ratio_bound(0.1, 1.5, 0.7, 474.0) == math.inf
-    assert theory.mtad_ratio_bound(1e-320, 1.0, 1.0, 1.0) == math.inf
-    assert theory.mtad_perplexity_bound(1.0, 1000.0, -0.5) == math.inf
-
-
 @pytest.mark.parametrize(
     ("p", "batch", "cap"), [(0.3, 1, 4), (0.5, 3, 3), (0.9, 2, 5), (0.0, 2, 3), (1.0, 3, 4)]
 )
 def test_padding_by_enumeration(p, batch, cap):
     """All outcomes of a batch, each with its probability, against the sums of the closed form."""
     one = {k: p ** (k - 1) * (1 - p) if k < cap else p ** (cap - 1) for k in range(1, cap + 1)}
-    longest, pads, ratio, law = 0.0, 0.0, 0.0, [0.0] * cap
+    ratio = 0.0
     for outcome in itertools.product(one, repeat=batch):
-        weight = torch.tensor([one[k] for k in outcome], dtype=torch.float64).prod().item()
-        top = max(outcome)
-        law[top - 1] += weight
-        longest += weight * top
-        pads += weight * (top - sum(outcome) / batch)
-        ratio += weight * (1 - sum(outcome) / batch / top)
-    assert longest_acceptance(p, batch, cap) == pytest.approx(law)
-    padding = expected_padding(p, batch, cap)
-    assert (padding.longest, padding.pads, padding.ratio) == pytest.approx((longest, pads, ratio))
+        weight = math.prod(one[k] for k in outcome)
+        ratio += weight * (1 - sum(outcome) / batch / max(outcome))
+    assert theory.expected_padding(p, batch, cap) == pytest.approx(ratio)
 
 
 @pytest.mark.parametrize(

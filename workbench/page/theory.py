@@ -16,7 +16,7 @@ from workbench.runs.store import recordings
 from workbench.theory import PAGES
 from workbench.theory.estimates import Measurements, measured
 from workbench.theory.page import Choice, Page, Slider
-from workbench.theory.speculative import FIRST
+from workbench.theory.papers import FIRST
 
 INTRODUCTION = (
     "How much faster does guessing make a model? Two things decide: how often a guess is kept, and "
@@ -57,27 +57,21 @@ class TheoryTab:
     def _lay_out_in(self, page: Page) -> tuple[list[Any], list[Any]]:
         with gr.Row():
             fields = [control(field) for field in page.fields]
-        outputs: list[Any] = [gr.Markdown(elem_classes="wb-now")]  # all come with the tab
-        for row in filter(None, (page.cards[:1], page.cards[1:])):  # the first one says most
-            with gr.Row():
-                for card in row:
-                    with gr.Column(min_width=340):
-                        if card.title:
-                            gr.Markdown(f"### {card.title}")
-                        outputs.append(plot())
-                        if card.formula:
-                            gr.Markdown(
-                                f"$${card.formula}$$\n\n{card.says}",
-                                latex_delimiters=[{"left": "$$", "right": "$$", "display": True}],
-                            )
+        now = gr.Markdown(elem_classes="wb-now")
+        figure = plot()
+        if page.formula:
+            gr.Markdown(
+                f"$${page.formula}$$\n\n{page.says}",
+                latex_delimiters=[{"left": "$$", "right": "$$", "display": True}],
+            )
         if page.source:
             gr.Markdown(page.source, elem_classes="wb-note")
-        return fields, outputs
+        return fields, [now, figure]
 
     def _redraw(self, tab: gr.Tab, page: Page, fields: list[Any], outputs: list[Any]) -> None:
         def redraw(found: Measurements, *values: Any) -> list[Any]:
             if wrong := fault(page, values):
-                return [words.note(wrong, "alert"), *(gr.skip() for _ in outputs[1:])]
+                return [words.note(wrong, "alert"), gr.skip()]
             return draw(page, found, values)
 
         inputs = [self.measured, *fields]
@@ -154,4 +148,4 @@ def draw(page: Page, found: Measurements, values: Sequence[Any]) -> list[Any]:
     words = page.now(v)
     if found != Measurements():
         words += f"\n\n**Measured:** {page.of_run(found)}"
-    return [words, *(card.figure(v, found) for card in page.cards)]
+    return [words, page.figure(v, found)]

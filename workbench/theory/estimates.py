@@ -8,10 +8,9 @@ from statistics import fmean, median
 from typing import Any
 
 from decoders import catalog
-from decoders.theory import Padding, walltime_factor
 from decoders.trace import DRAFTED, KEPT, Fate
 from workbench.runs.figures import BatchFigures, Row, label, rows, times_greedy, unsteady
-from workbench.runs.record import Result, Run, TokenRecord
+from workbench.runs.record import Result, Run
 from workbench.show.quantities import greedy_disturbed
 
 
@@ -22,13 +21,11 @@ class MeasuredBatch:
     Attributes:
         decoder: its name
         lengths: every tau
-        means: the mean of each sample
         gained: by batch size, for each round of a batch the tau of its requests
     """
 
     decoder: str
     lengths: Sequence[int]
-    means: Sequence[float]
     gained: Mapping[int, Sequence[Sequence[int]]]
 
     @property
@@ -45,26 +42,11 @@ class MeasuredBatch:
         right, wrong = sum(tau - 1 for tau in self.lengths), sum(tau < cap for tau in self.lengths)
         return right / (right + wrong) if right + wrong else 0.0
 
-    def padding(self, size: int) -> Padding | None:
-        """The cost of padding for batches of this size per round, by their acceptance lengths.
-
-        None if no batch has this size.
-        """
+    def padding(self, size: int) -> float | None:
+        """The share of padding in batches of this size; None if no batch has this size."""
         rounds = [taus for taus in self.gained.get(size, []) if max(taus) > 0]
-        if not rounds:
-            return None
-        longest = [max(taus) for taus in rounds]
-        pads = [most - fmean(taus) for most, taus in zip(longest, rounds, strict=True)]
         ratios = [1 - tau / max(taus) for taus in rounds for tau in taus]
-        return Padding(fmean(longest), fmean(pads), fmean(ratios))
-
-    def longest(self, size: int, cap: int) -> list[float] | None:
-        """The share of rounds whose longest acceptance is k = 1 .. cap (equation 11).
-
-        Longer ones count as the cap. None if no batch has this size.
-        """
-        rounds = Counter(min(max(taus), cap) for taus in self.gained.get(size, []) if max(taus) > 0)
-        return [rounds[k] / rounds.total() for k in range(1, cap + 1)] if rounds else None
+        return fmean(ratios) if ratios else None
 
 
 def batches(run: Run) -> tuple[MeasuredBatch, ...]:
@@ -73,11 +55,10 @@ def batches(run: Run) -> tuple[MeasuredBatch, ...]:
         MeasuredBatch(
             label(decoder),
             [tau for rounds in figures.acceptances[decoder] for tau in rounds if tau > 0],
-            means,
             {size: figures.rounds(decoder, size) for size in figures.sizes},
         )
         for decoder in figures.decoders
-        if len(means := figures.mean_acceptances(decoder)) > 1
+        if len(figures.mean_acceptances(decoder)) > 1
     )
 
 
@@ -111,10 +92,6 @@ class MeasuredSpeculative:
     def alpha(self) -> float:
         return self.accepted / self.tested
 
-    @property
-    def expected_speedup(self) -> float | None:
-        return None if self.c is None else walltime_factor(self.alpha, self.gamma, self.c)
-
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDSBD:
@@ -127,14 +104,12 @@ class MeasuredDSBD:
         verified: layers verified
         gamma: mean drafted layers per round
         steps: mean layers gained per round
-        width: mean beams of a layer
     """
 
     passed: int
     verified: int
     gamma: float
     steps: float
-    width: float
 
     @property
     def layer_acceptance(self) -> float:
@@ -152,9 +127,6 @@ class MeasuredMTAD:
         compared: draft tokens with both p and q above 0
         one_sided: draft tokens with either p or q at 0: a single one makes U infinite
         ratio: "warped" or "raw": the distributions that p and q are of
-        H: lower estimate in nats of the raw target's mean entropy at the `places` of the output
-            (see `least_entropy`)
-        places: places of the output
         threshold: the setting
         draft_length: the setting
     """
@@ -164,8 +136,6 @@ class MeasuredMTAD:
     compared: int
     one_sided: int
     ratio: str
-    H: float
-    places: int
     threshold: float
     draft_length: int
 
@@ -239,7 +209,7 @@ def speculative(row: Row) -> MeasuredSpeculative | None:
 
 
 def dsbd(results: Sequence[Result]) -> MeasuredDSBD | None:
-    steps, widths = list[int](), list[int]()
+    steps = list[int]()
     drafted = passed = verified = 0
     for result in results:
         depth: dict[int, int] = {}  # below the prompt
@@ -253,20 +223,18 @@ def dsbd(results: Sequence[Result]) -> MeasuredDSBD | None:
             deepest = max(per_layer, default=front)
             steps.append(deepest - front)
             front = deepest
-            widths += per_layer.values()
             drafted += len(layers)
             verified += len(layers & per_layer.keys())
             passed += sum(per_layer[layer] == accepted[layer] for layer in per_layer)
     if not verified:
         return None
-    return MeasuredDSBD(passed, verified, drafted / len(steps), fmean(steps), fmean(widths))
+    return MeasuredDSBD(passed, verified, drafted / len(steps), fmean(steps))
 
 
 def mtad(results: Sequence[Result], method: Any) -> MeasuredMTAD | None:
     rounds = [r for result in results for r in result.alone.rounds]
     pairs = [(t.p, t.q) for r in rounds for t in r.trials if t.q is not None and t.p is not None]
-    places = [t for result in results for t in result.alone.tokens if t.alternatives]
-    if not pairs or not places:
+    if not pairs:
         return None
     gaps = [abs(math.log(p) - math.log(q)) for p, q in pairs if p > 0 and q > 0]
     return MeasuredMTAD(
@@ -275,23 +243,9 @@ def mtad(results: Sequence[Result], method: Any) -> MeasuredMTAD | None:
         compared=len(gaps),
         one_sided=sum((p > 0) != (q > 0) for p, q in pairs),
         ratio=method.ratio,
-        H=fmean(least_entropy(t) for t in places),
-        places=len(places),
         threshold=method.threshold,
         draft_length=method.draft_length,
     )
-
-
-def least_entropy(token: TokenRecord) -> float:
-    """The least entropy (nats) that the raw target can have at this place.
-
-    The trace has the likeliest tokens; no other token is likelier than the last of these, or than
-    all others together.
-    """
-    known = [a.p for a in token.alternatives if a.p > 0]
-    rest = max(0.0, 1 - sum(known))
-    tail = -rest * math.log(min(known[-1], rest)) if rest > 0 else 0.0
-    return tail - sum(p * math.log(p) for p in known)
 
 
 def _pass_seconds(results: Sequence[Result], seconds: str, calls: str) -> float | None:

@@ -1,7 +1,7 @@
-"""The parts of a page of the Theory tab: its sliders, its cards, and what their figures show.
+"""A page of the Theory tab: its sliders, its formula, and what its figure shows.
 
-Figures show curves, the sliders' point and measured points together. The bold line belongs to the
-sliders, the disc is their point, and diamonds were measured.
+A figure shows curves, the sliders' point and measured points together. The bold line belongs to
+the sliders, the disc is their point, and diamonds were measured.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,6 @@ from typing import Any
 import plotly.graph_objects as go
 
 from workbench.show.looks import COLOURS
-from workbench.show.plots import GREY
 from workbench.theory.estimates import Measurements
 
 UNIT = [i / 100 for i in range(101)]
@@ -61,21 +60,15 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class FigureCard:
-    title: str  # or ""
-    formula: str  # in LaTeX, "" for a figure by itself
-    says: str  # its meaning for a reader who knows none of the papers
-    figure: Callable[[Values, Measurements], go.Figure]
-
-
-@dataclass(frozen=True)
 class Page:
-    """One paper; all texts are Markdown."""
+    """One figure of a paper; all texts are Markdown."""
 
     title: str
     source: str  # the paper, or ""
+    formula: str  # in LaTeX, or ""
+    says: str  # the figure's meaning for a reader who knows none of the papers
     fields: tuple[Choice | Slider, ...]  # all that a reader can set
-    cards: tuple[FigureCard, ...]
+    figure: Callable[[Values, Measurements], go.Figure]
     now: Callable[[Values], str]  # the results of the formulas
     of_run: Callable[[Measurements], str]
 
@@ -110,14 +103,12 @@ def family(
             line={"color": colour, "dash": dash, "width": width, "shape": shape},
             hovertemplate=f"%{{x:.2f}}: %{{y:.3g}}<extra>{symbol} = {value:g}</extra>",
         )  # fmt: skip
-    disc(figure, point[0], curve(now, point[0]), point[1])
+    x, text = point
+    y = curve(now, x)
+    _mark(figure, x, y, text.format(y), "top", {"symbol": "circle", "size": 11, "color": NOW})
     if measured is not None:
         diamond(figure, *measured)
     return figure
-
-
-def disc(figure: go.Figure, x: float, y: float, text: str) -> None:
-    _mark(figure, x, y, text.format(y), "top", {"symbol": "circle", "size": 11, "color": NOW})
 
 
 def diamond(figure: go.Figure, x: float, y: float | None, text: str) -> None:
@@ -137,11 +128,4 @@ def _mark(
         textfont={"color": marker["color"], "size": 13, "shadow": HALO},
         marker=marker, cliponaxis=False, showlegend=False,
         hovertemplate="%{x:.2f}: %{text}<extra></extra>",
-    )  # fmt: skip
-
-
-def upright(figure: go.Figure, x: float, text: str, colour: str = GREY) -> None:
-    figure.add_vline(
-        x, line={"color": colour, "width": 1, "dash": "dot"},
-        annotation={"text": text, "font": {"color": colour, "size": 13, "shadow": HALO}},
     )  # fmt: skip

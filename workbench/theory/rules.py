@@ -21,7 +21,7 @@ from decoders.testing.situations import Path
 from workbench.show.looks import COLOURS
 from workbench.show.plots import canvas
 from workbench.theory.estimates import Measurements
-from workbench.theory.page import NOW, Choice, FigureCard, Page, Slider, Values
+from workbench.theory.page import NOW, Choice, Page, Slider, Values
 
 Shape = tuple[int, ...]  # the children of the nodes of each layer
 
@@ -102,14 +102,14 @@ class Outcome:
     Attributes:
         law: the law of the texts that come out
         target: the target's
-        chances: for each place of the first draft the chance that a token there is kept
-        most: the largest such chance of a lossless rule, for chains
+        kept: mean tokens kept of the draft
+        most: the largest such mean of a lossless rule, for chains; else None
     """
 
     law: dict[str, float]
     target: dict[str, float]
-    chances: list[float]
-    most: list[float]
+    kept: float
+    most: float | None
 
     @property
     def distance(self) -> float:
@@ -141,29 +141,29 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
     table = Table(len(p), Everywhere(p), Everywhere(q))
     target, draft = (Rows((tuple(map(float, row)),)) for row in (p, q))
     known: dict[Path, float] = defaultdict(float)
-    chances = [0.0] * gamma
+    kept = 0.0
     tree = TREES.get(rule)
     method = tree.make(tree.shape[:gamma]) if tree else catalog[rule](draft_length=gamma)
     situation = Situation(target, draft, gamma + 1)
     for chance, request in ways(method, situation, request=OneRound):
         known[request.output] += chance
         fates = [trial.fate for trial in request.rounds[0].trials]
-        for place in range(fates.count(Fate.ACCEPTED)):
-            chances[place] += chance
+        kept += chance * fates.count(Fate.ACCEPTED)
     start: dict[Path, float] = {(): 1.0}
     law, alone = (
         {_text(path): mass for path, mass in likely(table, gamma + 1, each).items()}
         for each in (known, start)
     )
-    most = [] if tree else [float(chance) for chance in most_accepted(table, gamma)]
-    return Outcome(law, alone, chances, most)
+    most = None if tree else float(sum(most_accepted(table, gamma)))
+    return Outcome(law, alone, kept, most)
 
 
 def _text(path: Path) -> str:
     return "".join(TOKENS[token] for token in path)
 
 
-def law_figure(outcome: Outcome) -> go.Figure:
+def law_figure(v: Values, _: Measurements) -> go.Figure:
+    outcome = enumerated(v)
     figure = canvas("text", "probability")
     for name, law, colour in (
         ("target", outcome.target, COLOURS[0]),
@@ -177,21 +177,6 @@ def law_figure(outcome: Outcome) -> go.Figure:
             hovertemplate=f"%{{x}}: %{{y:.4f}}<extra>{name}</extra>",
         )  # fmt: skip
     return figure.update_layout(barmode="group", bargap=0.25).update_xaxes(type="category")
-
-
-def kept_figure(outcome: Outcome) -> go.Figure:
-    figure = canvas("place in the draft", "chance that its token is kept")
-    places = list(range(1, len(outcome.chances) + 1))
-    for name, chances, colour in (
-        ("most of a lossless rule", outcome.most, COLOURS[0]),
-        ("this rule", outcome.chances, NOW),
-    )[not outcome.most :]:
-        figure.add_bar(
-            x=places, y=chances, name=name, marker_color=colour,
-            hovertemplate=f"place %{{x}}: %{{y:.4f}}<extra>{name}</extra>",
-        )  # fmt: skip
-    figure.update_layout(barmode="group", bargap=0.25).update_xaxes(dtick=1)
-    return figure.update_yaxes(range=[0, 1.05])
 
 
 def now(v: Values) -> str:
@@ -208,11 +193,9 @@ def now(v: Values) -> str:
         what = (
             f"a path of {len(shape)} in a tree with {' and then '.join(map(str, shape))} children"
         )
-    words = (
-        f"{rules()[v.rule]}: {verdict} · keeps **{sum(outcome.chances):.3f}** of {what} on average"
-    )
-    if outcome.most:
-        words += f" · a lossless rule at most **{sum(outcome.most):.3f}**"
+    words = f"{rules()[v.rule]}: {verdict} · keeps **{outcome.kept:.3f}** of {what} on average"
+    if outcome.most is not None:
+        words += f" · a lossless rule at most **{outcome.most:.3f}**"
     if layers(v) < v.gamma:
         words += " · trees here have two layers of two tokens, or one layer of three"
     return words
@@ -229,11 +212,16 @@ def of_run(m: Measurements) -> str:
 
 
 RULES = Page(
-    "Rules",
-    "p and q are the same after every text; parts that are all 0 are equal. Enumerated with our"
-    " own decoders, as `decoders.testing.prove` does for yours. The most that is possible"
+    title="Rules",
+    source="p and q are the same after every text; parts that are all 0 are equal. Enumerated with"
+    " our own decoders, as `decoders.testing.prove` does for yours. The most that is possible"
     " for a chain: Sun et al. 2024, Block verification",
-    (
+    formula=r"TV = \tfrac12 \sum_x |P(x) - P_{\text{target}}(x)|",
+    says="Every text that the rule can write, with its probability. All random choices are "
+    f"enumerated, none is drawn. Of longer texts, the first {SHOWN} tokens are shown; the "
+    "total variation is that of the whole text. A rule that keeps more than the most of a lossless "
+    "rule has another distribution.",
+    fields=(
         Choice("rule", "rule", "of the catalog, with its usual settings", rules, "block"),
         Slider("V", "vocabulary", "tokens A, B and perhaps C", 2, 3, 2, 1),
         Slider("gamma", "draft length γ", "tokens of a draft, or layers of its tree", 1, 3, 2, 1),
@@ -246,25 +234,7 @@ RULES = Page(
             for x, value, also in zip(TOKENS, values, ("", "", ", of 3 tokens"), strict=True)
         ),
     ),
-    (
-        FigureCard(
-            "The distribution that comes out",
-            r"TV = \tfrac12 \sum_x |P(x) - P_{\text{target}}(x)|",
-            "Every text that the rule can write, with its probability. All random choices are "
-            f"enumerated, none is drawn. Of longer texts, the first {SHOWN} tokens are shown; the "
-            "total variation is that of the whole text.",
-            lambda v, m: law_figure(enumerated(v)),
-        ),
-        FigureCard(
-            "Draft tokens kept",
-            r"w_i = \min\Bigl(1,\, w_{i-1}\frac{p(x_i)}{q(x_i)}\Bigr),\quad"
-            r" \Pr(\text{keep } i) \le \mathrm{E}_q\, w_i",
-            "How often the first draft is kept up to a place, beside the most of any rule that "
-            "keeps the target’s distribution. A rule that keeps more has another one. The most "
-            "and the formula are for chains.",
-            lambda v, m: kept_figure(enumerated(v)),
-        ),
-    ),
-    now,
-    of_run,
+    figure=law_figure,
+    now=now,
+    of_run=of_run,
 )
