@@ -21,7 +21,6 @@ from workbench.show.plots import GREY, canvas, line, or_words
 from workbench.show.quantities import (
     BY_NAME,
     Quantity,
-    Spread,
     figure,
     marked,
     percent,
@@ -150,19 +149,19 @@ def round_times(rows: Sequence[Row]) -> go.Figure:
         "ms per round", "Draft (hatched) and large model, without the first round.", len(rows)
     )
     parts = (
-        (timing.drafting, lambda r: r.draft_seconds, "draft", HATCHED),
-        (timing.verifying, lambda r: r.verify_seconds, "large model", {"shape": ""}),
+        (timing.drafting, "draft", HATCHED),
+        (timing.verifying, "large model", {"shape": ""}),
     )
-    for timed, seconds, name, pattern in parts:
-        times = [_milliseconds(row, timed, seconds) for row in rows]
+    for timed, name, pattern in parts:
+        times = [_milliseconds(row, timed) for row in rows]
         chart.add_bar(
-            x=[each and each.mean for each in times],
+            x=times,
             y=[row.label for row in rows],
             orientation="h",
             marker={"color": BAR, "pattern": pattern},
             name=name,
             text=[
-                marked(significant(each.mean), not unsteady(row)) if each and each.mean else ""
+                marked(significant(each), not unsteady(row)) if each else ""
                 for each, row in zip(times, rows, strict=True)
             ],
             hovertemplate="%{y}: %{text} ms, " + name + "<extra></extra>",
@@ -171,28 +170,13 @@ def round_times(rows: Sequence[Row]) -> go.Figure:
     return or_words(chart)
 
 
-def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
-    chart = _plane("Speed against perplexity", "perplexity", "tokens/s")
-    both = [(r, spread(BY_NAME["speed"], r), spread(BY_NAME["perplexity"], r)) for r in rows]
-    points = [(row, fast, likely) for row, fast, likely in both if fast and likely]
-    means = [likely.mean for *_, likely in points]
-    for row, fast, likely in points:
-        # From the outer thirds a name goes inwards: on a phone it ended beyond the edge.
-        third = (likely.mean - min(means)) / ((max(means) - min(means)) or 1.0)
-        side = "right" if third < 1 / 3 else "left" if third > 2 / 3 else "center"
-        quick = marked(significant(fast.mean), not unsteady(row))
-        chart.add_scatter(
-            x=[likely.mean], y=[fast.mean], mode="markers+text", text=[row.label],
-            textposition=f"top {side}", name=row.label,
-            marker={"color": BAR, "size": 11, "symbol": look_of(row.decoder).symbol},
-            hovertemplate=f"{quick} tokens/s, perplexity {likely.mean:.2f}<extra></extra>",
-        )  # fmt: skip
-    chart.update_layout(showlegend=False).update_xaxes(automargin=True)
-    return or_words(chart)
-
-
 def acceptance_by_position(rows: Sequence[Row]) -> go.Figure:
-    chart = _plane("Acceptance by place", "place in the draft", "kept")
+    chart = canvas("place in the draft", "kept", height=340).update_layout(
+        title={
+            "text": "Acceptance by place", "font": {"size": 15}, "x": 0, "xanchor": "left",
+        },
+        legend={"y": -0.28, "yanchor": "top"}, margin={"t": 44, "l": 8, "r": 48},
+    )  # fmt: skip
     for row in rows:
         tested, accepted = acceptance(row)
         shares = {
@@ -227,13 +211,6 @@ def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
     return [(depth[t.node], Fate(t.fate)) for t in drafted]
 
 
-def _plane(title: str, x: str, y: str) -> go.Figure:
-    chart = canvas(x, y, height=340)
-    name = {"text": title, "font": {"size": 15}, "x": 0, "xanchor": "left"}
-    legend = {"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0}
-    return chart.update_layout(title=name, legend=legend, margin={"t": 44, "l": 8, "r": 48})
-
-
 def _titled(title: str, says: str, count: int) -> go.Figure:
     wrapped = wrap(says, CAPTION)
     says, lines = "<br>".join(wrapped), len(wrapped)
@@ -250,21 +227,10 @@ def _titled(title: str, says: str, count: int) -> go.Figure:
     return chart.update_yaxes(autorange="reversed", showgrid=False, title=None, **gap)
 
 
-def _milliseconds(
-    row: Row, timed: timing.LapFigure, seconds: Callable[[RoundRecord], float]
-) -> Spread | None:
-    """Milliseconds per round.
-
-    Of a single repeat they are an estimate from all timings, with its range; of several, the mean.
-    A run of an earlier version only has the seconds of its rounds.
-    """
-    estimates = [timing.estimate(r, lambda s: 1e3 * s, timed) for r in row.results if r.laps]
-    if len(row.results) == 1 and estimates and estimates[0]:
-        return Spread(estimates[0].value, range=estimates[0] if estimates[0].laps > 1 else None)
-    values = [e.value for e in estimates if e] or [
-        1e3 * seconds(r) for result in row.results for r in result.alone.rounds[1:]
-    ]
-    return Spread(fmean(values)) if values else None
+def _milliseconds(row: Row, timed: timing.LapFigure) -> float | None:
+    """Milliseconds per round, mean over repeats; None for runs that did not time their rounds."""
+    seconds = [each for r in row.results if (each := timed(r.laps)) is not None]
+    return 1e3 * fmean(seconds) if seconds else None
 
 
-DETAILS = (acceptance_by_position, round_times, speed_against_perplexity)
+DETAILS = (acceptance_by_position, round_times)

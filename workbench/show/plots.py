@@ -17,7 +17,7 @@ from workbench.show.looks import Look, mark, shape
 GREY = "#808691"  # readable on either ground
 
 
-def canvas(x: str = "", y: str = "", *, title: str = "", height: int = 330) -> go.Figure:
+def canvas(x: str = "", y: str = "", *, height: int = 330) -> go.Figure:
     axis = {
         "gridcolor": "rgba(128,134,145,0.18)",
         "zeroline": False,
@@ -29,7 +29,6 @@ def canvas(x: str = "", y: str = "", *, title: str = "", height: int = 330) -> g
             "height": height, "margin": {"l": 8, "r": 20, "t": 36, "b": 8}, "bargap": 0.4,
             "template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"color": GREY, "size": 12, "family": "ui-sans-serif, system-ui, sans-serif"},
-            "title": {"text": title, "font": {"size": 14}} if title else None,
             "legend": {"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0, "font_size": 11},
             "xaxis": axis | {"title": {"text": x}}, "yaxis": axis | {"title": {"text": y}},
         }

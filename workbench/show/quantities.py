@@ -49,7 +49,7 @@ class Quantity:
         label: its name for readers
         help: its definition, as a formula
         value: the figure of a result, given greedy's result with the same seed; None if it has none
-        show: a value as text, with a number of digits more than usual
+        show: a value as text
         counts: the counts behind it, as text
         better: "higher" or "lower" if one is better
         together: the figure of all repeats at once, if it has no spread over them; None takes their
@@ -66,7 +66,7 @@ class Quantity:
     label: str
     help: str
     value: Callable[[Result, Result | None], float | None]
-    show: Callable[..., str]
+    show: Callable[[float], str]
     counts: Callable[[Result], str] = lambda result: ""
     better: str | None = None
     together: Callable[[Row], float | None] | None = None
@@ -81,24 +81,24 @@ def significant(value: float, more: int = 0) -> str:
     return f"{value:,.{more}f}" if abs(value) >= 100 else f"{value:.{3 + more}g}"
 
 
-def two_decimals(value: float, more: int = 0) -> str:
-    return f"{value:.{2 + more}f}"
+def two_decimals(value: float) -> str:
+    return f"{value:.2f}"
 
 
-def megabytes(value: float, more: int = 0) -> str:
-    return f"{significant(value / MEGABYTE, more)} MB"
+def megabytes(value: float) -> str:
+    return f"{significant(value / MEGABYTE)} MB"
 
 
-def milliseconds(value: float, more: int = 0) -> str:
-    return f"{significant(1e3 * value, more)} ms"
+def milliseconds(value: float) -> str:
+    return f"{significant(1e3 * value)} ms"
 
 
-def times(value: float, more: int = 0) -> str:
-    return f"{two_decimals(value, more)}×"
+def times(value: float) -> str:
+    return f"{two_decimals(value)}×"
 
 
-def percent(value: float, more: int = 0) -> str:
-    return f"{value:.{more}%}"
+def percent(value: float) -> str:
+    return f"{value:.0%}"
 
 
 def metric(name: str) -> Callable[[Result, Result | None], float | None]:
@@ -321,7 +321,7 @@ BATCH_QUANTITIES = (
     ),
     Quantity(
         "same", "same", "whether the output equals the first scheme's",
-        _differing, lambda n, more=0: f"{n:g} differ" if n else "yes",
+        _differing, lambda n: f"{n:g} differ" if n else "yes",
         together=_over_repeats(_differing, sum),
     ),
     BY_NAME["joules_per_token"],
@@ -374,13 +374,10 @@ def spread(quantity: Quantity, row: Row) -> Spread | None:
     return Spread(timed.value, None, timed)
 
 
-def figure(quantity: Quantity, row: Row, more: int = 0) -> str:
+def figure(quantity: Quantity, row: Row) -> str:
     """The figure as text, with its deviation after ± if there are repeats; "–" if there is none.
 
-    Args:
-        quantity: the figure
-        row: the row; ≈ marks a timed figure of it that cannot be trusted
-        more: digits more than usual
+    A ≈ marks a timed figure that cannot be trusted.
     """
     value = spread(quantity, row)
     if value is None:
@@ -388,7 +385,7 @@ def figure(quantity: Quantity, row: Row, more: int = 0) -> str:
     doubtful = quantity.timed is not None and (
         unsteady(row) or (quantity.over_greedy and greedy_disturbed(row))
     )
-    text = marked(quantity.show(value.mean, more), not doubtful)
+    text = marked(quantity.show(value.mean), not doubtful)
     deviation = quantity.show(value.deviation or 0.0)
     return text if deviation == quantity.show(0.0) else f"{text} ± {deviation}"
 

@@ -1,7 +1,7 @@
 """The looks of runs: beside each other, and as a file of JSON, CSV or HTML.
 
-Of two runs come first the settings that differ, then decoder by decoder the texts, marked
-from where they part, and the figures with ratios. JSON is complete and can be loaded again, CSV has
+Of two runs come first the settings that differ and the figures of both, then decoder by decoder the
+texts, marked from where they part. JSON is complete and can be loaded again, CSV has
 the unrounded figures, and HTML is a report that needs nothing else. A report has a frame for all
 kinds, and a body for each.
 """
@@ -27,11 +27,10 @@ from workbench.runs.figures import (
     timed_speed,
     timed_times_greedy,
     times_greedy,
-    unsteady,
 )
 from workbench.runs.record import Result, Run
 from workbench.show import looks, tables, web
-from workbench.show.quantities import MISSING, QUANTITIES, Quantity, figure, spread, times
+from workbench.show.quantities import MISSING
 from workbench.show.tables import Table, markup, words
 from workbench.studies import prompts
 from workbench.studies.settings import counted, shortened
@@ -39,7 +38,6 @@ from workbench.studies.settings import counted, shortened
 SIDES = ("A", "B")
 BOTH = "A and B"
 ALIKE = "Their settings and machines are the same."
-WITHIN = "no difference beyond the ranges"
 
 
 def differing(a: Run, b: Run) -> Table:
@@ -85,9 +83,15 @@ def marked(pieces: Sequence[str], same: int) -> str:
     return f"{shared}<mark>{own}</mark>" if own else shared
 
 
+def figures_of_two(a: Run, b: Run) -> str:
+    table = tables.side_by_side(a, b)
+    apart = "<p>These runs share no decoder at the same batch size and scheme.</p>"
+    return settings(a, b) + (tables.markup(table) if table.rows else apart)
+
+
 def comparisons(a: Run, b: Run) -> str:
     first, second = ({row.decoder: row for row in rows(run.results)} for run in (a, b))
-    return settings(a, b) + "".join(
+    return figures_of_two(a, b) + "".join(
         _section(row, first.get(d), second.get(d)) for d, row in (first | second).items()
     )
 
@@ -115,39 +119,11 @@ def _section(row: Row, a: Row | None, b: Row | None) -> str:
             f"{marked([token.text for token in tokens], same) or '(no text)'}</div></div>"
             for side, tokens in both.items()
         )
-        content = f'<div class="sides">{sides}</div>{markup(ratios(a, b))}'
+        content = f'<div class="sides">{sides}</div>'
     return (
         f'<section><h3 class="wb-mark">{looks.mark(looks.look_of(row.decoder))}'
         f"{html.escape(row.label)}<small>{says}</small></h3>{content}</section>"
     )
-
-
-def ratios(a: Row, b: Row) -> Table:
-    lines = []
-    for quantity in QUANTITIES:
-        cells = [figure(quantity, row, more=1) for row in (a, b)]
-        if set(cells) != {MISSING}:
-            lines.append([quantity.label, *cells, ratio(quantity, a, b)])
-    return Table(["figure", *SIDES, "B / A"], lines)
-
-
-def ratio(quantity: Quantity, a: Row, b: Row) -> str:
-    """B's figure divided by A's.
-
-    It says which is better only of timings whose ranges lie apart: texts may differ by chance.
-    """
-    first, second = spread(quantity, a), spread(quantity, b)
-    if not (first and second and first.mean > 0 and second.mean > 0):
-        return MISSING
-    value = times(second.mean / first.mean)
-    ranged = all(s.range or s.deviation is not None for s in (first, second))
-    if quantity.timed is None or not ranged or unsteady(a) or unsteady(b):
-        return value
-    low, high = sorted((first, second), key=lambda s: s.mean)
-    if low.mean + low.above >= high.mean - high.below:
-        return f"{value} ({WITHIN})"
-    best = SIDES[(second is high) == (quantity.better == "higher")]
-    return f"{value} ({best} is better)"
 
 
 Line = dict[str, Any]  # of a CSV
@@ -191,12 +167,6 @@ def agreement(_: Run) -> Callable[[Result], Line]:
     }
 
 
-def side_by_side_figures(a: Run, b: Run) -> str:
-    table = tables.side_by_side(a, b)
-    apart = "<p>These runs share no decoder at the same batch size and scheme.</p>"
-    return settings(a, b) + (tables.markup(table) if table.rows else apart)
-
-
 @dataclass(frozen=True)
 class View:
     """The looks of runs of one kind.
@@ -213,7 +183,7 @@ class View:
         f"<h2>Figures</h2>\n{tables.markup(tables.figures(run))}"
     )
     columns: Callable[[Run], Callable[[Result], Line]] = agreement
-    beside: Callable[[Run, Run], str] = side_by_side_figures
+    beside: Callable[[Run, Run], str] = figures_of_two
 
 
 def view_of(kind: str) -> View:

@@ -10,11 +10,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.workbench.made import UNMEASURED
-from workbench.runs.figures import Row, rows
-from workbench.runs.record import Lap, Run
+from workbench.runs.record import Run
 from workbench.show import view
-from workbench.show.quantities import BY_NAME
 from workbench.show.view import to_csv, to_html
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -148,27 +145,6 @@ def test_only_settings_that_differ_are_listed_those_of_a_decoder_by_its_name(run
     assert view.differing(run, changed).rows == [["seed", "0", "7"], ["mtad.beams", "8", "2"]]
     assert view.differing(run, run).rows == []
     assert view.ALIKE in view.settings(run, run)
-
-
-def timed(row: Row, speed: float, *seconds: float) -> Row:
-    laps = [Lap(s, [], UNMEASURED) for s in seconds]
-    metrics = {**row.first.metrics, "tokens_per_second": speed}
-    return replace(row, results=[replace(row.first, laps=laps, metrics=metrics)], greedy=[None])
-
-
-def test_a_ratio_says_which_is_better_only_if_ranges_lie_apart(run):
-    row, speed = rows(run.results)[0], BY_NAME["speed"]
-    slow, fast = timed(row, 12.0, 2.0, 2.02), timed(row, 24.0, 1.0, 1.01)
-    unclear = timed(row, 11.9, 1.98, 2.04)
-    assert view.ratio(speed, slow, fast) == "2.00× (B is better)"
-    assert view.ratio(speed, fast, slow) == "0.50× (A is better)"
-    assert view.ratio(speed, slow, unclear).endswith(f"({view.WITHIN})")
-
-
-def test_texts_that_differ_by_chance_are_not_ranked(run):
-    a, b = rows(run.results)[:2]
-    found = view.ratio(BY_NAME["perplexity"], a, b)
-    assert re.fullmatch(r"\d+\.\d\d×", found)
 
 
 def test_a_decoder_of_one_run_is_named_and_not_compared(run):
