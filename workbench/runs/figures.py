@@ -138,7 +138,7 @@ def unsteady(row: Row) -> list[str]:
     reasons = [
         reason
         for result, greedy in zip(row.results, row.greedy, strict=True)
-        for reason in (*timing.faults(result), *timing.unsteady(result, greedy))
+        for reason in timing.unsteady(result, greedy)
     ]
     return list(dict.fromkeys(reasons))
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.runs.record import Energy, Lap, Result
+from workbench.runs.record import Energy, Lap, Load, Result
 
 ONE_IN = 10  # one in this many timings, rounded up, is taken for undisturbed
 RANGE = 0.8  # the share of the resamples that lie in a range
@@ -117,9 +117,9 @@ class Estimate:
         return Estimate(factor * self.value, factor * self.low, factor * self.high, self.laps)
 
     @property
-    def wide(self) -> bool:
-        """Whether the range reaches too far to either side for the figure to be compared."""
-        return self.high > (1 + WIDEST) * self.value or self.low < (1 - WIDEST) * self.value
+    def reach(self) -> float:
+        """How far the range reaches to either side, as a share of the figure."""
+        return max(self.high / self.value - 1, 1 - self.low / self.value)
 
 
 def round_seconds(result: Result) -> list[float]:
@@ -220,15 +220,16 @@ def _resamples(count: int) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(ways), np.ones(MOST_RESAMPLES, dtype=int)
 
 
-# What a counter outside of its bounds, the least and the most, says of a lap. Shares are of a core
-# for the decoding thread, and of the time that was lost; times are per second.
+# The least and the most of a lap's counters if nothing disturbed it. Shares are of a core for the
+# decoding thread, and of the time that was lost; times are per second.
 BOUNDS = {
-    "cpu_share": (0.9, math.inf, "other programs kept the decoding thread from its core"),
-    "preempted": (-math.inf, 50.0, "other programs interrupted the decoder's threads"),
-    "throttled": (-math.inf, 0.02, "the container's CPU limit held the decoder back"),
-    "stolen": (-math.inf, 0.02, "the machine's host took cores away"),
-    "pressure": (-math.inf, 0.6, "programs on this machine waited for a free core"),
+    "cpu_share": (0.9, math.inf),
+    "preempted": (-math.inf, 50.0),
+    "throttled": (-math.inf, 0.02),
+    "stolen": (-math.inf, 0.02),
+    "pressure": (-math.inf, 0.6),
 }
+BUSY = "other programs, or a limit of this machine, held the decoder back"
 
 
 def wide(result: Result, base: Result | None) -> Estimate | None:
@@ -245,42 +246,36 @@ def wide(result: Result, base: Result | None) -> Estimate | None:
         if base is not None and base is not result
         else estimate(result, lambda s: 1 / s)
     )
-    return speed if speed is not None and speed.laps > 1 and speed.wide else None
+    return speed if speed is not None and speed.laps > 1 and speed.reach > WIDEST else None
 
 
 def unsteady(result: Result, base: Result | None) -> list[str]:
     """The reasons why a result's speed cannot be trusted, in sentences.
 
-    A single timing has no range, but it has counters.
+    A single timing has no range, but it has counters. That timings with the same seed wrote other
+    tokens must never happen.
 
     Args:
         base: the result that its speed is compared with
     """
-    reasons = []
+    reasons, laps = [], len(result.laps)
+    if differing := sum(not lap.same_tokens for lap in result.laps):
+        reasons.append(
+            f"{differing} of {laps} timings wrote tokens that differ from the first timing's, with "
+            "the same seed"
+        )
     if (speed := wide(result, base)) is not None:
-        share = max(speed.high / speed.value - 1, 1 - speed.low / speed.value)
-        reasons.append(f"{speed.laps} timings leave it uncertain by up to {share:.0%}")
+        reasons.append(f"{speed.laps} timings leave it uncertain by up to {speed.reach:.0%}")
     return reasons + disturbances(result)
 
 
 def disturbances(result: Result) -> list[str]:
-    reasons = []
-    for counter, (least, most, says) in BOUNDS.items():
-        values = [getattr(lap.load, counter) for lap in result.laps]
-        disturbed = sum(value is not None and not least <= value <= most for value in values)
-        if disturbed > len(values) / 2:
-            reasons.append(says)
-    return reasons + [lap.load.gpu for lap in result.laps if lap.load.gpu][:1]
+    """What disturbed most of a result's timings, in sentences."""
+    busy = sum(any(_beyond(lap.load, name) for name in BOUNDS) for lap in result.laps)
+    says = [BUSY] if busy > len(result.laps) / 2 else []
+    return says + [lap.load.gpu for lap in result.laps if lap.load.gpu][:1]
 
 
-def faults(result: Result) -> list[str]:
-    """A sentence if timings with the same seed wrote other tokens, which must never happen."""
-    differing = sum(not lap.same_tokens for lap in result.laps)
-    return (
-        [
-            f"{differing} of {len(result.laps)} timings wrote tokens that differ from the first "
-            "timing's, with the same seed"
-        ]
-        if differing
-        else []
-    )
+def _beyond(load: Load, counter: str) -> bool:
+    value, (least, most) = getattr(load, counter), BOUNDS[counter]
+    return value is not None and not least <= value <= most

@@ -9,16 +9,14 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from workbench.runs.figures import BatchFigures, label, number, unsteady
-from workbench.runs.record import Result
+from workbench.runs.figures import BatchFigures, label, unsteady
 from workbench.show.looks import Look, look, look_of
-from workbench.show.plots import GREY, canvas, level, line, or_words
+from workbench.show.plots import canvas, level, line, or_words
 from workbench.show.quantities import greedy_disturbed, marked, padding_ratio
-from workbench.studies.study import ALONE, BASELINE, BASELINES, SCHEMES
+from workbench.studies.study import ALONE, SCHEMES
 
 # The scheme that the others are compared with has the first look.
 LOOKS = {scheme: look(i) for i, scheme in enumerate([ALONE, *(s for s in SCHEMES if s != ALONE)])}
-GREEDY = Look(GREY, "dot", "circle-open")
 ROOM = 84  # above a chart, for a legend of six
 
 
@@ -59,33 +57,6 @@ def acceptance(figures: BatchFigures) -> go.Figure:
     return figure.update_yaxes(rangemode="tozero")
 
 
-def round_time(figures: BatchFigures, decoder: str) -> go.Figure:
-    """After figure 4: the time of a round of a batch against its tokens, pads included."""
-    figure = canvas("tokens computed in a round of the batch", "ms per round")
-    for name, scheme, title, style in [
-        *(
-            (decoder, s, SCHEMES[s].label, LOOKS[s])
-            for s in figures.schemes(decoder, decoding=True)
-        ),
-        (BASELINE, ALONE, BASELINES[ALONE], GREEDY),
-    ]:
-        rows = [row for row in figures.rows if (row.decoder, row.scheme) == (name, scheme)]
-        points = [
-            (row, point) for row in rows for r in row.results if (point := _round(r)) is not None
-        ]
-        figure.add_scatter(
-            x=[tokens for _, (tokens, _) in points], y=[ms for _, (_, ms) in points],
-            customdata=[row.batch_size for row, _ in points],
-            text=[marked("", not unsteady(row)) for row, _ in points],
-            textposition="top center", textfont_color=style.colour, name=title, mode="markers+text",
-            marker={"color": style.colour, "symbol": style.symbol, "size": 9},
-            hovertemplate="batch %{customdata}: %{x:.0f} tokens, %{text}%{y:.1f} ms"
-            f"<extra>{title}</extra>",
-        )  # fmt: skip
-    figure.update_xaxes(rangemode="tozero").update_yaxes(rangemode="tozero")
-    return figure.update_layout(margin_t=ROOM)
-
-
 class Card(NamedTuple):
     """One figure.
 
@@ -107,12 +78,6 @@ OF_ONE = (
         "Tokens/s divided by greedy decoding's in the same kind of batch: above 1 the drafts pay.",
         lambda figures, decoder, decoding: or_words(speed_up(figures, decoder, decoding)),
     ),
-    Card(
-        "Time per round",
-        "The more tokens a round has, the longer it takes, and pads are computed too. The reading "
-        "of prompts is left out.",
-        lambda figures, decoder, _: or_words(round_time(figures, decoder)),
-    ),
 )
 # Cards of all decoders.
 OF_ALL = (
@@ -129,19 +94,6 @@ OF_ALL = (
     ),
 )
 CARDS = OF_ONE + OF_ALL
-
-
-def _round(result: Result) -> tuple[float, float] | None:
-    """Tokens computed in one round and its milliseconds, mean.
-
-    None if the reading of prompts cannot be left out.
-    """
-    passes, seconds, fed, padded = (
-        number(result, n) for n in ("passes", "decode_seconds", "fed_tokens", "padded_tokens")
-    )
-    if not passes or seconds is None or fed is None:
-        return None
-    return (fed + (padded or 0)) / passes, 1e3 * seconds / passes
 
 
 def _line(

@@ -34,6 +34,10 @@ from workbench.studies.settings import counted, known, method_of
 
 PLACE = ["decoder", "batch", "scheme"]  # a decoder's row in a comparison has only the first
 ENERGY = BY_NAME["joules_per_token"]
+# What the three charts of a comparison show.
+CHARTED = [
+    BY_NAME[name] for name in ("speed", ENERGY.name, "memory_per_token", "perplexity", "repetition")
+]
 
 
 @dataclass(frozen=True)
@@ -70,31 +74,22 @@ def bare(table: Table) -> str:
 # ---- Figures of a run
 
 
-def figures(run: Run) -> Table:
+def figures(run: Run, each: Sequence[Quantity] = ()) -> Table:
     """The figures of a run, with ± over repeats.
 
     A comparison has a row for each decoder, any other kind one for each decoder, batch size and
     scheme. Energy has a column only if any was measured.
+
+    Args:
+        each: the figures, all if empty
     """
-    lines, each = rows(run.results), quantities(run)
+    lines, each = rows(run.results), each or quantities(run)
     width = 1 if study_of(run.kind).by_decoder else len(PLACE)
     if not any(shown(ENERGY, row) != MISSING for row in lines):
         each = [quantity for quantity in each if quantity != ENERGY]
     return Table(
         [*PLACE[:width], *(quantity.label for quantity in each)],
         [[*_place(row)[:width], *(shown(quantity, row) for quantity in each)] for row in lines],
-    )
-
-
-def summary(run: Run) -> Table:
-    """What the three charts of a comparison show, in words."""
-    lines = rows(run.results)
-    energy = [shown(ENERGY, row) for row in lines]
-    measured = ENERGY if set(energy) != {MISSING} else BY_NAME["memory_per_token"]
-    each = [BY_NAME["speed"], measured, BY_NAME["perplexity"], BY_NAME["repetition"]]
-    return Table(
-        ["decoder", *(quantity.label for quantity in each)],
-        [[row.label, *(shown(quantity, row) for quantity in each)] for row in lines],
     )
 
 

@@ -295,7 +295,7 @@ def _each(run: Run) -> list[tuple[Result, Result | None]]:
 
 def _line(run: Run, r: Result, greedy: Result | None) -> Line:
     timed = {"tokens_per_second": timed_speed(r), "x_greedy": timed_times_greedy(r, greedy)}
-    doubted = [*timing.faults(r), *timing.unsteady(r, greedy), *r.remarks]
+    doubted = [*timing.unsteady(r, greedy), *r.remarks]
     return {
         "decoder": r.decoder,
         "settings": json.dumps(run.settings.get(r.decoder, {}), ensure_ascii=False),

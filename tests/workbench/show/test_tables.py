@@ -8,6 +8,7 @@ from tests.workbench.made import made_batch, made_result, with_results
 from workbench.kinds import batch
 from workbench.runs.figures import BatchFigures
 from workbench.runs.record import Load, Run
+from workbench.runs.timing import BUSY
 from workbench.show import tables
 from workbench.show.tables import Table
 
@@ -100,8 +101,7 @@ def test_decoders_with_the_same_doubt_share_a_sentence(run):
     """A long sentence stood under the table once for each decoder."""
     first, second = tables.notes(disturbed(run, {"mtad", "beam_search"}))
     assert first.startswith("≈ marks speeds that cannot be trusted.")
-    waited = "programs on this machine waited for a free core."
-    assert second == f"Unsteady (Beam search, MTAD): {waited}"
+    assert second == f"Unsteady (Beam search, MTAD): {BUSY}."
     assert tables.notes(disturbed(run, set(run.decoders)))[1].startswith("Unsteady (all): ")
 
 

@@ -96,7 +96,7 @@ class ComparisonResults:
             self.headline: words.trail(run) + words.headline(run, settled),
             self.box: gr.update(visible=True),
             **dict(zip(self.charts, three, strict=True)),
-            self.summary: tables.bare(tables.summary(run)),
+            self.summary: tables.bare(tables.figures(run, tables.CHARTED)),
             self.table: table,
             self.timing: words.timing(run),
             **dict(zip(self.details, comparison.details(lines), strict=True)),
