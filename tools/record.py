@@ -16,6 +16,7 @@ some ten minutes.
 
 import argparse
 import hashlib
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -244,8 +245,9 @@ def main() -> None:
             continue
         began = time.monotonic()
         found = steadiest(device, entry, {"timings": args.timings}, max(1, args.attempts))
+        data = {**vars(found), "run": found.run.to_json()}
         (args.folder / f"{number:02}-{entry.name}.json").write_text(
-            found.to_json(), encoding="utf-8"
+            json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
         )
         print(
             f"{entry.name}: {time.monotonic() - began:.0f} s. {verdict(found.run)}",

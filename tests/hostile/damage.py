@@ -20,7 +20,7 @@ WRONG = (
 LONG = "hex(zeroblob(1000000))"  # two million characters
 ROWS = tuple(
     f"runs SET {column} = {value}"
-    for column in ("id", "created", "prompt", "decoders", "models", "json", "kind", "fastest")
+    for column in ("id", "created", "prompt", "decoders", "models", "json", "kind")
     for value in (*WRONG, LONG)
 )
 

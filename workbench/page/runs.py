@@ -14,11 +14,10 @@ from workbench.page import words
 from workbench.page.frame import StudyTab
 from workbench.page.host import Host
 from workbench.page.widgets import QUIET, READ_ONCE, Canvas, Rooms, Updates, given, room
-from workbench.runs.figures import Fastest, label
+from workbench.runs.figures import label
 from workbench.runs.record import Run
-from workbench.show import quantities, view
+from workbench.show import view
 from workbench.show.tables import PLAIN, verdict
-from workbench.studies import study
 from workbench.studies.settings import counted
 
 EVERY = "all"
@@ -65,7 +64,7 @@ class RunsTab:
                 [EVERY, *self.shown_in], value=EVERY, label="Kind", elem_id="kind-of-runs",
                 min_width=140,
             )  # fmt: skip
-        # {"rows": [{id, when, kind, title, decoders, models, best, speed, asked}], "chosen": [ids],
+        # {"rows": [{id, when, kind, title, decoders, models, asked}], "chosen": [ids],
         # "empty": a text in place of no rows}
         self.chosen = Canvas(
             "WorkbenchPage.runs(root, props, trigger);", elem_id="past-runs", visible=not public
@@ -130,10 +129,8 @@ class RunsTab:
                 "title": run.title,
                 "models": run.models,
                 "decoders": ", ".join(map(label, run.decoders)),
-                "best": best(run.fastest),
-                "speed": run.fastest and run.fastest.speed,
                 "asked": run.asked,
-                **(self._outcomes(run.id, str(run.fastest)) if place < LOOKED_AT else {}),
+                **(self._outcomes(run.id, *run.decoders) if place < LOOKED_AT else {}),
             }
             for place, run in enumerate(runs)
         ]
@@ -145,12 +142,12 @@ class RunsTab:
             )
         return {"rows": lines, "empty": empty}
 
-    def _outcome(self, id: str, fastest: str) -> dict[str, str]:
+    def _outcome(self, id: str, *decoders: str) -> dict[str, str]:
         """The verdict of a comparison, and the end of its picture in small: a fate for each token.
 
         Args:
             id: the run
-            fastest: changes when its timing goes on
+            decoders: its decoders so far
         """
         try:
             run = self.host.store.get(id)
@@ -231,20 +228,6 @@ class RunsTab:
             return self._list(*filters), words.note(str(error), "alert")
         count = f"Deleted {counted(len(ids), 'run')}."
         return self._list(*filters), words.note(count) if ids else ""
-
-
-def best(found: Fastest | None) -> str:
-    if found is None:
-        return ""
-    ratio = found.speed / found.greedy if found.greedy and found.decoder != study.BASELINE else None
-    parts = [
-        f"{label(found.decoder)}: "
-        f"{quantities.marked(quantities.significant(found.speed), found.sure)} tokens/s",
-        ratio and f"{quantities.marked(quantities.times(ratio), found.sure)} greedy",
-        found.batch_size > 1 and f"in a batch of {found.batch_size}",
-        found.stopped and "stopped",
-    ]
-    return " · ".join(part for part in parts if part)
 
 
 def chosen(table: Any) -> list[str]:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import NamedTuple
 
 from workbench.runs import timing
 from workbench.runs.record import Result, Run
@@ -223,33 +222,6 @@ class BatchFigures:
 
 
 UNKNOWN = (0.0, math.inf)  # the range of a figure that may lie anywhere
-
-
-class Fastest(NamedTuple):
-    """The decoder of a run that wrote most tokens per second, mean over its repeats.
-
-    Attributes:
-        decoder: its id
-        speed: tokens per second
-        batch_size: requests decoded at once
-        greedy: greedy's speed in the same kind of batch; None if it was not measured
-        sure: see `quickest`
-        stopped: whether the run was stopped
-    """
-
-    decoder: str
-    speed: float
-    batch_size: int
-    greedy: float | None
-    sure: bool = True
-    stopped: bool = False
-
-
-def fastest(run: Run) -> Fastest | None:
-    row, sure = quickest(rows(run.results))
-    if row is None or (speed := mean_speed(row.results)) is None:
-        return None
-    return Fastest(row.decoder, speed, row.batch_size, mean_speed(row.greedy), sure, run.cancelled)
 
 
 def quickest(lines: Sequence[Row]) -> tuple[Row | None, bool]:

@@ -9,7 +9,7 @@ import os
 import secrets
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,7 +22,6 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from decoders import InputError
 from decoders.errors import quoted
 from workbench import assets
-from workbench.runs.figures import Fastest, fastest
 from workbench.runs.record import Run
 from workbench.studies.prompts import is_text
 from workbench.studies.settings import with_seed
@@ -51,14 +50,9 @@ CREATE TABLE IF NOT EXISTS claims (block TEXT NOT NULL, item INTEGER NOT NULL, o
 CREATE TABLE IF NOT EXISTS drivers (experiment TEXT NOT NULL, owner TEXT NOT NULL,
   beat REAL NOT NULL, eta REAL, doing TEXT NOT NULL DEFAULT '', PRIMARY KEY (experiment, owner))
 """
-# Version 2 of a run has its kind.
-ADD_KIND = "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'comparison'"
-# Columns that the list of runs shows beside the title, so that it need not read the runs; "" if
-# there is nothing to show. Version 3 has the figures, version 4 the settings too.
-DERIVED: dict[str, Callable[[Run], str]] = {
-    "fastest": lambda run: json.dumps(first) if (first := fastest(run)) else "",
-    "asked": lambda run: with_seed(run.settings),
-}
+# Columns that files of earlier versions lack. `asked` is shown in the list of runs, so that it need
+# not read the runs.
+ADDED = {"kind": "TEXT NOT NULL DEFAULT 'comparison'", "asked": "TEXT"}
 JSON = "CAST(ifnull(json, '') AS TEXT)"
 
 
@@ -126,7 +120,7 @@ def missing(db: sqlite3.Connection) -> set[str]:
     """What a file of an earlier version lacks: columns of its runs, and the numbers of its rows."""
     columns = {column[1] for column in db.execute("PRAGMA table_info(runs)")}
     numbered = db.execute("PRAGMA user_version").fetchone()[0] == VERSION
-    return {"kind", *DERIVED} - columns | (set() if numbered else {"numbers"})
+    return ADDED.keys() - columns | (set() if numbered else {"numbers"})
 
 
 def bring_up_to_date(db: sqlite3.Connection, lacks: set[str]) -> None:
@@ -141,14 +135,13 @@ def bring_up_to_date(db: sqlite3.Connection, lacks: set[str]) -> None:
     for statement in CREATE.split(";"):
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {VERSION}")
-    if "kind" in lacks:
-        db.execute(ADD_KIND)
-    for name in [name for name in DERIVED if name in lacks]:
-        db.execute(f"ALTER TABLE runs ADD COLUMN {name} TEXT")
+    for name in ADDED.keys() & lacks:
+        db.execute(f"ALTER TABLE runs ADD COLUMN {name} {ADDED[name]}")
+    if "asked" in lacks:
         for id, text in db.execute(f"SELECT id, {JSON} FROM runs").fetchall():
             with suppress(InputError):  # a row that is no run is listed without it
-                value = DERIVED[name](Run.from_json(text))
-                db.execute(f"UPDATE runs SET {name} = ? WHERE id = ?", (value, id))
+                asked = with_seed(Run.from_json(text).settings)
+                db.execute("UPDATE runs SET asked = ? WHERE id = ?", (asked, id))
 
 
 Order = Literal["newest", "oldest", "title"]
@@ -158,8 +151,8 @@ ORDERS = {
     "title": "prompt COLLATE NOCASE, created DESC",
 }
 INTO_RUNS = (
-    "INTO runs (id, created, prompt, decoders, models, json, kind, fastest, asked) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INTO runs (id, created, prompt, decoders, models, json, kind, asked) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 # Characters that a list reads of a title, of the models' names and of the sampling settings.
 SHOWN = 200
@@ -167,7 +160,7 @@ SHOWN = 200
 # without a valid id is named by its place.
 READ = {
     "created": 40, "kind": 40, "prompt": SHOWN, "decoders": 10_000, "models": SHOWN,
-    "fastest": 1000, "asked": SHOWN,
+    "asked": SHOWN,
 }  # fmt: skip
 COLUMNS = ", ".join(
     f"CAST(substr(ifnull({name}, ''), 1, {most}) AS TEXT)" for name, most in READ.items()
@@ -190,7 +183,6 @@ class RunSummary:
         title: its title; of a damaged row it says so
         decoders: its decoders
         models: the pair in one line
-        fastest: the fastest decoder
         asked: the sampling settings, in words
     """
 
@@ -200,13 +192,10 @@ class RunSummary:
     title: str
     decoders: list[str]
     models: str
-    fastest: Fastest | None = None
     asked: str = ""
 
 
-_LISTED = TypeAdapter(
-    tuple[list[str], Fastest | None], config=ConfigDict(strict=True, allow_inf_nan=False)
-)
+_LISTED = TypeAdapter(list[str], config=ConfigDict(strict=True))
 
 
 def new_id() -> str:
@@ -295,20 +284,19 @@ class RunStore(Database):
 def _row(run: Run) -> tuple[str, ...]:
     return (
         run.id, run.created, run.title, json.dumps(run.decoders), run.models, run.dumps(),
-        run.kind, *(derived(run) for derived in DERIVED.values()),
+        run.kind, with_seed(run.settings),
     )  # fmt: skip
 
 
 def _summary(
-    id: str, created: str, kind: str, title: str, decoders: str, models: str, figures: str,
-    settings: str,
-) -> RunSummary:  # fmt: skip
+    id: str, created: str, kind: str, title: str, decoders: str, models: str, settings: str
+) -> RunSummary:
     try:
-        decoders_listed, fastest = _LISTED.validate_json(f"[{decoders}, {figures or 'null'}]")
+        listed = _LISTED.validate_json(decoders)
     except ValidationError:
         says = f"This row is damaged and can only be deleted: {id}"
         return RunSummary(id, created, DAMAGED, says, [], models)
-    return RunSummary(id, created, kind, title, decoders_listed, models, fastest, settings)
+    return RunSummary(id, created, kind, title, listed, models, settings)
 
 
 # ---- Runs measured beforehand, which the page shows before anybody presses Run; tools/record.py
@@ -334,10 +322,6 @@ class Recording:
     says: str
     weights: str
     run: Run
-
-    def to_json(self) -> str:
-        data = {**vars(self), "run": self.run.to_json()}
-        return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
 
     @staticmethod
     def from_json(text: str) -> "Recording":

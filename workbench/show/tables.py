@@ -16,7 +16,6 @@ from decoders.settings import Law
 from workbench.kinds.registry import study_of
 from workbench.runs.figures import Row, label, number, rows, unsteady
 from workbench.runs.record import Run
-from workbench.runs.timing import disturbances
 from workbench.show.laws import claim_in
 from workbench.show.quantities import (
     BATCH_QUANTITIES,
@@ -25,7 +24,6 @@ from workbench.show.quantities import (
     QUANTITIES,
     UNSURE,
     Quantity,
-    greedy_disturbed,
     shown,
     spread,
 )
@@ -122,28 +120,22 @@ def _place(row: Row) -> list[str]:
 
 
 def notes(run: Run) -> list[str]:
-    lines = rows(run.results)
-    doubts, remarks = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
+    """What a reader of the figures must know; rows of which the same is true share a sentence."""
+    lines, said = rows(run.results), defaultdict[str, list[Row]](list)
     for row in lines:
-        for reason in unsteady(row):
-            doubts[reason].append(row)
-        for remark in dict.fromkeys(remark for result in row.results for remark in result.remarks):
-            remarks[remark].append(row)
-
-    def named(some: Sequence[Row]) -> str:
-        if len(some) == len(lines) > 1:
-            return "all"
-        if study_of(run.kind).by_decoder:
-            return ", ".join(row.label for row in some)
-        return f"{len(some)} of {len(lines)} rows"
-
-    how = [f"{UNSURE} marks speeds that cannot be trusted."] if doubts else []
+        remarks = [f"Unsteady: {reason}." for reason in unsteady(row)]
+        remarks += [remark for result in row.results for remark in result.remarks]
+        for remark in dict.fromkeys(remarks):
+            said[remark].append(row)
+    how = f"{UNSURE} marks speeds that cannot be trusted." if any(map(unsteady, lines)) else ""
     if all(len(result.laps) < 2 for result in run.results if not result.errors):
-        how.append("Timed once: speeds may differ from run to run.")
-    return [
-        *([" ".join(how)] if how else []),
-        *(f"Unsteady ({named(some)}): {reason}." for reason, some in doubts.items()),
-        *(f"{named(some)}: {remark}" for remark, some in remarks.items()),
+        how = f"{how} Timed once: speeds may differ from run to run.".strip()
+    named = study_of(run.kind).by_decoder
+    return [how] * bool(how) + [
+        f"{', '.join(row.label for row in some)}: {remark}"
+        if named
+        else f"{len(some)} of {len(lines)} rows: {remark}"
+        for remark, some in said.items()
     ]
 
 
@@ -189,21 +181,22 @@ def verdict(run: Run, settled: bool = True) -> str:
         settled: whether its timing is over; before that the line has no speed
     """
     lines = [row for row in rows(run.results) if row.first.error is None]
-    drafted = [row for row in lines if _drafts(row)]
+    drafted = [row for row in lines if _drafts(row) and _efficiency(row) >= WORTH_SAYING]
     exact = [row for row in drafted if claim_in(run.settings, row.decoder).exact]
-    best = _fewest(exact) or _fewest(drafted)
-    rough = _rough(lines) if settled else ""
-    if best is None:
-        return rough
+    rough = settled and any(map(unsteady, lines))
+    doubt = "Speeds are rough: this machine is busy, or its timings differ." if rough else ""
+    if not drafted:
+        return doubt
+    best = max(exact or drafted, key=_efficiency)
     tokens, passes = (int(number(best.first, n) or 0) for n in ("new_tokens", "target_calls"))
     says = f"{counted(passes, 'pass', 'passes')} instead of {tokens:,}"
-    if claim_in(run.settings, best.decoder).exact:
+    if exact:
         same = "same text" if run.settings.get("temperature") == 0 else "same kind of text"
         says = f"{best.label}: the {same}, {says}"
     else:
         says = f"{best.label}: {says}, and not the large model’s own distribution"
     if rough:
-        return f"{says}. {rough}"
+        return f"{says}. {doubt}"
     return f"{says}{_times(best) if settled else ''}."
 
 
@@ -217,11 +210,6 @@ def _drafts(row: Row) -> bool:
 PLAIN = ("greedy", "multinomial", "beam_search", "beam_sampling")
 
 
-def _fewest(lines: Sequence[Row]) -> Row | None:
-    best = max(lines, key=_efficiency, default=None)
-    return best if best is not None and _efficiency(best) >= WORTH_SAYING else None
-
-
 def _efficiency(row: Row) -> float:
     return number(row.first, "block_efficiency") or 0.0
 
@@ -229,17 +217,8 @@ def _efficiency(row: Row) -> float:
 def _times(row: Row) -> str:
     """ ", 1.6 times as fast here", if greedy ran beside it."""
     ratio = spread(BY_NAME["x_greedy"], row)
-    if ratio is None or row.decoder == study.BASELINE:
+    if ratio is None:
         return ""
-    if ratio.mean < FASTER:
-        return ", and no faster here"
-    return f", {ratio.mean:.1f} times as fast here"
-
-
-def _rough(lines: Sequence[Row]) -> str:
-    """A sentence if speeds are rough, with the reason."""
-    busy = any(disturbances(r) for row in lines for r in row.results)
-    if busy or any(greedy_disturbed(row) for row in lines):
-        return "Speeds are rough: this machine is busy."
-    uneven = any(unsteady(row) for row in lines)
-    return "Speeds are rough: the timings differ." if uneven else ""
+    return (
+        f", {ratio.mean:.1f} times as fast here" if ratio.mean >= FASTER else ", and no faster here"
+    )

@@ -167,15 +167,13 @@ const WorkbenchPage = (() => {
     return [table, agreed ? chosen : [], ...filters];
   };
 
-  const COLUMNS = { when: "when (UTC)", kind: "kind", title: "prompt", decoders: "decoders", models: "models", best: "fastest" };
+  const COLUMNS = { when: "when (UTC)", kind: "kind", title: "prompt", decoders: "decoders", models: "models" };
   const BELOW = { when: "id", decoders: "asked" }; // what stands in small print under a column's text
-  const UP = { title: true, kind: true, decoders: true, models: true }; // what texts are sorted by first; dates and speeds from the top
+  const UP = { title: true, kind: true, decoders: true, models: true }; // what texts are sorted by first; dates from the top
 
-  /** The rows by a column: the fastest by their speed, texts as a reader sorts them; equal ones stay newest first. */
+  /** The rows by a column, texts as a reader sorts them; equal ones stay newest first. */
   function sorted(rows, { column, up }) {
-    const speed = (row) => (row.speed === null || row.speed === undefined ? -1 : row.speed);
-    const order = column === "best" ? (a, b) => speed(a) - speed(b) : (a, b) => a[column].localeCompare(b[column]);
-    return [...rows].sort((a, b) => (up ? 1 : -1) * order(a, b));
+    return [...rows].sort((a, b) => (up ? 1 : -1) * a[column].localeCompare(b[column]));
   }
 
   function line(row, ticked) {

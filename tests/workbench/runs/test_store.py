@@ -17,8 +17,7 @@ import pytest
 from decoders import InputError
 from tests.processes import CLEAN
 from tests.workbench.runs import others
-from workbench.page.runs import best
-from workbench.runs.record import Load, Run
+from workbench.runs.record import Run
 from workbench.runs.store import RunStore, data_folder, recorded, recordings
 
 VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
@@ -102,8 +101,7 @@ def test_the_list_reads_the_beginning_of_a_title_that_is_too_long(store, small, 
 
 DAMAGE = {
     "decoders": "'[\"greedy'", "decoders of another kind": "'{}'",
-    "decoders that are bytes": "x'ff00'", "fastest": "'[1, 2]'",
-    "fastest without end": "'[\"greedy\", 1e999, 1, null]'", "id": "x'00ff'",
+    "decoders that are bytes": "x'ff00'", "id": "x'00ff'",
     "id that is none": "'; DROP TABLE runs'", "id that is no text": "CAST(x'ff' AS TEXT)",
     "id that is missing": "NULL", "id without end": "hex(zeroblob(1000000))",
 }  # fmt: skip
@@ -148,44 +146,6 @@ def test_the_folder_is_the_one_the_environment_names_or_else_the_users(monkeypat
     assert data_folder() == Path(platformdirs.user_data_dir("decoding-workbench"))
 
 
-def test_the_list_names_the_decoder_with_most_tokens_per_second(store, run, batch_run):
-    """Its mean over the repeats; of batches at the size and in the scheme where it was fastest."""
-    store.save(run)
-    store.add(replace(run, id="0c", results=[]))
-    store.save(batch_run)
-    found = {summary.id: summary.fastest for summary in store.list()}
-    means = {}
-    for decoder in run.decoders:
-        repeats = [r for r in run.results if r.decoder == decoder]
-        means[decoder] = sum(r.metrics["tokens_per_second"] for r in repeats) / len(repeats)
-    quickest = max(means, key=means.get)
-    first = found[run.id]
-    assert (first.decoder, first.batch_size) == (quickest, 1)
-    assert (first[1], first[3]) == pytest.approx((means[quickest], means["greedy"]))
-    assert found["0c"] is None
-    assert found[batch_run.id].batch_size in (1, 2)
-
-
-def test_the_list_says_what_is_unsure_and_what_was_stopped(store, run):
-    """In the list, a speed marked with ≈ on its page looked certain, and a stopped run whole."""
-    busy = [replace(lap, load=Load(cpu_share=0.5)) for lap in run.results[0].laps]
-    disturbed = replace(run.results[0], laps=busy)
-    store.save(replace(run, results=[disturbed], cancelled=True))
-    (kept,) = store.list()
-    assert (kept.fastest.sure, kept.fastest.stopped) == (False, True)
-    assert best(kept.fastest).startswith("Greedy: ≈")
-    assert best(kept.fastest).endswith(" · stopped")
-
-
-def test_failed_and_forged_results_are_not_the_fastest(store, run):
-    first, *rest = run.results
-    failed = replace(first, error="it broke", metrics={"tokens_per_second": 1e9})
-    forged = replace(rest[0], metrics={"tokens_per_second": None})
-    store.save(replace(run, results=[failed, forged, *rest[1:2]]))
-    (kept,) = store.list()
-    assert kept.fastest.decoder == rest[1].decoder
-
-
 def test_the_list_says_how_tokens_were_drawn_also_of_earlier_files(store, old, small, draw_run):
     """Runs of one prompt at several temperatures and seeds stood in the list as equal lines."""
     settings = {**small.settings, "temperature": 0.7, "top_k": 20, "top_p": 0.9, "seed": 5}
@@ -214,7 +174,6 @@ def test_a_file_of_version_1_is_taken_over_with_its_rows_untouched(old, small):
     store = RunStore(old)
     assert rows(old) == before
     listed = store.list(order="oldest")
-    assert all(summary.fastest is not None for summary in listed)
     assert [(r.id, r.kind, r.title) for r in listed] == [
         (i.decode(), "comparison", p.decode()) for i, _, p, *_ in before
     ]

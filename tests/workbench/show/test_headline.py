@@ -7,8 +7,6 @@ import pytest
 
 from decoders import catalog
 from tests.workbench.made import UNMEASURED
-from workbench.page.runs import best
-from workbench.runs.figures import fastest as run_fastest
 from workbench.runs.record import Lap, Load, Result, Run, Sample
 from workbench.show import panel as strip
 from workbench.show.tables import verdict
@@ -67,9 +65,10 @@ def test_without_an_exact_decoder_the_verdict_says_that_the_text_is_another():
 
 def test_rough_speeds_are_one_sentence():
     """Twelve marks said that nothing can be trusted."""
-    assert verdict(made(GREEDY, BUSY)).endswith("Speeds are rough: this machine is busy.")
     uneven = result("speculative", [0.5, 0.8, 1.3], 30, 4.0)
-    assert verdict(made(GREEDY, uneven)).endswith("Speeds are rough: the timings differ.")
+    for each in (BUSY, uneven):
+        says = "Speeds are rough: this machine is busy, or its timings differ."
+        assert verdict(made(GREEDY, each)).endswith(says)
 
 
 def test_a_likely_text_wins_no_mark_and_chance_is_named():
@@ -123,10 +122,3 @@ def test_a_disturbed_or_single_timing_has_no_winner():
     assert marked(made(*once)) == set()
     close = result("speculative", [0.48, 0.6, 0.52], 30, 4.0)
     assert marked(made(GREEDY, close, MTAD)) == set()
-
-
-def test_the_list_of_runs_is_as_sure_as_the_headline():
-    """The headline said that nobody can tell which is fastest, the list named one."""
-    close = result("speculative", [0.48, 0.6, 0.52], 30, 4.0)
-    for run, sure in ((made(GREEDY, close, MTAD), False), (made(GREEDY, SPECULATIVE, MTAD), True)):
-        assert best(run_fastest(run)).startswith("MTAD: 128" if sure else "MTAD: ≈128")
