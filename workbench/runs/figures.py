@@ -212,14 +212,6 @@ class BatchFigures:
         means = self.mean_acceptances(decoder)
         return fmean(min(batch) for batch in batches(means, size)) if means else None
 
-    def rounds(self, decoder: str, size: int) -> list[list[int]]:
-        """The tokens that each round of a batch gained each request at work: tau of appendix B."""
-        return [
-            [g[i] for g in batch if i < len(g)]
-            for batch in batches(self.acceptances.get(decoder, []), size)
-            for i in range(max(map(len, batch)))
-        ]
-
 
 UNKNOWN = (0.0, math.inf)  # the range of a figure that may lie anywhere
 

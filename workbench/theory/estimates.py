@@ -11,42 +11,22 @@ from decoders import catalog
 from decoders.trace import DRAFTED, KEPT, Fate
 from workbench.runs.figures import BatchFigures, Row, label, rows, times_greedy, unsteady
 from workbench.runs.record import Result, Run
-from workbench.show.quantities import greedy_disturbed
+from workbench.show.quantities import greedy_disturbed, padding_ratio
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredBatch:
-    """The acceptance lengths tau of one decoder, which do not depend on the batch.
+    """Acceptance and padding of one decoder in a batch run.
 
     Attributes:
         decoder: its name
-        lengths: every tau
-        gained: by batch size, for each round of a batch the tau of its requests
+        p: next-token accuracy, see `accuracy`
+        padding: by batch size, the measured share of padding; None if the padded scheme did not run
     """
 
     decoder: str
-    lengths: Sequence[int]
-    gained: Mapping[int, Sequence[Sequence[int]]]
-
-    @property
-    def cap(self) -> int:
-        return max(self.lengths)
-
-    @property
-    def p(self) -> float:
-        """Next-token accuracy: the likeliest value if every tau is geometric up to the cap.
-
-        A tau of k has k - 1 right tokens and, below the cap, a wrong one.
-        """
-        cap = self.cap
-        right, wrong = sum(tau - 1 for tau in self.lengths), sum(tau < cap for tau in self.lengths)
-        return right / (right + wrong) if right + wrong else 0.0
-
-    def padding(self, size: int) -> float | None:
-        """The share of padding in batches of this size; None if no batch has this size."""
-        rounds = [taus for taus in self.gained.get(size, []) if max(taus) > 0]
-        ratios = [1 - tau / max(taus) for taus in rounds for tau in taus]
-        return fmean(ratios) if ratios else None
+    p: float
+    padding: Mapping[int, float | None]
 
 
 def batches(run: Run) -> tuple[MeasuredBatch, ...]:
@@ -54,12 +34,22 @@ def batches(run: Run) -> tuple[MeasuredBatch, ...]:
     return tuple(
         MeasuredBatch(
             label(decoder),
-            [tau for rounds in figures.acceptances[decoder] for tau in rounds if tau > 0],
-            {size: figures.rounds(decoder, size) for size in figures.sizes},
+            accuracy([tau for rounds in figures.acceptances[decoder] for tau in rounds if tau]),
+            {size: padding_ratio(figures, decoder, size) for size in figures.sizes},
         )
         for decoder in figures.decoders
-        if len(figures.mean_acceptances(decoder)) > 1
+        if decoder in figures.acceptances
     )
+
+
+def accuracy(lengths: Sequence[int]) -> float:
+    """The likeliest accuracy if every acceptance length is geometric up to the longest.
+
+    A length of k has k - 1 right tokens and, below the longest, a wrong one.
+    """
+    longest = max(lengths, default=0)
+    right, wrong = sum(tau - 1 for tau in lengths), sum(tau < longest for tau in lengths)
+    return right / (right + wrong) if right + wrong else 0.0
 
 
 @dataclass(frozen=True, slots=True)

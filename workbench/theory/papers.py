@@ -267,7 +267,7 @@ def padding_figure(v: Values, m: Measurements) -> go.Figure:
         (run.alpha, exact(v.batch, run.alpha), "{:.2f} for the run’s α") if run else None,
     )  # fmt: skip
     for each in m.batches:
-        diamond(figure, each.p, each.padding(v.batch), f"{{:.2f}} measured, {each.decoder}")
+        diamond(figure, each.p, each.padding.get(v.batch), f"{{:.2f}} measured, {each.decoder}")
     return figure
 
 
@@ -290,9 +290,8 @@ def ems_sd_of_run(m: Measurements) -> str:
 
 def of_batch(run: MeasuredBatch) -> str:
     return (
-        f"The acceptance lengths of {run.decoder} together give p = {run.p:.2f}, and the longest"
-        f" was {run.cap}. The formula takes all requests to be alike: it leaves out that some stay"
-        " slow and others stay fast."
+        f"The acceptance lengths of {run.decoder} together give p = {run.p:.2f}. The formula takes"
+        " all requests to be alike: it leaves out that some stay slow and others stay fast."
     )
 
 
