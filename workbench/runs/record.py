@@ -37,7 +37,6 @@ def date() -> str:
 
 
 def refused_if(wrong: Callable[[Any], bool], says: str) -> AfterValidator:
-    """Refuses the values that are wrong, with this message."""
 
     def checked(value: Any) -> Any:
         if wrong(value):
@@ -445,7 +444,6 @@ class Result:
 
     @property
     def errors(self) -> list[str]:
-        """One sentence for each thing that failed."""
         return [self.error] if self.error else [s.error for s in self.samples if s.error]
 
     @property

@@ -43,20 +43,6 @@ def padding(figures: BatchFigures) -> go.Figure:
     return figure.update_yaxes(tickformat=".0%")
 
 
-def acceptance(figures: BatchFigures) -> go.Figure:
-    """Figure 5 (a, d): the mean acceptance length of each sample is a point."""
-    figure = canvas("", "tokens per round, mean of a sample")
-    for decoder in figures.decoders:
-        figure.add_box(
-            y=figures.mean_acceptances(decoder), name=label(decoder), boxpoints="all", jitter=0.5,
-            pointpos=0, width=0.5,
-            marker={"color": look_of(decoder).colour, "size": 5, "opacity": 0.6},
-            line={"color": look_of(decoder).colour, "width": 1.5},
-            hovertemplate="%{y:.2f} tokens per round<extra></extra>", showlegend=False,
-        )  # fmt: skip
-    return figure.update_yaxes(rangemode="tozero")
-
-
 class Card(NamedTuple):
     """One figure.
 
@@ -85,12 +71,6 @@ OF_ALL = (
         "Padding",
         "Pads divided by the longest acceptance of a round, in the padded scheme.",
         lambda figures, *_: or_words(padding(figures)),
-    ),
-    Card(
-        "Acceptance",
-        "Each point is the tokens that one sample gains per round. The wider they spread, the more "
-        "padding it takes.",
-        lambda figures, *_: or_words(acceptance(figures)),
     ),
 )
 CARDS = OF_ONE + OF_ALL

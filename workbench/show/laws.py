@@ -36,7 +36,6 @@ class Claim:
 
     @property
     def exact(self) -> bool:
-        """Whether its text is distributed as the large model's own."""
         return self.law in (Law.TARGET, BASELINE)
 
 

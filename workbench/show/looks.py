@@ -248,7 +248,6 @@ def served(engines: Iterable[str]) -> Family:
 
 
 def _with_added(family: Family) -> Family:
-    """The family with those decoders of other packages that belong to it."""
     named = {name for each in _OURS for name in each.decoders}
     added = (n for n, m in catalog.items() if n not in named and _family(m) == family.name)
     return replace(family, decoders=(*family.decoders, *added))

@@ -150,7 +150,6 @@ def finished(panel: Panel, row: Row, fellows: Sequence[str] = ()) -> Panel:
 
 
 def packed(panel: Panel) -> str:
-    """The panel as compact JSON."""
     return json.dumps(panel, default=_fields, separators=(",", ":"))
 
 

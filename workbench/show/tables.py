@@ -92,7 +92,6 @@ def figures(run: Run, each: Sequence[Quantity] = ()) -> Table:
 
 
 def side_by_side(a: Run, b: Run) -> Table:
-    """The figures that two runs of one kind have, next to each other."""
     width = 1 if study_of(a.kind).by_decoder and study_of(b.kind).by_decoder else len(PLACE)
     first, second = (
         {

@@ -50,8 +50,6 @@ class Slider:
 
 @dataclass(frozen=True)
 class Choice:
-    """A list to pick from."""
-
     name: str
     label: str
     help: str

@@ -5,15 +5,14 @@ Source:
 """
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import plotly.graph_objects as go
 
-from decoders import Fate, Method, Round, catalog
+from decoders import Fate, Round, catalog
 from decoders.testing import Rows, Situation, variation, ways
 from decoders.testing.oracle import Watched
 from decoders.testing.proof import Everywhere, Row, Table, likely, most_accepted
@@ -23,63 +22,14 @@ from workbench.show.plots import canvas
 from workbench.theory.estimates import Measurements
 from workbench.theory.page import NOW, Choice, Page, Slider, Values
 
-Shape = tuple[int, ...]  # the children of the nodes of each layer
-
-
-class SmallTree(NamedTuple):
-    title: str  # its name and what its tree is
-    make: Callable[[Shape], Method]
-    shape: Shape = (2, 2)  # or the first layer of it alone
-
-
-def _spelled(shape: Shape) -> str:
-    return ",".join(map(str, shape))
-
-
-INDEPENDENT, DIFFERENT = "a tree, children drawn independently", "a tree, children that differ"
-TREES = {
-    "specinfer": SmallTree(
-        f"SpecInfer: {INDEPENDENT}", lambda shape: catalog["specinfer"](expansion=shape)
-    ),
-    "mcss": SmallTree(f"MCSS: {DIFFERENT}", lambda shape: catalog["mcss"](expansion=shape)),
-    "traversal_tree": SmallTree(
-        f"Traversal verification: {INDEPENDENT}",
-        lambda shape: catalog["traversal"](expansion=shape),
-    ),
-    "traversal_distinct": SmallTree(
-        f"Traversal verification: {DIFFERENT}",
-        lambda shape: catalog["traversal"](expansion=shape, draft="distinct"),
-    ),
-    "match_tree": SmallTree(
-        f"Match: {INDEPENDENT}",
-        lambda shape: catalog["match"](draft=f"tree(expansion={_spelled(shape)})"),
-    ),
-    "match_distinct": SmallTree(
-        f"Match: {DIFFERENT}",
-        lambda shape: catalog["match"](draft=f"distinct(expansion={_spelled(shape)})"),
-    ),
-    "kseq_tree": SmallTree(
-        f"K-SEQ, SpecTr’s rule: {INDEPENDENT}",
-        lambda shape: catalog["speculative"](
-            rule="kseq", draft=f"tree(expansion={_spelled(shape)})"
-        ),
-    ),
-    "multipath": SmallTree(
-        "Multi-path block: two chains, drawn independently",
-        lambda shape: catalog["multipath"](drafts=2, draft_length=len(shape)),
-        shape=(2, 1),
-    ),
-}
-
-
 SHOWN = 3  # tokens of a text in the figure
 EXACT = 1e-9
 TOKENS = "ABC"
 
 
 def rules() -> dict[str, str]:
-    """The decoders that verify one chain of a draft model, and small trees, each with its title."""
-    chains = {
+    """The decoders that verify one chain of a draft model, each with its title."""
+    return {
         name: method.title
         for name, method in catalog.items()
         if method.uses_draft
@@ -87,12 +37,6 @@ def rules() -> dict[str, str]:
         and "window" not in method.__dataclass_fields__  # longer than these drafts
         and method().branches == (1, 0)
     }
-    return chains | {name: tree.title for name, tree in TREES.items()}
-
-
-def layers(v: Values) -> int:
-    """The length of the drafts; of trees with more layers, enumeration takes too long."""
-    return min(v.gamma, 4 - v.V) if v.rule in TREES else v.gamma
 
 
 @dataclass(frozen=True)
@@ -103,17 +47,13 @@ class Outcome:
         law: the law of the texts that come out
         target: the target's
         kept: mean tokens kept of the draft
-        most: the largest such mean of a lossless rule, for chains; else None
+        most: the largest such mean of a lossless rule
     """
 
     law: dict[str, float]
     target: dict[str, float]
     kept: float
-    most: float | None
-
-    @property
-    def distance(self) -> float:
-        return variation(self.law, self.target)
+    most: float
 
 
 class OneRound(Watched):
@@ -127,7 +67,7 @@ class OneRound(Watched):
 
 def enumerated(v: Values) -> Outcome:
     p, q = (_shares([getattr(v, f"{model}_{x}") for x in TOKENS[: v.V]]) for model in "pq")
-    return _enumerated(v.rule, layers(v), p, q)
+    return _enumerated(v.rule, v.gamma, p, q)
 
 
 def _shares(parts: list[int]) -> Row:
@@ -142,9 +82,7 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
     target, draft = (Rows((tuple(map(float, row)),)) for row in (p, q))
     known: dict[Path, float] = defaultdict(float)
     kept = 0.0
-    tree = TREES.get(rule)
-    method = tree.make(tree.shape[:gamma]) if tree else catalog[rule](draft_length=gamma)
-    situation = Situation(target, draft, gamma + 1)
+    method, situation = catalog[rule](draft_length=gamma), Situation(target, draft, gamma + 1)
     for chance, request in ways(method, situation, request=OneRound):
         known[request.output] += chance
         fates = [trial.fate for trial in request.rounds[0].trials]
@@ -154,8 +92,7 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
         {_text(path): mass for path, mass in likely(table, gamma + 1, each).items()}
         for each in (known, start)
     )
-    most = None if tree else float(sum(most_accepted(table, gamma)))
-    return Outcome(law, alone, kept, most)
+    return Outcome(law, alone, kept, float(sum(most_accepted(table, gamma))))
 
 
 def _text(path: Path) -> str:
@@ -181,24 +118,16 @@ def law_figure(v: Values, _: Measurements) -> go.Figure:
 
 def now(v: Values) -> str:
     outcome = enumerated(v)
-    far = outcome.distance
+    far = variation(outcome.law, outcome.target)
     verdict = (
         "its text has exactly the target’s distribution here"
         if far < EXACT
         else f"total variation from the target’s distribution **{far:.4f}**"
     )
-    what = f"{v.gamma} draft tokens"
-    if v.rule in TREES:
-        shape = TREES[v.rule].shape[: layers(v)]
-        what = (
-            f"a path of {len(shape)} in a tree with {' and then '.join(map(str, shape))} children"
-        )
-    words = f"{rules()[v.rule]}: {verdict} · keeps **{outcome.kept:.3f}** of {what} on average"
-    if outcome.most is not None:
-        words += f" · a lossless rule at most **{outcome.most:.3f}**"
-    if layers(v) < v.gamma:
-        words += " · trees here have two layers of two tokens, or one layer of three"
-    return words
+    return (
+        f"{rules()[v.rule]}: {verdict} · keeps **{outcome.kept:.3f}** of {v.gamma} draft tokens on"
+        f" average · a lossless rule at most **{outcome.most:.3f}**"
+    )
 
 
 def of_run(m: Measurements) -> str:
@@ -214,8 +143,8 @@ def of_run(m: Measurements) -> str:
 RULES = Page(
     title="Rules",
     source="p and q are the same after every text; parts that are all 0 are equal. Enumerated with"
-    " our own decoders, as `decoders.testing.prove` does for yours. The most that is possible"
-    " for a chain: Sun et al. 2024, Block verification",
+    " our own decoders, as `decoders.testing.prove` does for yours and for trees. The most that is"
+    " possible for a chain: Sun et al. 2024, Block verification",
     formula=r"TV = \tfrac12 \sum_x |P(x) - P_{\text{target}}(x)|",
     says="Every text that the rule can write, with its probability. All random choices are "
     f"enumerated, none is drawn. Of longer texts, the first {SHOWN} tokens are shown; the "
@@ -224,7 +153,7 @@ RULES = Page(
     fields=(
         Choice("rule", "rule", "of the catalog, with its usual settings", rules, "block"),
         Slider("V", "vocabulary", "tokens A, B and perhaps C", 2, 3, 2, 1),
-        Slider("gamma", "draft length γ", "tokens of a draft, or layers of its tree", 1, 3, 2, 1),
+        Slider("gamma", "draft length γ", "tokens of a draft", 1, 3, 2, 1),
         *(
             Slider(f"{model}_{x}", f"{model}({x}), parts", where + also, 0, 12, value, 1)
             for model, where, values in (

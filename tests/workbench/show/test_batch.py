@@ -58,9 +58,8 @@ def test_doubts_stand_at_the_points_and_in_the_papers_table():
     assert first[:4] == ["1", "≈50", "≈50", "90 (≈1.80×)"]
 
 
-def test_padding_and_acceptance(figures):
+def test_the_padding_of_each_batch_size(figures):
     assert lines(batch.padding(figures)) == {"Prompt lookup": {1: None, 4: 0.25}}
-    assert list(batch.acceptance(figures).data[0].y) == [1, 3, 2, 4]
 
 
 @pytest.mark.parametrize("card", batch.CARDS, ids=lambda card: card.title)

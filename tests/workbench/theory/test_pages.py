@@ -4,14 +4,12 @@ import re
 from dataclasses import replace
 from types import SimpleNamespace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.theory import expected_tokens, walltime_factor
-from workbench.theory import PAGES, papers, rules
+from workbench.theory import PAGES, papers
 from workbench.theory.estimates import MeasuredDSBD, MeasuredMTAD, MeasuredSpeculative, Measurements
-from workbench.theory.rules import RULES, TREES, enumerated
 
 
 def values(page, **changes):
@@ -82,13 +80,3 @@ def test_what_was_measured_is_a_diamond():
         (papers.MTAD, (2.5, 3.0)),
     ):
         assert marks(page.figure(values(page), found), "diamond") == [place]
-
-
-@pytest.mark.parametrize("rule", TREES)
-def test_every_rule_of_trees_is_exact(rule):
-    for v in (values(RULES, rule=rule, gamma=1), values(RULES, rule=rule, gamma=3, V=3)):
-        outcome = enumerated(v)
-        assert outcome.distance < 1e-9
-        assert "a lossless rule at most" not in rules.now(v)
-        assert 0 < outcome.kept < 1
-    assert "two layers of two tokens" in rules.now(v)
