@@ -5,7 +5,7 @@ Nothing that a visitor sends reaches this file: a public page is no way to call 
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +19,6 @@ LISTED, GONE = "WORKBENCH_ENGINES", "WORKBENCH_ENGINES_FILE"
 FIELDS = ("url", "key", "model", "kind", "dtype")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Engine:
         """
         if self.key is None:
             return None
-        value = environ.get(self.key, "") if VARIABLE.fullmatch(self.key) else ""
+        value = environ.get(self.key, "")
         # Neither the value nor the name is shown: somebody may have put the key in its place.
         refuse(
             (
@@ -80,9 +79,11 @@ def engines(environ: Mapping[str, str] = os.environ) -> dict[str, Engine]:
     """
     refuse((environ.get(GONE), f"{GONE} is gone; write its engines into {LISTED}."))
     known: dict[str, Engine] = {}
-    for name, fields in _listed(environ):
-        refuse((name in known, f"{LISTED} names the engine {quoted(name)} a second time."))
-        known[name] = _entry(name, fields)
+    for entry in filter(None, map(str.strip, environ.get(LISTED, "").split(";"))):
+        engine = _entry(entry)
+        twice = engine.name in known
+        refuse((twice, f"{LISTED} names the engine {quoted(engine.name)} a second time."))
+        known[engine.name] = engine
     return known
 
 
@@ -134,8 +135,15 @@ def checked(url: Any, where: str) -> str:
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
-def _entry(name: str, fields: Mapping[str, str]) -> Engine:
+def _entry(entry: str) -> Engine:
+    (name, equals, url), *others = (part.partition("=") for part in entry.split())
+    fields = {"url": url, **{field: value for field, _, value in others}}
     refuse(
+        (
+            # What stands there is not repeated, for it may be a key.
+            not equals or not all(each[1] for each in others),
+            f"{LISTED} must be a list as in name=http://127.0.0.1:8000 key=VARIABLE; other=…",
+        ),
         (
             not NAME.fullmatch(name),
             f"{LISTED}: the name {quoted(name)} must have letters, digits, “-”, “_” and “.” only.",
@@ -158,18 +166,5 @@ def _entry(name: str, fields: Mapping[str, str]) -> Engine:
             f"{LISTED}: `dtype` of the engine {quoted(name)} must be one of {', '.join(DTYPES)}.",
         )
     )
-    url = checked(fields["url"], f"{LISTED}: the URL of {name}")
-    return Engine(name, url, *(fields.get(field) for field in FIELDS[1:]))
-
-
-def _listed(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
-    for entry in filter(None, map(str.strip, environ.get(LISTED, "").split(";"))):
-        (name, equals, url), *others = (part.partition("=") for part in entry.split())
-        # What stands there is not repeated, for it may be a key.
-        refuse(
-            (
-                not equals or not all(each[1] for each in others),
-                f"{LISTED} must be a list as in name=http://127.0.0.1:8000 key=VARIABLE; other=…",
-            )
-        )
-        yield name, {"url": url, **{field: value for field, _, value in others}}
+    fields["url"] = checked(fields["url"], f"{LISTED}: the URL of {name}")
+    return Engine(name, **fields)

@@ -11,7 +11,6 @@ Wrong rules show in these cells: what refuses too few drafts has too many tokens
 likes better, a wrong temperature or a cut-off has too many of the first ranks.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -237,22 +236,20 @@ def read(
     """
     pieces, done = list[tuple[np.ndarray, ...]](), 0
     for prefix in dict.fromkeys(prefix for prefix, _ in draws):
-        times = Counter(text for start, text in draws if start == prefix)
-        texts = sorted(times)  # those in order share their beginnings, which are read once
+        # Those in order share their beginnings, which are read once.
+        texts = sorted(text for start, text in draws if start == prefix)
         for begin in range(0, len(texts), TEXTS_AT_ONCE):
             some = texts[begin : begin + TEXTS_AT_ONCE]
             places = decoders.read(pair, list(prefix), [list(text[:-1]) for text in some])
             drafts = [each.q for each in places if each.q is not None]
             p, q = torch.cat([each.p for each in places]), torch.cat(drafts) if drafts else None
-            pieces.append(_draws(p, q, some, [times[text] for text in some]))
-            doing(done := done + sum(times[text] for text in some))
+            pieces.append(_draws(p, q, some))
+            doing(done := done + len(some))
     return Draws(*map(np.concatenate, zip(*pieces, strict=True)))
 
 
-def _draws(
-    p: torch.Tensor, q: torch.Tensor | None, texts: Sequence[Ids], times: Sequence[int]
-) -> tuple[np.ndarray, ...]:
-    """The fields of `Draws` of texts, each drawn `times`; p and q: the laws before every token."""
+def _draws(p: torch.Tensor, q: torch.Tensor | None, texts: Sequence[Ids]) -> tuple[np.ndarray, ...]:
+    """The fields of `Draws` of texts; p and q: the laws before every token."""
     cell = labels(p, q)
     tokens = torch.tensor([token for text in texts for token in text], device=p.device)
     likeliest = torch.zeros_like(p).scatter_(1, p.argmax(-1, keepdim=True), 1.0)
@@ -264,8 +261,7 @@ def _draws(
         torch.stack([shares(law, cell, q is not None) for law in wrong], dim=1),
         torch.stack([(law.double() - p.double()).abs().sum(-1) / 2 for law in wrong], dim=1),
     )
-    again = np.repeat(times, [len(text) for text in texts])
-    return tuple(np.repeat(column.cpu().numpy(), again, axis=0) for column in columns)
+    return tuple(column.cpu().numpy() for column in columns)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from decoders.settings import nearest
 from workbench.engines.addresses import Engine
 from workbench.engines.dialects import (
     DIALECTS,
+    OTHER,
+    TRANSFORMERS,
     AnswerShape,
     Chunk,
     Dialect,
     Event,
     Query,
     message,
-    shaped,
 )
 
 STREAM = "text/event-stream"
@@ -115,11 +116,9 @@ class Wire:
 
     def _object(self, data: bytes) -> Event:
         try:
-            text = data.decode()
-            value = json.loads(text)
+            value = json.loads(data.decode())
             # Half a character, escaped, passes for JSON, but nothing can print or keep it.
-            if "\\ud" in text.lower():
-                json.dumps(value, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
         except UnicodeError:
             raise self.fault("sent an answer that is not UTF-8") from None
         except (ValueError, RecursionError):
@@ -178,13 +177,10 @@ class Wire:
             return
         said = _said(pieces)
         words = f"; it says: {said}" if said else ""
-        if status in (401, 403):
-            raise self.fault(
-                f"refuses the key (HTTP {status}); name the variable with the key as `key`{words}"
-            )
-        if status == 404:
-            raise self.fault(f"has no {path} (HTTP 404){words or '; correct its address'}")
-        raise self.fault(f"failed (HTTP {status}){words}")
+        refused = f"refuses the key (HTTP {status}); name the variable with the key as `key`{words}"
+        lacking = f"has no {path} (HTTP 404){words or '; correct its address'}"
+        known = {401: refused, 403: refused, 404: lacking}
+        raise self.fault(known.get(status, f"failed (HTTP {status}){words}"))
 
 
 def _said(pieces: Iterable[bytes]) -> str:
@@ -201,15 +197,10 @@ def _data(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
     Lines may come in any pieces, and the last one need not end.
     """
-    start: list[bytes] = []  # of the line that has not ended yet
+    rest = b""  # a line that has not ended yet
     for piece in chain(pieces, [b"\n"]):
-        *ends, rest = piece.split(b"\n")
-        for end in ends:
-            line = b"".join([*start, end])
-            start = []
-            if line.startswith(b"data:"):
-                yield line[5:].strip()
-        start.append(rest)
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line[5:].strip() for line in lines if line.startswith(b"data:"))
 
 
 @dataclass(frozen=True)
@@ -376,7 +367,7 @@ def connect(
         )
     wire = Wire(engine, limits, environ)
     try:
-        models = shaped(Models, wire.get("/v1/models")).data
+        models = Models.of(wire.get("/v1/models")).data
         client = Client(wire, _dialect(wire, models), _model(wire, models))
     except InputError as error:
         wire.close()
@@ -388,18 +379,16 @@ def connect(
 def _dialect(wire: Wire, models: list[ServedModel]) -> Dialect:
     if wire.engine.kind is not None:
         return DIALECTS[wire.engine.kind]
-    owners = {model.owned_by for model in models}
+    owners = {model.owned_by for model in models if model.owned_by}
     for dialect in DIALECTS.values():
-        if dialect.owner and dialect.owner in owners:
+        if dialect.owner in owners:
             return dialect
     try:
         paths = wire.get("/openapi.json").get("paths")  # as of servers made with FastAPI
     except InputError:
         paths = None
-    for dialect in DIALECTS.values():
-        if dialect.sign and isinstance(paths, dict) and dialect.sign in paths:
-            return dialect
-    return DIALECTS["other"]
+    # Its list of models does not name it.
+    return TRANSFORMERS if isinstance(paths, dict) and "/load_model" in paths else OTHER
 
 
 def _model(wire: Wire, models: list[ServedModel]) -> str | None:

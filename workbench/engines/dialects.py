@@ -10,9 +10,9 @@ Source:
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from decoders import Warping
 from decoders.errors import InputError
@@ -78,14 +78,33 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=2**20)]
 
 
+def inside(*names: str, default: Any = None) -> Any:
+    """A field that stands within others of an answer."""
+    return Field(default, validation_alias=AliasPath(*names))
+
+
 class AnswerShape(BaseModel):
     """An answer with the fields that are read; all others are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
+    @classmethod
+    def of(cls, event: Any) -> Self:
+        """An answer of this shape.
 
-class Usage(AnswerShape):
-    completion_tokens: Count | None = None
+        Raises:
+            InputError: for any other, with the first field that does not fit
+        """
+        try:
+            return cls.model_validate(event)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"])) or "the whole"
+            # The server chooses the names of fields, but those of a shape are ours.
+            raise InputError(
+                "The answer has another shape than this API's: "
+                f"{where[:80]}: {first['msg'].lower()}."
+            ) from None
 
 
 class CompletionChoice(AnswerShape):
@@ -100,27 +119,7 @@ class Completion(AnswerShape):
 
     choices: list[CompletionChoice]
     model: str | None = None
-    usage: Usage | None = None
-
-
-S = TypeVar("S", bound=AnswerShape)
-
-
-def shaped(shape: type[S], event: Any) -> S:
-    """An answer of this shape.
-
-    Raises:
-        InputError: for any other, with the first field that does not fit
-    """
-    try:
-        return shape.model_validate(event)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the whole"
-        # The server chooses the names of fields, but those of a shape are ours.
-        raise InputError(
-            f"The answer has another shape than this API's: {where[:80]}: {first['msg'].lower()}."
-        ) from None
+    count: Count | None = inside("usage", "completion_tokens")
 
 
 def unbroken(events: Iterable[Event]) -> Iterator[Event]:
@@ -149,12 +148,12 @@ def completions(events: Iterable[Event]) -> Iterator[Chunk]:
     """The chunks of an answer of the completions API, whole or in chunks."""
     for event in unbroken(events):
         # The one that counts tokens may have no choice.
-        answer = shaped(Completion, {"choices": [], **event} if event.get("usage") else event)
+        answer = Completion.of({"choices": [], **event} if event.get("usage") else event)
         choice = answer.choices[0] if answer.choices else CompletionChoice()
         yield Chunk(
             choice.text,
             None if choice.token_ids is None else tuple(choice.token_ids),
-            None if answer.usage is None else answer.usage.completion_tokens,
+            answer.count,
             choice.finish_reason,
             answer.model,
         )
@@ -172,7 +171,6 @@ class Dialect:
         version: where the engine tells its version: a path, and a field of the object there
         takes_ids: whether a prompt may be token ids
         owner: `owned_by` in its list of models; "" if that tells nothing
-        sign: a path that only this engine answers, for those whose `owner` tells nothing
         cuts: the cut-offs of `Query` that it can be asked for
         apart: pairs of them that it applies in another order than `decoders.Warping`, so that both
             together are another distribution
@@ -185,7 +183,6 @@ class Dialect:
     version: tuple[str, str] | None = None
     takes_ids: bool = False
     owner: str = ""
-    sign: str = ""
     cuts: frozenset[str] = frozenset({"top_p"})
     apart: tuple[tuple[str, str], ...] = ()
 
@@ -256,19 +253,11 @@ VLLM = Dialect(
 # ---- SGLang
 
 
-class FinishReason(AnswerShape):
-    type: str
-
-
-class Meta(AnswerShape):
-    completion_tokens: Count
-    finish_reason: FinishReason | None = None
-
-
 class SglangAnswer(AnswerShape):
     text: str
     output_ids: Ids | None = None
-    meta_info: Meta
+    count: Count = inside("meta_info", "completion_tokens", default=...)
+    finished: str | None = inside("meta_info", "finish_reason", "type")
 
 
 def sglang_body(query: Query, model: str | None) -> dict[str, Any]:
@@ -301,17 +290,17 @@ def sglang_chunks(events: Iterable[Event]) -> Iterator[Chunk]:
     """
     text, count = "", 0
     for event in unbroken(events):
-        answer = shaped(SglangAnswer, event)
-        meta, ids = answer.meta_info, answer.output_ids
-        again = ids is None or len(ids) == meta.completion_tokens
+        answer = SglangAnswer.of(event)
+        ids = answer.output_ids
+        again = ids is None or len(ids) == answer.count
         new = answer.text.removeprefix(text) if again else answer.text
         yield Chunk(
             new,
             None if ids is None else tuple(ids[count:] if again else ids),
-            meta.completion_tokens,
-            meta.finish_reason.type if meta.finish_reason else None,
+            answer.count,
+            answer.finished,
         )
-        text, count = text + new, meta.completion_tokens
+        text, count = text + new, answer.count
 
 
 SGLANG = Dialect(
@@ -369,7 +358,7 @@ def llama_body(query: Query, model: str | None) -> dict[str, Any]:
 
 def llama_chunks(events: Iterable[Event]) -> Iterator[Chunk]:
     for event in unbroken(events):
-        answer = shaped(LlamaAnswer, event)
+        answer = LlamaAnswer.of(event)
         yield Chunk(
             answer.content,
             tuple(answer.tokens),
@@ -414,7 +403,6 @@ def transformers_body(query: Query, model: str | None) -> dict[str, Any]:
 TRANSFORMERS = Dialect(
     "transformers",
     transformers_body,
-    sign="/load_model",
     cuts=frozenset({"top_k", "top_p", "min_p"}),
 )
 

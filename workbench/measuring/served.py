@@ -28,7 +28,9 @@ from decoders import InputError, ModelPair, Warping, read
 from decoders.distribution import top
 from decoders.errors import quoted, refuse
 from decoders.inputs import decoded
+from decoders.request import ALTERNATIVES
 from decoders.settings import nearest
+from decoders.trace import perplexity
 from workbench.engines.addresses import LISTED, Engine
 from workbench.engines.client import Client, Record, connect
 from workbench.engines.dialects import Chunk, Query
@@ -51,7 +53,6 @@ from workbench.studies.study import BASELINE, Job, Study
 
 NO_ENERGY = Energy(None, "not measured: an engine is seen from outside")
 ENDS = {"length": "budget", "stop": "end of sequence"}
-LIKELIEST = 5  # tokens listed at each place, as by decoders
 
 Ids = Sequence[int]
 
@@ -134,7 +135,7 @@ def _chances(
         return [(None, [])] * len(ids)
     rows = torch.tensor(list(ids), dtype=torch.int64, device=log_p.device)[:, None]
     own = log_p.gather(-1, rows)[:, 0].tolist()
-    values, tokens = top(log_p, LIKELIEST)
+    values, tokens = top(log_p, ALTERNATIVES)
     likely = map(zip, tokens.tolist(), values.exp().tolist())
     return [(finite(each), list(some)) for each, some in zip(own, likely, strict=True)]
 
@@ -143,16 +144,13 @@ def metrics(record: Record, sample: Sample) -> dict[str, Any]:
     """The figures of a request by the names of a job's metrics, None for those not told."""
     new = len(sample.tokens) if record.count is None else record.count
     scored = [t.log_p for t in sample.tokens if t.log_p is not None]
-    whole = bool(scored) and len(scored) == len(sample.tokens)
     return untold() | {
         "new_tokens": new,
         "seconds": record.seconds,
         "tokens_per_second": new / record.seconds if record.seconds else None,
         "energy_source": NO_ENERGY.source,
         "decode_seconds": record.after_first,
-        "perplexity": finite(math.exp(min(700.0, -math.fsum(scored) / len(scored))))
-        if whole
-        else None,
+        "perplexity": finite(perplexity(scored)) if len(scored) == len(sample.tokens) else None,
     }
 
 
@@ -160,10 +158,6 @@ def metrics(record: Record, sample: Sample) -> dict[str, Any]:
 ENDINGS = re.compile(r"(\.gguf|\.safetensors)?$"), re.compile(r"[-_.](f16|fp16|bf16|f32|fp32)$")
 # The number type that explains most, and that most servers compute in.
 COARSE = "bfloat16"
-NO_DTYPE = (
-    f" The server does not tell its number type, so {COARSE} is taken; whoever runs the workbench "
-    "may name it as `dtype`."
-)
 
 
 def same_model(name: str, pair: ModelPair) -> bool:
@@ -212,14 +206,14 @@ def given(
     except InputError as error:
         return replace(result, remarks=[*result.remarks, f"Its text gets no verdict: {error}"])
     differs = divergence.verdict != "same"
-    gap, unsaid = abs(divergence.gap_float64), NO_DTYPE if differs and dtype is None else ""
+    gap = abs(divergence.gap_float64)
     return replace(
         result,
         agreement=Agreement(
             BASELINE, 1, int(differs), divergence.place if differs else None,
             gap if differs and math.isfinite(gap) else None,
             divergence.bound / 2 if differs else None, divergence.verdict == "near-tie", used,
-            divergence.verdict, divergence.says + unsaid,
+            divergence.verdict, divergence.says,
         ),
     )  # fmt: skip
 
@@ -296,7 +290,13 @@ class Asking:
                     refuse((not pieces, "Stopped."))
                     return self.client.record(pieces, pieces[-1][1], "Stopped.")
                 if shows and pieces and time.monotonic() >= due:
-                    yield _update(pieces)
+                    # Each piece as one token.
+                    tokens = [
+                        TokenRecord(0, i, c.text, UNTOLD, i, None, None, None, None, None, [])
+                        for i, (c, _) in enumerate(pieces)
+                    ]
+                    count = sum(len(c.ids or (0,)) for c, _ in pieces)
+                    yield Update(count, tokens, [], False, pieces[-1][1])
                     due = time.monotonic() + UPDATE_SECONDS
             return self.whole.result()
         finally:
@@ -313,27 +313,14 @@ class Asking:
                 query = query_of(self.work, self.job, client, self.ours)
                 if self.cold:
                     few = min(WARM_UP_TOKENS, query.max_tokens)
-                    client.ask(replace(query, max_tokens=few), heard=self._check)
+                    client.ask(replace(query, max_tokens=few))
                 self.whole.set_result(client.ask(query, heard=self._heard))
         except Exception as failure:
             self.whole.set_exception(failure)
 
-    def _check(self, *_: Any) -> None:
-        refuse((self.stopped, "Stopped."))
-
     def _heard(self, chunk: Chunk, at: float) -> None:
         self.pieces.append((chunk, at))
-        self._check()
-
-
-def _update(pieces: Sequence[tuple[Chunk, float]]) -> Update:
-    """The pieces so far, each as one token."""
-    tokens = [
-        TokenRecord(0, i, c.text, UNTOLD, i, None, None, None, None, None, [])
-        for i, (c, _) in enumerate(pieces)
-    ]
-    done = sum(len(c.ids or (0,)) for c, _ in pieces)
-    return Update(done, tokens, [], False, pieces[-1][1])
+        refuse((self.stopped, "Stopped."))
 
 
 def query_of(work: Work, job: Job, client: Client, ours: bool) -> Query:
@@ -423,14 +410,12 @@ def measure(
 
 def remarks(record: Record, model: str | None, ours: bool) -> list[str]:
     """What a reader of an engine's figures and text must know, in sentences."""
-    if model is None:
-        return ["It does not say which model it serves, so its text gets no verdict."]
     if not ours:
-        return [
-            f"It serves {quoted(model)}, by its name another model than the target here, so its "
-            "text gets no verdict."
-        ]
-    if record.tokens is None:
-        counted = "" if record.count else ", where its tokens are counted, too"
-        return [f"It tells no token ids: its text is split into tokens here{counted}."]
-    return []
+        serves = (
+            "It does not say which model it serves"
+            if model is None
+            else f"It serves {quoted(model)}, by its name another model than the target here"
+        )
+        return [f"{serves}, so its text gets no verdict."]
+    untold = "It tells no token ids: its text is split into tokens here."
+    return [untold] if record.tokens is None else []
