@@ -8,7 +8,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import cast
 
@@ -116,42 +116,51 @@ class Round:
         return sum(t.fate is Fate.ACCEPTED for t in self.trials)
 
 
+@dataclass(kw_only=True)
+class Counts:
+    """What one request cost, besides time.
+
+    Attributes:
+        target_calls: the target's answers with logits; one that requests share counts once for each
+        draft_calls: the draft model's answers with logits, counted in the same way
+        prefill_calls: parts of the prompt that were read without an answer, to fill the cache
+        target_passes: all forward passes; a model that is not packed may take several an answer
+        draft_passes: all forward passes of the draft model
+        bytes_read: bytes of weights and cache that all passes read; in a pass of n requests, each
+            is charged 1/n of the weights
+        peak_cache_rows: most rows of one model's cache in use
+        peak_cache_bytes: most bytes of one model's cache in use
+        padded_tokens: tokens computed only because of `padding`, over both models
+        padded_rows: cache rows kept only because of `padding`, over both models
+    """
+
+    target_calls: int = 0
+    draft_calls: int = 0
+    prefill_calls: int = 0
+    target_passes: int = 0
+    draft_passes: int = 0
+    bytes_read: float = 0.0
+    peak_cache_rows: int = 0
+    peak_cache_bytes: int = 0
+    padded_tokens: int = 0
+    padded_rows: int = 0
+
+
 @dataclass
-class Ledger:
+class Ledger(Counts):
     """Clock and counts of one request; each round takes what was added since the last round.
 
     Attributes:
         clock: returns seconds
-        target_calls: answers of the target; one that requests share counts once for each
-        draft_calls: answers of the draft model, counted in the same way
-        prefill_calls: parts of the prompt that were read without an answer
-        target_passes: forward passes; a model that is not packed may take several per answer
-        draft_passes: forward passes of the draft model
-        padded_tokens: tokens that were computed only because of padding
-        padded_rows: cache rows that were kept only because of padding
         padding_ratios: pads / tau_max for each alignment of the target's caches; the mean over
             rounds and requests is the paper's r
-        bytes_read: bytes of weights and cache; a shared pass reads the weights once, so each
-            request is charged its share
-        peak_rows: most rows of one model's cache in use
-        peak_cache_bytes: most bytes of one model's cache in use
 
     Source:
         EMS-SD (arXiv 2405.07542), eq. 9-10, for the padding ratio.
     """
 
     clock: Callable[[], float] = time.perf_counter
-    target_calls: int = 0
-    draft_calls: int = 0
-    prefill_calls: int = 0
-    target_passes: int = 0
-    draft_passes: int = 0
-    padded_tokens: int = 0
-    padded_rows: int = 0
     padding_ratios: list[float] = field(default_factory=list)
-    bytes_read: float = 0.0
-    peak_rows: int = 0
-    peak_cache_bytes: int = 0
     _began: float | None = None
     _mark: float | None = None
     _spent: dict[str, float] = field(default_factory=lambda: {"target": 0.0, "draft": 0.0})
@@ -207,7 +216,7 @@ class Ledger:
         self.prefill_calls += not answers
 
     def peak(self, rows: int, cache_bytes: int) -> None:
-        self.peak_rows = max(self.peak_rows, rows)
+        self.peak_cache_rows = max(self.peak_cache_rows, rows)
         self.peak_cache_bytes = max(self.peak_cache_bytes, cache_bytes)
 
     def settle(self, entry: Round, last: bool = False) -> None:
@@ -259,8 +268,8 @@ def ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-@dataclass(frozen=True)
-class Metrics:
+@dataclass(kw_only=True)
+class Metrics(Counts):
     """One request's figures; a ratio whose denominator is zero is None.
 
     Attributes:
@@ -268,23 +277,12 @@ class Metrics:
         seconds: wall time from admission to the end
         tokens_per_second: new_tokens / seconds
         perplexity: perplexity of the new tokens under the raw target
-        target_calls: the target's answers with logits, one packed pass each
-        draft_calls: the draft model's answers with logits
-        prefill_calls: passes that only filled the cache
-        target_passes: all forward passes; a model that is not packed may take several an answer
-        draft_passes: all forward passes of the draft model
         drafted: draft tokens sent to the target
         tested: draft tokens that the rule tested
         accepted: draft tokens that were kept; for beam decoders, these three count draws
         acceptance_rate: accepted / drafted
         alpha: accepted / tested
         block_efficiency: new_tokens / target_calls
-        bytes_read: bytes of weights and cache that all passes read; in a pass of n requests, each
-            is charged 1/n of the weights
-        peak_cache_rows: most rows of one model's cache in use
-        peak_cache_bytes: most bytes of one model's cache in use
-        padded_tokens: tokens computed only because of `padding`, over both models
-        padded_rows: cache rows kept only because of `padding`, over both models
         padding_ratio: mean over rounds of padded rows / longest acceptance; None without padding
         joules: measured energy; None if it was not measured
         energy_source: what measured the energy
@@ -297,22 +295,12 @@ class Metrics:
     seconds: float
     tokens_per_second: float | None
     perplexity: float | None
-    target_calls: int
-    draft_calls: int
-    prefill_calls: int
-    target_passes: int
-    draft_passes: int
     drafted: int
     tested: int
     accepted: int
     acceptance_rate: float | None
     alpha: float | None
     block_efficiency: float | None
-    bytes_read: float
-    peak_cache_rows: int
-    peak_cache_bytes: int
-    padded_tokens: int
-    padded_rows: int
     padding_ratio: float | None
     joules: float | None = None
     energy_source: str | None = None
@@ -338,22 +326,13 @@ def measure(
         tokens_per_second=ratio(len(tokens), seconds),
         # Every kept token has a log-probability.
         perplexity=perplexity([cast(float, trial.log_p) for trial in tokens]),
-        target_calls=counts.target_calls,
-        draft_calls=counts.draft_calls,
-        prefill_calls=counts.prefill_calls,
-        target_passes=counts.target_passes,
-        draft_passes=counts.draft_passes,
         drafted=drafted,
         tested=tested,
         accepted=accepted,
         acceptance_rate=ratio(accepted, drafted),
         alpha=ratio(accepted, tested),
         block_efficiency=ratio(len(tokens), counts.target_calls),
-        bytes_read=counts.bytes_read,
-        peak_cache_rows=counts.peak_rows,
-        peak_cache_bytes=counts.peak_cache_bytes,
-        padded_tokens=counts.padded_tokens,
-        padded_rows=counts.padded_rows,
+        **{each.name: getattr(counts, each.name) for each in fields(Counts)},
         padding_ratio=ratio(sum(counts.padding_ratios), len(counts.padding_ratios)),
     )
 

@@ -7,7 +7,6 @@ Example:
     model.generate(**inputs, custom_generate=method, max_new_tokens=64)
 """
 
-import inspect
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -40,11 +39,11 @@ from decoders.inputs import as_seed, as_stops, as_tokenizer, stop_finder
 from decoders.integrations.fields import PromptRow, refuse_soft_prompt, rows, sampling, withheld
 from decoders.methods.catalog import as_method
 from decoders.methods.named import Combination
-from decoders.methods.rules import Parts, Tokenwise
+from decoders.methods.rules import Tokenwise
 from decoders.methods.sources import Draft, Drafting, Kind, Source, certain
 from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.settings import Method, setting, shared
+from decoders.settings import Method, setting
 from decoders.shapes import TokenId
 from decoders.trace import Event, Metrics, Result, Round
 
@@ -65,19 +64,12 @@ def proposes_from_text(owner: str, generator: Any) -> CandidateGenerator:
             isinstance(generator, AssistedCandidateGenerator),
             f"{name} follows one text with its own model; give that model as the draft instead.",
         ),
+        (
+            getattr(generator, "requires_model_outputs", False),
+            f"{name} drafts from outputs of the model, which decoders do not pass on; take "
+            "PromptLookupCandidateGenerator or another that needs the text alone.",
+        ),
     )
-    _, *others = inspect.signature(generator.get_candidates).parameters.values()
-    needed = [
-        p.name
-        for p in others
-        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    ]
-    if generator.requires_model_outputs or needed:
-        raise InputError(
-            f"{name} drafts from outputs of the model ({', '.join(needed) or 'hidden states'}), "
-            "which decoders do not pass on; take "
-            "PromptLookupCandidateGenerator or another that needs the text alone."
-        )
     return generator
 
 
@@ -130,12 +122,8 @@ class Candidates(Combination):
     paper, section = "Leviathan et al. 2023", "2.3"
     summary = "Drafts come from a candidate generator of transformers; the target tests them."
 
-    generator: Any = GENERATOR
-    lenience: float = shared(Tokenwise, "lenience")
-
-    @property
-    def parts(self) -> Parts:
-        return Proposals(self.generator), Tokenwise(self.lenience)
+    usual = Proposals, Tokenwise
+    takes = "generator", "lenience"
 
 
 NAME = "_decoders_pairs"

@@ -293,7 +293,7 @@ class SpeculativeBeamSearch(BeamSearch):
             share = (
                 statistics.fmean(node in known for node in search.nodes) if search.nodes else 0.0
             )
-            counts.append(Count(len(drafts), search.steps - before - 1, share))
+            counts.append((len(drafts), search.steps - before - 1, share))
             yield search.commit(judged(search, beams, list(itertools.chain(*drafts)), parents))
 
     def _draft(

@@ -6,7 +6,6 @@ Source:
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 from weakref import ref
 
 from decoders.request import Request
@@ -76,23 +75,14 @@ class Lengths:
     usual: bool = True
 
 
-class Count(NamedTuple):
-    """A round's draft, counted in places: tokens, or the layers of a draft of beams.
-
-    Attributes:
-        drafted: places drafted
-        accepted: how many of them were kept
-        ahead: how much of the next place the target has read already, from 0 to 1: of a layer that
-            was kept in part, the share of its beams
-    """
-
-    drafted: int
-    accepted: int
-    ahead: float = 0.0
+# How many places a round drafted, tokens or the layers of a draft of beams; how many of them were
+# accepted; and how much of the next one the target has read already, from 0 to 1: of a layer
+# that was kept in part, the share of its beams.
+Count = tuple[int, int, float]
 
 
 def tokens(entry: Round) -> Count:
-    return Count(entry.drafted, entry.accepted)
+    return entry.drafted, entry.accepted, 0.0
 
 
 BEFORE = Lengths(0, 0, 0.0, rounds=0, usual=False)  # the first one
@@ -245,9 +235,9 @@ class Budget:
         """Plan every member's length, once the first one is back from the plan before."""
         lengths, count, rounds = dict.fromkeys(self.members, 0), len(self.members), 1
         if not (self.target.y and self.draft.n):
-            accepted = [first.count(entry).accepted for entry in first.request.rounds[-1:]]
+            accepted = sum(first.count(entry)[1] for entry in first.request.rounds[-1:])
             trier = next((m for m in self.members if m.length), first)  # it has read its text
-            lengths[trier] = 1 if count > 1 else min(LONGEST, trier.start + sum(accepted))
+            lengths[trier] = 1 if count > 1 else min(LONGEST, trier.start + accepted)
         elif not self.plain.y:
             rounds = PLAIN
         elif self.news or self.plan.most:

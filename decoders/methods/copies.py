@@ -421,10 +421,6 @@ class Chosen(Source, ABC):
     def size(self) -> int:
         return self.nodes
 
-    @property
-    def longest(self) -> int:
-        return self.depth
-
 
 @dataclass(frozen=True)
 class BestFirst(Chosen):

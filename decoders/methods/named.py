@@ -101,23 +101,14 @@ def _valid(parts: Mapping[str, type[Any]], owner: str, text: object) -> object:
     return text
 
 
-def rule(*sources: type[Source], default: type[Rule] = Tokenwise) -> Any:
-    """The setting of a decoder's rule: those that fit these sources, or all."""
-    fit = [r.name for r in RULES.values() if all(map(r.fits, sources))]
-    return setting(default.name, "how drafts are judged", choices=fit, read=partial(_valid, RULES))
-
-
-def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
-    """The setting of a decoder's drafts: those that fit the rule, or all."""
-    fit = [s.name for s in SOURCES.values() if rule is None or rule.fits(s)]
-    return setting(
-        default.name,
-        "where drafts come from: the draft model, a head of the target (head), counts (ngram), "
-        "copies (lookup, suffix; a head where nothing is found) or what the target said before "
-        "(recycling)",
-        choices=fit,
-        read=partial(_valid, SOURCES),
-    )
+RULE = "how drafts are judged"
+DRAFT = (
+    "where drafts come from: the draft model, a head of the target (head), counts (ngram), copies "
+    "(lookup, suffix; a head where nothing is found) or what the target said before (recycling)"
+)
+REFERENCES = setting(
+    (), "reference documents, as texts, that drafts may copy from", read=as_references
+)
 
 
 class Combination(Method):
@@ -127,12 +118,33 @@ class Combination(Method):
 
     Attributes:
         usual: the source and the rule where no setting names others
+        takes: its settings in order: those of the two by name, and "draft", "rule", "references"
 
     Raises:
         InputError: also if the two do not fit
     """
 
     usual: ClassVar[tuple[type[Source], type[Rule]]]
+    takes: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        if "takes" not in vars(cls):
+            return
+        source, rule = cls.usual
+        both = {"draft", "rule"} <= {*cls.takes}  # then any source and any rule may be tried
+        drafts = [s.name for s in SOURCES.values() if both or rule.fits(s)]
+        rules = [r.name for r in RULES.values() if both or r.fits(source)]
+        known = {
+            **source.__dataclass_fields__,
+            **rule.__dataclass_fields__,
+            "draft": setting(source.name, DRAFT, choices=drafts, read=partial(_valid, SOURCES)),
+            "rule": setting(rule.name, RULE, choices=rules, read=partial(_valid, RULES)),
+            "references": REFERENCES,
+        }
+        cls.__annotations__ = dict.fromkeys(cls.takes, Any) | cls.__annotations__
+        for name in cls.takes:
+            if name not in vars(cls):
+                setattr(cls, name, known[name])
 
     @cached_property
     def parts(self) -> Parts:
@@ -210,18 +222,14 @@ class Speculative(Combination):
         "the first miss."
     )
     usual = Chain, Tokenwise
+    takes = "draft_length", "confidence", "gate", "lenience", "rule", "draft"
 
-    draft_length: int | str = shared(Chain, "draft_length")
     confidence: float = setting(
         0.0,
         "stop drafting when the draft model's largest probability is below this; 0 never stops",
         low=0.0,
         high=1.0,
     )
-    gate: float = shared(Chain, "gate")
-    lenience: float = shared(Tokenwise, "lenience")
-    rule: str = rule()
-    draft: str = draft(Chain)
 
 
 @dataclass(frozen=True)
@@ -234,9 +242,9 @@ class BlockVerification(Combination):
         "in fewer passes."
     )
     usual = Chain, Block
+    takes = "draft_length", "draft"
 
     draft_length: int = DRAFT_LENGTH
-    draft: str = draft(Chain, Block)
 
 
 @dataclass(frozen=True)
@@ -250,9 +258,7 @@ class SpecTr(Combination):
         "transport."
     )
     usual = Paths, KSeq
-
-    drafts: int = shared(Paths, "drafts")
-    draft_length: int = DRAFT_LENGTH
+    takes = "drafts", "draft_length"
 
 
 @dataclass(frozen=True)
@@ -265,8 +271,7 @@ class SpecInfer(Combination):
         "another."
     )
     usual = Tree, MultiRound
-
-    expansion: tuple[int, ...] = shared(Tree, "expansion")
+    takes = ("expansion",)
 
 
 @dataclass(frozen=True)
@@ -289,9 +294,7 @@ class Match(Combination):
         "guess, without the small model's probabilities."
     )
     usual = Chain, MatchRule
-
-    draft_length: int | str = shared(Chain, "draft_length")
-    draft: str = draft(Chain, MatchRule)
+    takes = "draft_length", "draft"
 
 
 @dataclass(frozen=True)
@@ -304,9 +307,7 @@ class TraversalVerification(Combination):
         "early doubt: exact, and more of the tree is kept."
     )
     usual = Tree, Traversal
-
-    expansion: tuple[int, ...] = shared(Tree, "expansion")
-    draft: str = draft(Tree, Traversal)
+    takes = "expansion", "draft"
 
 
 @dataclass(frozen=True)
@@ -319,10 +320,7 @@ class MultiPathBlock(Combination):
         "whole: exact, because it knows how the best was chosen."
     )
     usual = Paths, MultiPath
-
-    drafts: int = shared(Paths, "drafts")
-    draft_length: int = DRAFT_LENGTH
-    draft: str = draft(Paths, MultiPath)
+    takes = "drafts", "draft_length", "draft"
 
 
 @dataclass(frozen=True)
@@ -335,15 +333,7 @@ class BestFirstTrees(Combination):
         "deep where it is sure."
     )
     usual = copies.BestFirst, MatchRule
-
-    nodes: int = shared(copies.BestFirst, "nodes")
-    depth: int = shared(copies.BestFirst, "depth")
-    by: str = shared(copies.BestFirst, "by")
-
-
-REFERENCES = setting(
-    (), "reference documents, as texts, that drafts may copy from", read=as_references
-)
+    takes = "nodes", "depth", "by"
 
 
 @dataclass(frozen=True)
@@ -356,13 +346,7 @@ class PromptLookup(Combination):
         "all."
     )
     usual = copies.Copied, Tokenwise
-
-    match: int = shared(copies.Copied, "match")
-    copy: int = shared(copies.Copied, "copy")
-    references: tuple[str, ...] = REFERENCES
-    prefer: str = shared(copies.Copied, "prefer")
-    lenience: float = shared(Tokenwise, "lenience")
-    rule: str = rule(copies.Copied)
+    takes = "match", "copy", "references", "prefer", "lenience", "rule"
 
 
 @dataclass(frozen=True)
@@ -374,13 +358,7 @@ class NGramDrafts(Combination):
         "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
     )
     usual = copies.Counted, Tokenwise
-
-    order: str = shared(copies.Counted, "order")
-    draft_length: int = shared(copies.Counted, "draft_length")
-    smoothing: float = shared(copies.Counted, "smoothing")
-    references: tuple[str, ...] = REFERENCES
-    lenience: float = shared(Tokenwise, "lenience")
-    rule: str = rule(copies.Counted)
+    takes = "order", "draft_length", "smoothing", "references", "lenience", "rule"
 
 
 @dataclass(frozen=True)
@@ -393,14 +371,7 @@ class SuffixDecoding(Combination):
         "followed it: longer drafts after longer runs."
     )
     usual = copies.Suffix, MatchRule
-
-    match: int = shared(copies.Suffix, "match")
-    copy: int = shared(copies.Suffix, "copy")
-    factor: float = shared(copies.Suffix, "factor")
-    least: float = shared(copies.Suffix, "least")
-    shape: str = shared(copies.Suffix, "shape")
-    references: tuple[str, ...] = REFERENCES
-    rule: str = rule(copies.Suffix, default=MatchRule)
+    takes = "match", "copy", "factor", "least", "shape", "references", "rule"
 
 
 @dataclass(frozen=True)
@@ -413,11 +384,7 @@ class TokenRecycling(Combination):
         "drafts a tree of it."
     )
     usual = copies.Recycled, MatchRule
-
-    nodes: int = shared(copies.Recycled, "nodes")
-    depth: int = shared(copies.Recycled, "depth")
-    width: int = shared(copies.Recycled, "width")
-    references: tuple[str, ...] = REFERENCES
+    takes = "nodes", "depth", "width", "references"
 
 
 @dataclass(frozen=True)
@@ -430,11 +397,9 @@ class Typical(Combination):
         "not exact."
     )
     usual = Chain, lossy.TypicalRule
+    takes = "draft_length", "epsilon", "delta", "draft"
 
     draft_length: int = DRAFT_LENGTH
-    epsilon: float = shared(lossy.TypicalRule, "epsilon")
-    delta: float = shared(lossy.TypicalRule, "delta")
-    draft: str = draft(Chain, lossy.TypicalRule)
 
 
 @dataclass(frozen=True)
@@ -472,10 +437,9 @@ class SpeculativeCascade(Combination):
         "kept, and the text is that of a stated mixture of both."
     )
     usual = Chain, lossy.Cascade
+    takes = "draft_length", "alpha", "defer"
 
     draft_length: int = DRAFT_LENGTH
-    alpha: float = shared(lossy.Cascade, "alpha")
-    defer: str = shared(lossy.Cascade, "defer")
 
 
 @dataclass(frozen=True)
@@ -485,9 +449,9 @@ class SpeculativeEnsemble(Combination):
     paper, section = "Fu et al. 2025 (speculative ensemble)", "abstract"
     summary = "Samples from the weighted mean of both models, at the speed of drafting."
     usual = Chain, lossy.Ensemble
+    takes = "draft_length", "weight"
 
     draft_length: int = DRAFT_LENGTH
-    weight: float = shared(lossy.Ensemble, "weight")
 
 
 @dataclass(frozen=True)
@@ -501,8 +465,6 @@ class FLy(Combination):
         "longer drafts survive, not exact."
     )
     usual = Chain, lossy.FLyRule
+    takes = "draft_length", "threshold", "window", "draft"
 
     draft_length: int = setting(10, "draft tokens per round (gamma)", low=2, high=64)
-    threshold: float = shared(lossy.FLyRule, "threshold")
-    window: int = shared(lossy.FLyRule, "window")
-    draft: str = draft(Chain, lossy.FLyRule)

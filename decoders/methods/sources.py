@@ -283,7 +283,7 @@ class Source(Checked, ABC):
         uses_draft: whether it needs a draft model
         uses_head: whether it needs a head of the target
         size: most draft tokens of a round, if they branch; 0 for a chain
-        longest: most draft tokens on a path; infinite where nobody knows
+        longest: most draft tokens of a chain; infinite of other drafts, and where nobody knows
     """
 
     kind: ClassVar[Kind]
@@ -427,10 +427,6 @@ class Tree(Source):
     def size(self) -> int:
         return tree_size(self.name, self.expansion)
 
-    @property
-    def longest(self) -> int:
-        return len(self.expansion)
-
     def start(self, request: Request) -> Drafting:
         return Drafting(partial(tree, expansion=self.expansion), said)
 
@@ -469,10 +465,6 @@ class Paths(Source):
     @property
     def size(self) -> int:
         return tree_size(self.name, self.expansion)
-
-    @property
-    def longest(self) -> int:
-        return self.draft_length
 
     def start(self, request: Request) -> Drafting:
         return Drafting(partial(tree, expansion=self.expansion), said)

@@ -28,7 +28,7 @@ from decoders.engine.loading.heads import load_head
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line, refuse
 from decoders.generate import generate
-from decoders.methods.named import Speculative
+from decoders.methods.catalog import catalog
 from decoders.trace import Result
 from decoders.training import texts
 from decoders.training.students import (
@@ -98,6 +98,7 @@ class Optimizers:
 
 
 MEASURE_SECONDS = 300  # between two checkpoints, with what is kept of drafts
+PLACES = 3  # of a head's draft, all of which are trained
 LATER = 0.9  # the weight of each place of a draft beside the one before
 ANSWER = 64  # tokens of the answers that acceptance is measured on
 DRAFT = 4  # places that acceptance is measured at
@@ -162,19 +163,15 @@ class Training:
             decay=0.01,
             adam_decay=0.01,
         )
-        self.step = self.tokens = 0
+        self.step = 0
         self._checkpoint = work / "checkpoint.pt"
         self._resume()
 
     def _student(self, start: Path | None) -> HeadStudent | DraftStudent:
-        target, tokenizer, r = self.pair.target, self.pair.tokenizer, self.recipe
-        if r.kind == "head":
-            if start is not None:
-                return HeadStudent.saved(start, target)
-            return HeadStudent.of(r, target, self._frequent())
+        kind: Any = HeadStudent if self.recipe.kind == "head" else DraftStudent
         if start is not None:
-            return DraftStudent.saved(start, target, tokenizer)
-        return DraftStudent.of(r, target, tokenizer)
+            return kind.saved(start, self.pair)
+        return kind.of(self.recipe, self.pair, self._frequent())
 
     def _frequent(self) -> np.ndarray:
         """The most frequent tokens of the answers that are given, end tokens among them, rising."""
@@ -279,18 +276,16 @@ class Training:
         every = [t for t in [*self.given, *own] if len(t.ids) > max(t.prompt, 2) + 1]
         refuse((not every, "No text is long enough to learn from; give longer ones."))
         batches = islice(texts.in_batches(every, r.rows * r.length, r.seed), self.step, None)
-        measured = began = time.monotonic()
-        first = self.step
+        measured = time.monotonic()
         while self.step < r.steps:
             loss = self._learn(next(batches))
             self.step += 1
-            now, acceptance = time.monotonic(), None
-            if self.step == r.steps or now - measured > MEASURE_SECONDS:
+            acceptance = None
+            if self.step == r.steps or time.monotonic() - measured > MEASURE_SECONDS:
                 acceptance = self.acceptance()
                 self.checkpoint()
                 measured = time.monotonic()
-            left = (now - began) / (self.step - first) * (r.steps - self.step)
-            yield Step(self.step, r.steps, self.tokens, loss, left, acceptance)
+            yield Step(self.step, loss, acceptance)
 
     def _learn(self, batch: Sequence[Text]) -> float:
         r, module = self.recipe, self.student.module
@@ -305,7 +300,7 @@ class Training:
         share = 1 - 0.7 * self.step / r.steps
         losses = []
         with self._passes():
-            for k, rows in enumerate(self.student.rows(tokens, states, r.places)):
+            for k, rows in enumerate(self.student.rows(tokens, states, PLACES)):
                 here = counted & later(counted, k, axis=1)  # a draft began k places before
                 known = p[here[counted]]
                 if not len(known):
@@ -320,7 +315,6 @@ class Training:
         # The learning rates rise, then fall straight to zero.
         rising, falling = (self.step + 1) / min(50, 1 + r.steps // 10), 1 - self.step / r.steps
         self.optimizers.step(min(rising, falling))
-        self.tokens += int(counted.sum())
         return loss.item()
 
     def _passes(self) -> Any:
@@ -353,7 +347,10 @@ class Training:
         else:
             draft = AutoModelForCausalLM.from_pretrained(folder, dtype=target.dtype)
             draft = draft.to(self.device)
-        pair, method = ModelPair(target, draft, self.pair.tokenizer), Speculative(DRAFT)
+        pair, method = (
+            ModelPair(target, draft, self.pair.tokenizer),
+            catalog["speculative"](draft_length=DRAFT),
+        )
         shares = []
         for temperature, top_p in ((0.0, 1.0), (0.7, 0.9)):
             results = generate(
@@ -370,7 +367,6 @@ class Training:
         part, module = self._checkpoint.with_suffix(".part"), self.student.module
         state = {
             "step": self.step,
-            "tokens": self.tokens,
             "module": {
                 name: weight.detach()
                 for name, weight in module.named_parameters()
@@ -388,7 +384,7 @@ class Training:
             state = torch.load(self._checkpoint, map_location="cpu", weights_only=True)
             self.student.module.load_state_dict(state["module"], strict=False)
             self.optimizers.load_state_dict(state["optimizers"])
-            self.step, self.tokens = int(state["step"]), int(state["tokens"])
+            self.step = int(state["step"])
         # A file that a full disk has cut off fails in any way.
         except Exception as error:
             raise InputError(

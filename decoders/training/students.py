@@ -19,6 +19,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from decoders.engine.heads.module import HeadModule, HeadSpec, split
 from decoders.engine.loading.heads import read_head
+from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import positions_of
 from decoders.engine.protocols import Layers
 from decoders.errors import InputError, allowed
@@ -27,7 +28,7 @@ KINDS = "head", "draft"
 # The least number of each size.
 LEAST = {
     "width": 0, "inner": 0, "heads": 0, "layers": 1, "vocabulary": 2, "steps": 1, "rows": 1,
-    "length": 16, "places": 1, "own_texts": 0, "probes": 1, "seed": 0,
+    "length": 16, "own_texts": 0, "probes": 1, "seed": 0,
 }  # fmt: skip
 
 
@@ -46,7 +47,6 @@ class Recipe:
         steps: of the training
         rows: texts of this length in a step; of shorter ones there are more
         length: tokens of a text at most
-        places: of a head's draft, all of which are trained
         rate: learning rate of AdamW, for norms; output rows have a third of it
         muon: learning rate of Muon, for matrices
         own_texts: how many texts the target writes; 0 for only those that are given
@@ -63,7 +63,6 @@ class Recipe:
     steps: int = 2000
     rows: int = 8
     length: int = 256
-    places: int = 3
     rate: float = 2e-3
     muon: float = 0.04
     own_texts: int = 3072
@@ -114,18 +113,12 @@ class Step:
 
     Attributes:
         step: its number, from 1
-        steps: of the training
-        tokens: that it has learnt from, those seen twice counted twice
         loss: of the step
-        seconds_left: estimated from the steps so far
         acceptance: on held-out prompts, where it was measured
     """
 
     step: int
-    steps: int
-    tokens: int
     loss: float
-    seconds_left: float
     acceptance: Acceptance | None = None
 
 
@@ -230,12 +223,16 @@ class HeadStudent:
             weight.requires_grad_(not (self.shares and name == "embed_tokens.weight"))
 
     @classmethod
-    def of(cls, recipe: Recipe, target: PreTrainedModel, proposed: np.ndarray) -> "HeadStudent":
+    def of(cls, recipe: Recipe, pair: ModelPair, proposed: np.ndarray) -> "HeadStudent":
         """A head whose weights are drawn from torch's global random source.
 
         Where it is as wide as the target, its state begins as the target's last one, and its output
         rows as the target's.
+
+        Args:
+            proposed: the tokens that it proposes
         """
+        target = pair.target
         config: Any = target.config.get_text_config()
         layers, width = config.num_hidden_layers, config.hidden_size
         # Spread evenly, the last one among them.
@@ -271,12 +268,13 @@ class HeadStudent:
         return cls(HeadSpec("EAGLE", shape, reads), weights, proposed, target)
 
     @classmethod
-    def saved(cls, folder: Path, target: PreTrainedModel) -> "HeadStudent":
+    def saved(cls, folder: Path, pair: ModelPair) -> "HeadStudent":
         """A head that `save` has written.
 
         Raises:
             InputError: if it is another kind of head or does not fit the target
         """
+        target = pair.target
         spec, weights = read_head(str(folder), target)
         if "mix.weight" not in weights or "d2t" not in weights:
             raise InputError(f"The head {folder} is not one that this trainer made; name another.")
@@ -335,20 +333,21 @@ class DraftStudent:
         self.proposed = np.arange(model.config.vocab_size)
 
     @classmethod
-    def of(cls, recipe: Recipe, target: PreTrainedModel, tokenizer: Any) -> "DraftStudent":
-        """A model whose weights are drawn from torch's global random source."""
+    def of(cls, recipe: Recipe, pair: ModelPair, proposed: np.ndarray) -> "DraftStudent":
+        """A model whose weights are drawn from torch's global random source; it proposes all."""
+        target = pair.target
         model: Any = LlamaForCausalLM(layer_of(recipe, target, recipe.layers)).float()
         if not recipe.width:
             table: Any = target.get_input_embeddings()
             model.get_input_embeddings().weight = nn.Parameter(table.weight.detach().float())
             model.tie_weights()
         model.generation_config = target.generation_config
-        return cls(model.to(target.device), tokenizer)
+        return cls(model.to(target.device), pair.tokenizer)
 
     @classmethod
-    def saved(cls, folder: Path, target: PreTrainedModel, tokenizer: Any) -> "DraftStudent":
+    def saved(cls, folder: Path, pair: ModelPair) -> "DraftStudent":
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        return cls(model.to(target.device), tokenizer)
+        return cls(model.to(pair.target.device), pair.tokenizer)
 
     def rows(
         self, tokens: torch.Tensor, states: Sequence[torch.Tensor], places: int

