@@ -74,12 +74,15 @@ class Sampling:
         whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
         flag("ignore_eos", self.ignore_eos)
         own = () if isinstance(plain(self.penalties), bool) else self.penalties
-        if not isinstance(own, (list, tuple)) or not all(isinstance(p, TEXT_ALONE) for p in own):
-            raise InputError(
+        refuse(
+            (
+                not isinstance(own, (list, tuple))
+                or not all(isinstance(p, TEXT_ALONE) for p in own),
                 "penalties must be true, false or a list of logits processors of transformers that "
                 f"need the text alone ({', '.join(p.__name__ for p in TEXT_ALONE)}), not "
-                f"{quoted(self.penalties)}."
+                f"{quoted(self.penalties)}.",
             )
+        )
 
 
 @dataclass(frozen=True)
@@ -106,11 +109,13 @@ class Batching:
             if (value := getattr(self, name)) is not None:
                 whole(name, value, most)
         allowed("padding", self.padding, choices=PADDINGS)
-        if self.padding != "none" and self.max_cache_bytes is not None:
-            raise InputError(
+        refuse(
+            (
+                self.padding != "none" and self.max_cache_bytes is not None,
                 "max_cache_bytes needs padding='none': the size of padded caches is not known "
-                "beforehand."
+                "beforehand.",
             )
+        )
 
 
 @dataclass(frozen=True)
@@ -168,8 +173,12 @@ class Task:
             else as_ids("end_tokens", sampling.end_tokens)
         )
         ends = frozenset() if sampling.ignore_eos else ends
-        if not callable(clock):
-            raise InputError(f"clock must be a function that returns seconds, not {quoted(clock)}.")
+        refuse(
+            (
+                not callable(clock),
+                f"clock must be a function that returns seconds, not {quoted(clock)}.",
+            )
+        )
         shared: dict[Any, Any] = {}
         requests = [
             Request(
@@ -184,8 +193,12 @@ class Task:
 
 
 def _references(pair: ModelPair, method: Method) -> list[list[TokenId]]:
-    if method.references and pair.tokenizer is None:
-        raise InputError("Reference documents need a tokenizer; this pair has none.")
+    refuse(
+        (
+            method.references and pair.tokenizer is None,
+            "Reference documents need a tokenizer; this pair has none.",
+        )
+    )
     lists = [
         list(pair.tokenizer(text, add_special_tokens=False).input_ids) for text in method.references
     ]
@@ -220,10 +233,13 @@ def penalties_of(sampling: Sampling, pair: ModelPair, prompt: list[TokenId]) -> 
 
 
 def checked_pair(pair: ModelPair) -> ModelPair:
-    if not isinstance(pair, ModelPair):
-        raise InputError(
-            f"The first argument is a ModelPair, as load_pair() returns, not {type(pair).__name__}."
+    refuse(
+        (
+            not isinstance(pair, ModelPair),
+            "The first argument is a ModelPair, as load_pair() returns, not "
+            f"{type(pair).__name__}.",
         )
+    )
     return pair
 
 
@@ -235,15 +251,17 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
     """
     checked_pair(pair)
     method = as_method(method)
-    if method.uses_draft and pair.draft is None:
-        raise InputError(
+    refuse(
+        (
+            method.uses_draft and pair.draft is None,
             f"{method.name} needs a draft model, and there is none: load a target with a draft, or "
-            "choose a decoder without one."
-        )
-    if method.uses_head and pair.head is None:
-        raise InputError(
-            f"{method.name} needs a head, and there is none: load the target with one."
-        )
+            "choose a decoder without one.",
+        ),
+        (
+            method.uses_head and pair.head is None,
+            f"{method.name} needs a head, and there is none: load the target with one.",
+        ),
+    )
     pair.follow(roles(method))
     return method
 
@@ -276,7 +294,6 @@ def roles(method: Method) -> tuple[str, ...]:
 
 
 def row_bytes(pair: ModelPair, method: Method) -> int:
-    """Bytes of one cache row in all models that a decoder asks."""
     return sum(pair.packed[role].row_bytes for role in roles(method))
 
 
@@ -304,20 +321,24 @@ def cache_need(
 def _fits(pair: ModelPair, method: Method, prompt: int, budget: int) -> None:
     for role in roles(method):
         positions = pair.packed[role].positions
-        if positions is not None and prompt + budget > positions:
-            raise InputError(
+        refuse(
+            (
+                positions is not None and prompt + budget > positions,
                 f"The prompt of {prompt} tokens and {budget} new ones exceed the {positions} "
-                f"positions of the {role} model; shorten the prompt or max_new_tokens."
+                f"positions of the {role} model; shorten the prompt or max_new_tokens.",
             )
+        )
 
 
 def _fits_cache(most_rows: Sequence[int], size: int, limit: int) -> None:
     largest = max(range(len(most_rows)), key=lambda i: most_rows[i])
-    if most_rows[largest] * size > limit:
-        raise InputError(
+    refuse(
+        (
+            most_rows[largest] * size > limit,
             f"Prompt {largest + 1} can need {most_rows[largest] * size} bytes of cache and "
-            f"max_cache_bytes is {limit}; raise it, or shorten the prompt or max_new_tokens."
+            f"max_cache_bytes is {limit}; raise it, or shorten the prompt or max_new_tokens.",
         )
+    )
 
 
 @overload
