@@ -162,8 +162,16 @@ class Task:
         method.refuse(pair.vocabulary, budget)
         references = _references(pair, method)
         rows = [method.most_rows(len(ids), budget) for ids in prompts]
-        if batching.max_cache_bytes is not None:
-            _fits_cache(rows, row_bytes(pair, method), batching.max_cache_bytes)
+        if (limit := batching.max_cache_bytes) is not None:
+            need = max(rows) * row_bytes(pair, method)
+            refuse(
+                (
+                    need > limit,
+                    f"Prompt {rows.index(max(rows)) + 1} can need {need} bytes of cache and "
+                    f"max_cache_bytes is {limit}; raise it, or shorten the prompt or "
+                    "max_new_tokens.",
+                )
+            )
         seeds, stop = as_seeds(sampling.seed, len(prompts)), sampling.stop
         stops = [] if callable(stop) else as_stops(stop, pair.tokenizer)
         finder = stop_finder(pair.tokenizer, stops) if stops else None
@@ -328,17 +336,6 @@ def _fits(pair: ModelPair, method: Method, prompt: int, budget: int) -> None:
                 f"positions of the {role} model; shorten the prompt or max_new_tokens.",
             )
         )
-
-
-def _fits_cache(most_rows: Sequence[int], size: int, limit: int) -> None:
-    largest = max(range(len(most_rows)), key=lambda i: most_rows[i])
-    refuse(
-        (
-            most_rows[largest] * size > limit,
-            f"Prompt {largest + 1} can need {most_rows[largest] * size} bytes of cache and "
-            f"max_cache_bytes is {limit}; raise it, or shorten the prompt or max_new_tokens.",
-        )
-    )
 
 
 @overload

@@ -163,9 +163,6 @@ class AutoLength:
         """How far ahead of a plain round one with drafts usually begins."""
         return self.gained / self.judged if self.judged else 0.0
 
-    def alpha(self, usual: float) -> float:
-        return (self.accepted + 3 * usual) / (self.tested + 3)
-
 
 @dataclass(eq=False)
 class Budget:
@@ -268,7 +265,7 @@ class Budget:
 
     def _alphas(self) -> dict[AutoLength, float]:
         usual = sum(m.accepted for m in self.members) / sum(m.tested for m in self.members)
-        return {m: m.alpha(usual) for m in self.members}
+        return {m: (m.accepted + 3 * usual) / (m.tested + 3) for m in self.members}
 
     def _best(self, alphas: dict[AutoLength, float]) -> dict[AutoLength, int]:
         places = sorted(

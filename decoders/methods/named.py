@@ -102,16 +102,6 @@ def _valid(parts: Mapping[str, type[Any]], owner: str, text: object) -> object:
     return text
 
 
-RULE = "how drafts are judged"
-DRAFT = (
-    "where drafts come from: the draft model, a head of the target (head), counts (ngram), copies "
-    "(lookup, suffix; a head where nothing is found) or what the target said before (recycling)"
-)
-REFERENCES = setting(
-    (), "reference documents, as texts, that drafts may copy from", read=as_references
-)
-
-
 class Combination(Method):
     """A decoder made of a source and a rule, whose settings it has by the same names.
 
@@ -138,9 +128,20 @@ class Combination(Method):
         known = {
             **source.__dataclass_fields__,
             **rule.__dataclass_fields__,
-            "draft": setting(source.name, DRAFT, choices=drafts, read=partial(_valid, SOURCES)),
-            "rule": setting(rule.name, RULE, choices=rules, read=partial(_valid, RULES)),
-            "references": REFERENCES,
+            "draft": setting(
+                source.name,
+                "where drafts come from: the draft model, a head of the target (head), counts "
+                "(ngram), copies (lookup, suffix; a head where nothing is found) or what the "
+                "target said before (recycling)",
+                choices=drafts,
+                read=partial(_valid, SOURCES),
+            ),
+            "rule": setting(
+                rule.name, "how drafts are judged", choices=rules, read=partial(_valid, RULES)
+            ),
+            "references": setting(
+                (), "reference documents, as texts, that drafts may copy from", read=as_references
+            ),
         }
         cls.__annotations__ = dict.fromkeys(cls.takes, Any) | cls.__annotations__
         for name in cls.takes:

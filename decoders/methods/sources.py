@@ -418,6 +418,7 @@ class Tree(Source):
     name = "tree"
     kind = Kind.TREE
     uses_draft = True
+    sample: ClassVar[Sampler] = staticmethod(with_replacement)
 
     expansion: tuple[int, ...] = setting(
         (3, 2, 1, 1), "children of each draft token, layer by layer, as 3,2,1,1", read=as_expansion
@@ -428,7 +429,7 @@ class Tree(Source):
         return tree_size(self.name, self.expansion)
 
     def start(self, request: Request) -> Drafting:
-        return Drafting(partial(tree, expansion=self.expansion), said)
+        return Drafting(partial(tree, expansion=self.expansion, sample=self.sample), said)
 
 
 @dataclass(frozen=True)
@@ -437,10 +438,7 @@ class Distinct(Tree):
 
     name = "distinct"
     kind = Kind.DISTINCT
-
-    def start(self, request: Request) -> Drafting:
-        propose = partial(tree, expansion=self.expansion, sample=without_replacement)
-        return Drafting(propose, said)
+    sample = staticmethod(without_replacement)
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,10 @@ class Training:
         self._gather(files, questions, answers, held_out)
         self._claim(start)
         torch.manual_seed(recipe.seed)
-        self.student = self._student(start)
+        kind: Any = HeadStudent if recipe.kind == "head" else DraftStudent
+        self.student: HeadStudent | DraftStudent = (
+            kind.of(recipe, pair, self._frequent()) if start is None else kind.saved(start, pair)
+        )
         pair.packed["target"].refuse_features(self.student.reads)
         output = {id(weight) for weight in self.student.module.lm_head.parameters()}
         trained = [p for p in self.student.module.parameters() if p.requires_grad]
@@ -168,12 +171,6 @@ class Training:
         self.step = 0
         self._checkpoint = work / "checkpoint.pt"
         self._resume()
-
-    def _student(self, start: Path | None) -> HeadStudent | DraftStudent:
-        kind: Any = HeadStudent if self.recipe.kind == "head" else DraftStudent
-        if start is not None:
-            return kind.saved(start, self.pair)
-        return kind.of(self.recipe, self.pair, self._frequent())
 
     def _frequent(self) -> np.ndarray:
         """The most frequent tokens of the answers that are given, end tokens among them, rising."""
