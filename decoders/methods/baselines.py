@@ -42,13 +42,10 @@ class Search:
 
     request: Request
     settings: "BeamSearch"
-    live: list[Beam] = field(default_factory=list)
+    live: list[Beam]
     done: list[Beam] = field(default_factory=list)
     steps: int = 0
     over: bool = False
-
-    def __post_init__(self) -> None:
-        self.live = [Beam(self.request.tip, 0.0)]
 
     @property
     def nodes(self) -> list[NodeId]:
@@ -205,7 +202,7 @@ class BeamSearch(Method):
         return self.beams, self.beams
 
     def decode(self, request: Request) -> Decoding:
-        search = Search(request, self)
+        search = Search(request, self, [Beam(request.tip, 0.0)])
         while not request.finished:
             readings = yield request.ask("target", search.nodes, enough(request, self.beams))
             yield search.commit([search.trial(b.node) for b in search.layer(readings)])
@@ -279,7 +276,8 @@ class SpeculativeBeamSearch(BeamSearch):
         return self.beams, self.beams + layers * self.draft_width
 
     def decode(self, request: Request) -> Decoding:
-        search, known = Search(request, self), dict[NodeId, Reading]()
+        search = Search(request, self, [Beam(request.tip, 0.0)])
+        known: dict[NodeId, Reading] = {}
         counts: list[Count] = []  # of the layers of each round
         auto = AutoLength(request, lambda entry: counts[entry.index], start=1)
         while not request.finished:

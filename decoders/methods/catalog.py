@@ -89,8 +89,12 @@ def joined(method: Any, others: Mapping[str, type[Method]]) -> type[Method]:
     Raises:
         InputError: if it is no decoder, lacks a claim, or has the name of another decoder
     """
-    if not (isinstance(method, type) and issubclass(method, Method) and is_dataclass(method)):
-        raise InputError(f"{quoted(method)} is not a dataclass that inherits from decoders.Method.")
+    refuse(
+        (
+            not (isinstance(method, type) and issubclass(method, Method) and is_dataclass(method)),
+            f"{quoted(method)} is not a dataclass that inherits from decoders.Method.",
+        )
+    )
     if missing := [name for name in CLAIMS if not hasattr(method, name)]:
         raise InputError(f"{method.__name__} does not say its {', '.join(missing)}.")
     plain = [field.name for field in fields(method) if "help" not in field.metadata]
@@ -143,13 +147,17 @@ def as_method(method: Method | str, **settings: Any) -> Method:
     """
     if isinstance(method, str):
         return catalog[method](**settings)
-    if not isinstance(method, Method):
-        raise InputError(
+    refuse(
+        (
+            not isinstance(method, Method),
             'A decoder is one of the catalog with its settings, as catalog["greedy"](), not '
-            f"{quoted(method)}."
+            f"{quoted(method)}.",
         )
-    if settings:
-        raise InputError(
-            f"{method.name} has its settings already; give {', '.join(settings)} where it is made."
+    )
+    refuse(
+        (
+            settings,
+            f"{method.name} has its settings already; give {', '.join(settings)} where it is made.",
         )
+    )
     return method

@@ -232,23 +232,17 @@ def layer_variation(method: Method, situation: Situation, **options: Any) -> flo
     return total
 
 
-def search_variation(method: Any, situation: Situation, **options: Any) -> float:
-    """The chance that the layers, the answer or the end are not those of beam search."""
-    expected = beam_search(situation, method.beams, method.length_penalty, method.early_stopping)
-    return sum(
-        probability
-        for probability, r in ways(method, situation, **options)
-        if ([beams for _, beams in layers(r)], r.output, r.finished) != expected
-    )
-
-
-def distance(
-    method: Method, situation: Situation, *, law: str | None = None, **options: Any
-) -> float:
+def distance(method: Any, situation: Situation, *, law: str | None = None, **options: Any) -> float:
     """The total variation between a decoder's law and the law it declares (or `law`)."""
     claimed = Law(str(law or method.law))
     if claimed.certain:
-        return search_variation(method, situation, **options)
+        # The chance that the layers, the answer or the end are not those of beam search.
+        beams = beam_search(situation, method.beams, method.length_penalty, method.early_stopping)
+        return sum(
+            probability
+            for probability, r in ways(method, situation, **options)
+            if ([each for _, each in layers(r)], r.output, r.finished) != beams
+        )
     if claimed not in OUTPUTS:
         return layer_variation(method, situation, **options)
     expected = OUTPUTS[claimed](situation, method.warping(situation.warping), method)

@@ -155,11 +155,13 @@ def _entry(entry: str) -> Engine:
         ),
     )
     for field, value in fields.items():
-        if field not in FIELDS:
-            raise InputError(
-                f"{LISTED}: an engine has no field {quoted(field)}: {nearest(field, FIELDS)}"
-            )
-        refuse((not value, f"{LISTED}: `{field}` of the engine {quoted(name)} must be text."))
+        refuse(
+            (
+                field not in FIELDS,
+                f"{LISTED}: an engine has no field {quoted(field)}: {nearest(field, FIELDS)}",
+            ),
+            (not value, f"{LISTED}: `{field}` of the engine {quoted(name)} must be text."),
+        )
     refuse(
         (
             fields.get("dtype", DTYPES[0]) not in DTYPES,

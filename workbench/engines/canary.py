@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import decoders
-from decoders import Divergence, InputError, ModelPair, Warping
+from decoders import Divergence, ModelPair, Warping
 from decoders.divergence import DTYPES
 from decoders.errors import allowed, refuse, whole
 from decoders.inputs import as_seed, encode
@@ -201,15 +201,16 @@ def text_of(client: Client, query: Query, pair: ModelPair) -> Ids:
         InputError: if there is none, or its tokens are not told, or are not of this model
     """
     who, record = f"Engine {client.wire.engine.name}", client.ask(query)
-    refuse((record.note, record.note))
-    if record.tokens is None:
-        raise InputError(
-            f"{who} does not tell token ids, without which its draws cannot be tested; vLLM, "
-            "SGLang and llama.cpp tell them."
-        )
-    last, ends = max(record.tokens), sorted(pair.end_tokens)
-    ended = record.finished == "stop" and record.tokens[-1] not in ends
+    tokens, ends = record.tokens or (), sorted(pair.end_tokens)
+    last = max(tokens, default=0)
+    ended = record.finished == "stop" and tokens[-1:] not in {(end,) for end in ends}
     refuse(
+        (record.note, record.note),
+        (
+            not tokens,
+            f"{who} does not tell token ids, without which its draws cannot be tested; vLLM, "
+            "SGLang and llama.cpp tell them.",
+        ),
         (
             last >= pair.vocabulary,
             f"{who} wrote the token {last}, which the model here does not have; load the model "
@@ -221,7 +222,7 @@ def text_of(client: Client, query: Query, pair: ModelPair) -> Ids:
             "text ends.",
         ),
     )
-    return (*record.tokens, *(ends if ended else ()))
+    return (*tokens, *(ends if ended else ()))
 
 
 def read(

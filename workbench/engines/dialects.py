@@ -78,7 +78,7 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=2**20)]
 
 
-def inside(*names: str, default: Any = None) -> Any:
+def inside(*names: str | int, default: Any = None) -> Any:
     """A field that stands within others of an answer."""
     return Field(default, validation_alias=AliasPath(*names))
 
@@ -107,17 +107,14 @@ class AnswerShape(BaseModel):
             ) from None
 
 
-class CompletionChoice(AnswerShape):
-    text: str = ""
-    finish_reason: str | None = None
-    # vLLM's, if they are asked for.
-    token_ids: Ids | None = None
-
-
 class Completion(AnswerShape):
     """An answer, or a chunk of it: they differ in nothing that is read."""
 
-    choices: list[CompletionChoice]
+    choices: list[Any]
+    text: str = inside("choices", 0, "text", default="")
+    finished: str | None = inside("choices", 0, "finish_reason")
+    # vLLM's, if they are asked for.
+    ids: Ids | None = inside("choices", 0, "token_ids")
     model: str | None = None
     count: Count | None = inside("usage", "completion_tokens")
 
@@ -148,14 +145,8 @@ def completions(events: Iterable[Event]) -> Iterator[Chunk]:
     for event in unbroken(events):
         # The one that counts tokens may have no choice.
         answer = Completion.of({"choices": [], **event} if event.get("usage") else event)
-        choice = answer.choices[0] if answer.choices else CompletionChoice()
-        yield Chunk(
-            choice.text,
-            None if choice.token_ids is None else tuple(choice.token_ids),
-            answer.count,
-            choice.finish_reason,
-            answer.model,
-        )
+        ids = None if answer.ids is None else tuple(answer.ids)
+        yield Chunk(answer.text, ids, answer.count, answer.finished, answer.model)
 
 
 @dataclass(frozen=True)
