@@ -5,9 +5,8 @@ Every InputError is one sentence that names the fix. A tokenizer's template rend
 
 import logging
 import stat
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -483,17 +482,12 @@ def _chat(messages: list[dict[str, str]], tokenizer: Any) -> Encoded:
 def _parts(
     whole: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
 ) -> list[Part]:
-    """The stretches of a rendered text; a token with a character of a content is content."""
-    written, left = list[bool](), deque(spans)
-    for begin, end in offsets:
-        while left and left[0][1] <= begin:
-            left.popleft()
-        written.append(not left or min(end, left[0][1]) <= max(begin, left[0][0]))
-    places = [list(group) for _, group in groupby(range(len(written)), written.__getitem__)]
-    begins = [0, *(offsets[place[0]][0] for place in places[1:]), len(whole)]
+    """The stretches of a rendered text; a token belongs to the one in which it begins."""
+    borders = [0, *chain(*((begin, end) for begin, end in spans if begin < end)), len(whole)]
     return [
-        Part(whole[begins[i] : begins[i + 1]], len(place), written[place[0]])
-        for i, place in enumerate(places)
+        Part(whole[begin:end], sum(begin <= first < end for first, _ in offsets), i % 2 == 0)
+        for i, (begin, end) in enumerate(pairwise(borders))
+        if begin < end
     ]
 
 
