@@ -36,7 +36,6 @@ from decoders.training.students import (
     DraftStudent,
     HeadStudent,
     Recipe,
-    Step,
     later,
 )
 from decoders.training.texts import HeldOut, Text
@@ -268,8 +267,12 @@ class Training:
 
     # ---- steps
 
-    def run(self) -> Iterator[Step]:
-        """Train to the last step; each one is yielded, and checkpoints are written in between."""
+    def run(self) -> Iterator[tuple[int, float, Acceptance | None]]:
+        """Train to the last step; checkpoints are written in between.
+
+        Yields:
+            the number of each step, from 1, its loss, and the acceptance where it was measured
+        """
         for _ in self.write_own():
             pass
         r = self.recipe
@@ -287,7 +290,7 @@ class Training:
                 acceptance = self.acceptance()
                 self.checkpoint()
                 measured = time.monotonic()
-            yield Step(self.step, loss, acceptance)
+            yield self.step, loss, acceptance
 
     def _learn(self, batch: Sequence[Text]) -> float:
         r, module = self.recipe, self.student.module

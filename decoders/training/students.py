@@ -108,21 +108,6 @@ def in_words(shares: Sequence[float]) -> str:
     return f"{', '.join(f'{share:.2f}' for share in shares)} ({tokens:.2f} tokens a pass)"
 
 
-@dataclass(frozen=True)
-class Step:
-    """A step of a training.
-
-    Attributes:
-        step: its number, from 1
-        loss: of the step
-        acceptance: on held-out prompts, where it was measured
-    """
-
-    step: int
-    loss: float
-    acceptance: Acceptance | None = None
-
-
 def unrolled(
     module: HeadModule, tokens: torch.Tensor, states: torch.Tensor, steps: int
 ) -> Iterator[torch.Tensor]:

@@ -125,10 +125,10 @@ def run(args: argparse.Namespace) -> int:
                 console.print("Stopped; the same command goes on.")
                 return 130
         task = bar.add_task("", total=recipe.steps, completed=training.step)
-        for now in training.run():
-            bar.update(task, completed=now.step, description=f"loss {now.loss:.2f}")
-            if now.acceptance:
-                bar.console.print(f"step {now.step:,}: {now.acceptance}")
+        for step, loss, acceptance in training.run():
+            bar.update(task, completed=step, description=f"loss {loss:.2f}")
+            if acceptance:
+                bar.console.print(f"step {step:,}: {acceptance}")
             if stop.is_set():
                 training.checkpoint()
                 console.print("Stopped; the same command goes on from here.")
