@@ -53,8 +53,10 @@ def refuse_soft_prompt(model: PreTrainedModel, input_ids: torch.Tensor) -> None:
     except Exception:  # it may do anything
         alike = False
     if not alike:
+        owner = type(getattr(function, "__self__", None)).__name__
+        by = f" by {owner}" if isinstance(function, MethodType) else ""
         raise InputError(
-            f"The model's {name} is replaced, which puts more into a pass than the prompt's "
+            f"The model's {name} is replaced{by}, which puts more into a pass than the prompt's "
             "tokens (peft's soft prompts do), and decoders read token ids alone; leave "
             "custom_generate out, or take an adapter of another kind, as LoRA."
         )
