@@ -182,14 +182,21 @@ class Ledger(Counts):
 
         The tokens of one call of the target are rounds of their own.
         """
-        self.charge("target")
-        draft, verify = (self._spent[part] / rounds for part in ("draft", "target"))
-        calls = self.target_calls - self._settled[0], self.draft_calls - self._settled[1]
+        draft, verify, *calls = self._since()
         for i in range(rounds):
             target_calls, draft_calls = (n // rounds + (i < n % rounds) for n in calls)
-            self._shares.append((draft, verify, target_calls, draft_calls))
-        self._spent = {"target": 0.0, "draft": 0.0}
+            self._shares.append((draft / rounds, verify / rounds, target_calls, draft_calls))
+
+    def _since(self) -> tuple[float, float, int, int]:
+        """Seconds of drafting and of verifying, and calls of both models, since it was last asked.
+
+        The time since the last pass is the rule's, so it counts as verifying.
+        """
+        self.charge("target")
+        calls = self.target_calls - self._settled[0], self.draft_calls - self._settled[1]
+        spent, self._spent = self._spent, {"target": 0.0, "draft": 0.0}
         self._settled = self.target_calls, self.draft_calls
+        return spent["draft"], spent["target"], *calls
 
     @property
     def seconds(self) -> float:
@@ -221,25 +228,19 @@ class Ledger(Counts):
     def settle(self, entry: Round, last: bool = False) -> None:
         """Write the time and calls since the last round, or its share of them, into a round.
 
-        The time since the last pass is the rule's, so it counts as verifying.
-
         Args:
             last: whether no other follows: then tokens of a call after it are not counted
         """
-        self.charge("target")
+        own = self._since()
         shared = self._shares.popleft() if self._shares else (0.0, 0.0, 0, 0)
-        entry.draft_seconds = self._spent["draft"] + shared[0]
-        entry.verify_seconds = self._spent["target"] + shared[1]
-        entry.target_calls = self.target_calls - self._settled[0] + shared[2]
-        entry.draft_calls = self.draft_calls - self._settled[1] + shared[3]
+        entry.draft_seconds, entry.verify_seconds = own[0] + shared[0], own[1] + shared[1]
+        entry.target_calls, entry.draft_calls = own[2] + shared[2], own[3] + shared[3]
         while last and self._shares:
             draft, verify, target_calls, draft_calls = self._shares.popleft()
             entry.draft_seconds += draft
             entry.verify_seconds += verify
             self.target_calls -= target_calls
             self.draft_calls -= draft_calls
-        self._settled = self.target_calls, self.draft_calls
-        self._spent = {"target": 0.0, "draft": 0.0}
 
 
 def perplexity(log_ps: Iterable[float]) -> float | None:
