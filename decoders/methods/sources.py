@@ -418,7 +418,6 @@ class Tree(Source):
     name = "tree"
     kind = Kind.TREE
     uses_draft = True
-    sample: ClassVar[Sampler] = staticmethod(with_replacement)
 
     expansion: tuple[int, ...] = setting(
         (3, 2, 1, 1), "children of each draft token, layer by layer, as 3,2,1,1", read=as_expansion
@@ -429,7 +428,7 @@ class Tree(Source):
         return tree_size(self.name, self.expansion)
 
     def start(self, request: Request) -> Drafting:
-        return Drafting(partial(tree, expansion=self.expansion, sample=self.sample), said)
+        return Drafting(partial(tree, expansion=self.expansion), said)
 
 
 @dataclass(frozen=True)
@@ -438,7 +437,10 @@ class Distinct(Tree):
 
     name = "distinct"
     kind = Kind.DISTINCT
-    sample = staticmethod(without_replacement)
+
+    def start(self, request: Request) -> Drafting:
+        propose = partial(tree, expansion=self.expansion, sample=without_replacement)
+        return Drafting(propose, said)
 
 
 @dataclass(frozen=True)

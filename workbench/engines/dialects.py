@@ -78,9 +78,9 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(max_length=2**20)]
 
 
-def inside(*names: str | int, default: Any = None) -> Any:
+def inside(name: str, *names: str | int, default: Any = None) -> Any:
     """A field that stands within others of an answer."""
-    return Field(default, validation_alias=AliasPath(*names))
+    return Field(default, validation_alias=AliasPath(name, *names))
 
 
 class AnswerShape(BaseModel):

@@ -28,7 +28,6 @@ from decoders import InputError, ModelPair, Warping, read
 from decoders.distribution import top
 from decoders.errors import quoted, refuse
 from decoders.inputs import decoded
-from decoders.request import ALTERNATIVES
 from decoders.settings import nearest
 from decoders.trace import perplexity
 from workbench.engines.addresses import LISTED, Engine
@@ -52,6 +51,7 @@ from workbench.studies.settings import SERVED
 from workbench.studies.study import BASELINE, Job, Study
 
 NO_ENERGY = Energy(None, "not measured: an engine is seen from outside")
+LIKELIEST = 5  # tokens listed at each place, as by decoders
 ENDS = {"length": "budget", "stop": "end of sequence"}
 
 Ids = Sequence[int]
@@ -135,7 +135,7 @@ def _chances(
         return [(None, [])] * len(ids)
     rows = torch.tensor(list(ids), dtype=torch.int64, device=log_p.device)[:, None]
     own = log_p.gather(-1, rows)[:, 0].tolist()
-    values, tokens = top(log_p, ALTERNATIVES)
+    values, tokens = top(log_p, LIKELIEST)
     likely = map(zip, tokens.tolist(), values.exp().tolist())
     return [(finite(each), list(some)) for each, some in zip(own, likely, strict=True)]
 
