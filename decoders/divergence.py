@@ -232,9 +232,8 @@ class Divergence:
 
 
 def compare_greedy(
-    pair: ModelPair, prompt: Prompt, first: Prompt, second: Prompt, *, dtype: str = "auto",
-    most: int | None = None,
-) -> Divergence:  # fmt: skip
+    pair: ModelPair, prompt: Prompt, first: Prompt, second: Prompt, *, dtype: str = "auto"
+) -> Divergence:
     """Say where two greedy texts of the target part, and whether rounding explains it.
 
     Both are compared with the target in float64. Rounding is measured, not guessed: in passes of
@@ -249,8 +248,6 @@ def compare_greedy(
         second: the other one
         dtype: the number type in which they were made, the coarser one if there are two; "auto" is
             the target's
-        most: refuse texts that part after more new tokens than this, since all of their logits are
-            kept, some 40 V bytes for each
 
     Raises:
         InputError: for input that cannot be used, before any pass
@@ -273,12 +270,6 @@ def compare_greedy(
         count = "1 token" if len(a) == 1 else f"{len(a)} tokens"
         return Divergence("same", f"The texts are the same, with {count}.")
     place = len(list(takewhile(lambda xy: xy[0] == xy[1], zip(a, b, strict=False))))
-    most = allowed("most", most, 1, choices=(None,))
-    if most is not None and place > most:
-        raise InputError(
-            f"The texts part after {place} new tokens, and here at most {most} are compared; move "
-            "what they have in common to the prompt."
-        )
     ours = read(pair, ids, a[:place], draft=False).logits  # it also checks the length
     # Of a long prompt only the last row counts.
     target: Any = pair.packed["target"]

@@ -1,8 +1,8 @@
-"""The program in the terminal: twelve calls and what they print.
+"""The program in the terminal: ten calls and what they print.
 
 What a clock measured is masked: in a table that has a column or a line of speeds, their cells; the
-remarks right beneath it, which are on the clock; ids and dates of new runs; and what `diverge` says
-of the rounding of this machine's passes. Of a sentence only its decimals stay: wording may change.
+remarks right beneath it, which are on the clock; ids and dates of new runs. Of a sentence only its
+decimals stay: wording may change.
 """
 
 import io
@@ -71,7 +71,7 @@ def call(*words: str) -> tuple[int, str]:
 
 
 def printed(folder: Path, proofs: bool = True) -> dict[str, Any]:
-    """Twelve calls, ten without `proofs`: of each its words, exit status and masked lines."""
+    """Ten calls, eight without `proofs`: of each its words, exit status and masked lines."""
     rule = folder / "rule.py"
     rule.write_text(RULE)
     found = {}
@@ -100,12 +100,10 @@ def printed(folder: Path, proofs: bool = True) -> dict[str, Any]:
             "--temperature", "0", *SAMPLING, "--repeats", "1")  # fmt: skip
         run("branch", first, *PAIR, "--decoder", "mtad", "--at", "3")
         run("branch", second, *PAIR, "--decoder", "multinomial", "--at", "2", "--token", "#259")
-        run("judge", "Once upon a time", " there was a", *PAIR, "--temperature", "1", *SAMPLING)
         if proofs:
             run("prove", str(rule))
             run("prove", str(rule), "--function", "lenient")
         run("runs", "list", "--order", "oldest")
-        run("diverge", "Once upon a time", ", there was a cat.", ", there was a dog.", *PAIR)
     ids = {id: f"RUN{number}" for number, id in enumerate((first, second, drawn), 1)}
     return {_with(ids, words): said for words, said in found.items()}
 
@@ -124,7 +122,6 @@ def masked(text: str) -> list[str]:
     for line in text.splitlines():
         line = re.sub(r"\b[0-9a-f]{12}\b", "ID", line.rstrip())
         line = re.sub(r"\b20\d\d-\d\d-\d\d[ T]\d\d:\d\d\S*", "DATE", line)
-        line = re.sub(r"at most \d\S*|\d\S* in float(32|64)", "#", line)  # rounding of passes
         cells = re.split(r" {2,}", line)
         if not line:
             table = clocked = False

@@ -69,7 +69,6 @@ def endpoints(page: Page, quick: bool) -> None:
     for name, data in (
         ("alternatives", ["abc", "greedy", 1]),
         ("branch", ["abc", "greedy", 1, 5, ["greedy"]]),
-        ("judge", ["Once", " there", ["match"], {"seed": 1}]),
     ):
         calls += [(name, [*data[:i], x, *data[i + 1 :]]) for i in range(len(data)) for x in ODD]
     for name, data in some(calls, quick, 12):

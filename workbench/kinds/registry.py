@@ -72,8 +72,6 @@ KINDS: dict[str, StudyKind] = {
         StudyKind("batch", "Batch"),
         StudyKind("experiment"),
         StudyKind("advice", "Advice", in_tab=False),
-        StudyKind("divergence"),
-        StudyKind("judge"),
     )
 }
 UNNAMED = "comparison"  # the kind of a link that names none

@@ -98,7 +98,7 @@ def build(host: Host) -> gr.Blocks:
             rooms = Rooms(tabs, lab, inner)
             cards = [card for tab in made for card in getattr(tab, "cards", ())]
             studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
-            runs = RunsTab(host, studies, rooms, pair)
+            runs = RunsTab(host, studies, rooms)
             visits = _Visits(host, studies, runs, rooms, notice, address)
             about_tab()
         stay = "nothing you type leaves this machine"

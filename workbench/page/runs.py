@@ -9,7 +9,6 @@ import gradio as gr
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.kinds import registry
-from workbench.kinds.divergence.form import fold
 from workbench.page import words
 from workbench.page.frame import StudyTab
 from workbench.page.host import Host
@@ -36,17 +35,13 @@ class RunsTab:
         host: the page's host
         shown_in: for each kind of run, the tab that shows it
         rooms: all tabs
-        choice: the visitor's pair
     """
 
-    def __init__(
-        self, host: Host, shown_in: Mapping[str, StudyTab], rooms: Rooms, choice: gr.State
-    ):
+    def __init__(self, host: Host, shown_in: Mapping[str, StudyTab], rooms: Rooms):
         self.host, self.shown_in, self.rooms = host, shown_in, rooms
         self._outcomes = lru_cache(10 * LOOKED_AT)(self._outcome)
         with room("Runs", "runs") as self.tab:
             self._lay_out()
-            fold(host, choice)
         self._wire()
 
     def _lay_out(self) -> None:

@@ -115,28 +115,19 @@ def prompt(args: argparse.Namespace) -> Words:
     """The prompt that the operand names, a text or a list of messages.
 
     Raises:
-        InputError: as of `operand`, and for messages that cannot be used
+        InputError: if standard input is not text, and for messages that cannot be used
     """
-    words = typed(operand(args))
+    text = args.prompt
+    if text == "-":
+        try:
+            text = sys.stdin.read()
+            text.encode()  # some locales pass on other bytes as halves of characters
+        except UnicodeError:
+            raise InputError(
+                "Standard input is not text in UTF-8; save the prompt as plain text in UTF-8."
+            ) from None
+    words = typed(text)
     return Chat.of(words) if isinstance(words, list) else words
-
-
-def operand(args: argparse.Namespace) -> str:
-    """The operand of the prompt, or what it names.
-
-    Raises:
-        InputError: if standard input is not text
-    """
-    if args.prompt != "-":
-        return args.prompt
-    try:
-        text = sys.stdin.read()
-        text.encode()  # some locales pass on other bytes as halves of characters
-        return text
-    except UnicodeError:
-        raise InputError(
-            "Standard input is not text in UTF-8; save the prompt as plain text in UTF-8."
-        ) from None
 
 
 def add(command: argparse.ArgumentParser, start: Start, study: type[Study]) -> None:

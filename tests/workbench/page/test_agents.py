@@ -51,7 +51,7 @@ def test_an_agent_finds_the_tools_and_gets_results(address):
     settings = {"max_new_tokens": 4, "temperature": 0, "timings": 1}
     asked = {"prompt": "Once", "decoders": ["greedy", "speculative"], "settings": settings}
     tools, (answer,) = ask(address, ("compare", asked))
-    assert set(tools) == {"compare", "alternatives", "branch", "draw", "diverge", "judge"}
+    assert set(tools) == {"compare", "alternatives", "branch", "draw"}
     for tool in tools.values():
         assert len(tool.description) > 60
         assert tool.outputSchema["type"] == "object"

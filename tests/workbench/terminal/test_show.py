@@ -68,14 +68,3 @@ def test_fates_differ_without_colour():
         for fate in ("accepted", "corrected", "bonus", "sampled", "searched")
     }
     assert len(set(styles.values())) >= 4
-
-
-def test_judgements_fit_eighty_columns(call, monkeypatch):
-    """The names of all rules took the width, and reasons stood in a column of four letters."""
-    monkeypatch.setenv("COLUMNS", "80")
-    status, out, _ = call("judge", "ab", "abc")
-    lines = out.splitlines()
-    assert status == 0
-    assert max(map(len, lines)) <= 80
-    assert "Speculative" in out
-    assert len(lines) < 60

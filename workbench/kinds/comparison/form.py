@@ -8,8 +8,8 @@ import gradio as gr
 from decoders import InputError
 from workbench.kinds.branch.form import answer_branching
 from workbench.kinds.comparison import START, Comparison
+from workbench.kinds.comparison.judging import answer_judging
 from workbench.kinds.comparison.results import ComparisonResults, LiveComparison, samples
-from workbench.kinds.judge.form import answer_judging
 from workbench.models.presets import PairChoice
 from workbench.page import words
 from workbench.page.form import pair_picker

@@ -1,17 +1,15 @@
 """A round's draft judged again by the decoder's own rule is what the run recorded."""
 
-import re
-
 import gradio as gr
 import pytest
 
-from decoders import InputError, ModelPair, load_pair
+from decoders import InputError, load_pair
 from tests.models import folder_of_three
 from tests.workbench.conftest import finished
 from tests.workbench.kinds.test_branch import answer
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.comparison import Comparison
-from workbench.kinds.judge import checked, of_round, of_text
+from workbench.kinds.comparison.judging import of_round
 from workbench.runs.record import Run
 from workbench.studies.settings import Settings
 
@@ -71,38 +69,13 @@ def test_match_is_not_repeated_for_its_own_round(pair, judged):
     assert not any("match" in row["rules"] or row["own"] for row in rows)
 
 
-def test_rows_of_which_the_same_is_true_are_one(pair):
-    rows = of_text(pair, "Once upon a time", " abab", settings={"seed": 4})["rows"]
+def test_rows_of_which_the_same_is_true_are_one(pair, judged):
+    entry = rounds(judged, "speculative")[0]
+    rows = of_round(pair, judged, "speculative", entry.index)["rows"]
     together = {tuple(row["rules"]) for row in rows}
     assert any({"block", "traversal", "multipath"} <= set(each) for each in together)
     assert all(row["why"].endswith(".") for row in rows)
     assert all(row["mean"] == pytest.approx(sum(row["chances"])) for row in rows)
-
-
-def test_a_draft_of_ids_and_chosen_rules(pair):
-    ids = pair.tokenizer(" abc", add_special_tokens=False).input_ids
-    told = of_text(pair, "Once upon a time", str(ids), ["match", "typical(delta=1)"])
-    assert "".join(told["tokens"]) == " abc"
-    rules = [row["rules"] for row in told["rows"]]
-    assert rules in ([["match"], ["typical"]], [["match", "typical"]])
-
-
-@pytest.mark.parametrize(("arguments", "words"), [
-    (("", "a"), "Give the text before the draft and the draft"),
-    (("Once", " upon", ["blok"]), "did you mean 'block'?"),
-    (("Once", " upon", 5), "Rules are given as a list of names"),
-    (("Once", " upon", (), {"temprature": 1}), "did you mean 'temperature'?"),
-    (("Once", " upon", ["match", "match"]), "asked for twice with the same settings"),
-    (("Once", " upon", (), {"seed": -1}), "seed must be a whole number from 0"),
-    # It asked for another q, which nobody can give here.
-    (("Once", "[5, 9]", (), {"temperature": 0}), "the draft model never writes “"),
-    (("Once", "[9999]"), "Token id 9999 is out of range"),
-    # It was read first, with all of its logits: 8,000 tokens took 9 GB.
-    (("Once", f"{[5] * 600}"), "A draft has 1 to 64 tokens, not 600."),
-])  # fmt: skip
-def test_bad_input_gets_one_sentence(pair, arguments, words):
-    with pytest.raises(InputError, match=re.escape(words)):
-        of_text(pair, *arguments)
 
 
 def test_rounds_that_cannot_be_judged_again_say_why(pair, judged):
@@ -115,10 +88,6 @@ def test_rounds_that_cannot_be_judged_again_say_why(pair, judged):
     ):
         with pytest.raises(InputError, match=words):
             of_round(pair, judged, *where)
-    with pytest.raises(InputError, match="This pair has no draft model"):
-        of_text(ModelPair(pair.target, None, pair.tokenizer), "Once", " upon")
-    with pytest.raises(InputError, match="one JSON object"):
-        checked("x")
 
 
 ASKED = "prompt=ab<b>&decoders=speculative&max_new_tokens=8&temperature=0.7&timings=1"
