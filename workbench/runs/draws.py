@@ -1,11 +1,10 @@
 """The draws of a run: trees of texts with counts, and whether they refute a law.
 
-Draws are counted in cells of first tokens, and their distance from the exact law is compared with
-that of exact samplers. The evidence is the likelihood of the draws so far under a mixture of other
-laws, divided by their likelihood under the law itself. If the law is true, this ratio is a
-martingale that begins at 1, and the chance that it ever reaches 1 / level is at most the level
-(Ville 1939). So draws may be added as often as one likes, for any reason. The mixture is a
-Dirichlet distribution around the law.
+Draws are counted in cells of first tokens. The evidence against a law is the likelihood of the
+draws so far under a mixture of other laws, divided by their likelihood under the law itself. If the
+law is true, this ratio is a martingale that begins at 1, and the chance that it ever reaches
+1 / level is at most the level (Ville 1939). So draws may be added as often as one likes, for any
+reason. The mixture is a Dirichlet distribution around the law.
 
 Source:
     Lindon and Malek 2022 (arXiv 2011.03567), section 2.
@@ -14,10 +13,7 @@ Source:
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Literal
-
-import numpy as np
 
 from decoders import catalog
 from decoders.settings import Law
@@ -30,8 +26,6 @@ LEAST = 0.05
 # The least share of all texts that begin with a prefix whose probability is read from the target.
 KNOWN = 0.005
 DEPTH = 3  # tokens of a text that are compared
-SIMULATED = 2000  # exact samplers whose distance from the law is simulated
-MOST = 0.95  # of them are below the distance that is shown as the most
 LEVEL = 1e-4  # the chance that any true law of a run is ever called unlike
 SOUGHT = 0.1  # total variation of the faults that the mixture expects, and that `needed` draws find
 # The share of cases in which they find them, and that quantile of the normal distribution.
@@ -109,16 +103,9 @@ def variation(counts: Sequence[int], chances: Sequence[float]) -> float:
     return sum(abs(count / draws - p) for count, p in zip(counts, chances, strict=True)) / 2
 
 
-# Several parts of a page ask for the same draws.
-@lru_cache(maxsize=64)
-def of_exact_samplers(draws: int, chances: tuple[float, ...], seed: int = 0) -> np.ndarray:
-    """The total variations of SIMULATED exact samplers.
-
-    Returns:
-        (SIMULATED,)
-    """
-    counts = np.random.default_rng(seed).multinomial(draws, chances, size=SIMULATED)
-    return np.abs(counts / draws - np.asarray(chances)).sum(axis=1) / 2
+def by_chance(draws: int, chances: Sequence[float]) -> float:
+    """The mean total variation of as many exact draws, if each cell's count is nearly normal."""
+    return math.fsum(math.sqrt(p * (1 - p) / (2 * math.pi * draws)) for p in chances)
 
 
 def evidence(counts: Sequence[int], chances: Sequence[float]) -> float:
@@ -193,8 +180,6 @@ def needed(cells: int, laws: int = 1) -> int:
     raise ValueError(f"{cells} cells are too many")  # pragma: no cover
 
 
-# It samples from the target by definition, so its draws show what the seeds do to every decoder.
-CONTROL = "multinomial"
 Compared = Literal["target", "first step", "own"]
 
 
@@ -295,10 +280,9 @@ class Finding:
         draws: samples of the law that were compared: these texts, or their beams
         p: an upper bound on the chance that draws of any claimed law of this run ever look so
             unlike it; None if nothing is claimed or known
+        unlike: whether the draws prove that their law is another
         distance: total variation from the target's law; None if there is only one cell
         usual: mean distance of as many exact draws; None likewise
-        most: the distance that 95 of 100 exact samplers stay below; None likewise
-        nearer: share of exact samplers that are nearer; None likewise
         needed: draws that find a total variation of 0.1 in 99 of 100 cases; None if there is only
             one cell
         never: the beginning of a text that the target never writes, "" if none was drawn
@@ -310,17 +294,12 @@ class Finding:
     texts: int
     draws: int
     p: float | None = None
+    unlike: bool = False
     distance: float | None = None
     usual: float | None = None
-    most: float | None = None
-    nearer: float | None = None
     needed: int | None = None
     never: str = ""
     seed: int | None = None
-
-    @property
-    def unlike(self) -> bool:
-        return self.p is not None and self.p < LEVEL
 
 
 def findings(run: Run) -> list[Finding]:
@@ -332,14 +311,15 @@ def findings(run: Run) -> list[Finding]:
         _counted(decoder, results, compared(decoder, settings), run.exact, depth)
         for decoder, results in grouped(run).items()
     ]
-    tested = [
-        None if finding.compared == "own" else p_value(counts, chances)
-        for finding, counts, chances in counted_draws
+    alone = [p_value(counts, chances) for _, counts, chances in counted_draws]
+    claimed = [
+        None if finding.compared == "own" else p
+        for (finding, _, _), p in zip(counted_draws, alone, strict=True)
     ]
-    claims = max(1, sum(p is not None for p in tested))
+    claims = max(1, sum(p is not None for p in claimed))
     return [
-        _measured(replace(finding, p=p), counts, chances, claims)
-        for (finding, counts, chances), p in zip(counted_draws, holm(tested), strict=True)
+        _measured(*each, *ps, claims)
+        for each, *ps in zip(counted_draws, alone, holm(claimed), strict=True)
     ]
 
 
@@ -381,18 +361,28 @@ def _counted(
 
 
 def _measured(
-    finding: Finding, counts: list[int], chances: tuple[float, ...], claims: int
+    finding: Finding,
+    counts: list[int],
+    chances: tuple[float, ...],
+    alone: float | None,
+    p: float | None,
+    claims: int,
 ) -> Finding:
-    possible = sum(chance > 0 for chance in chances)
-    if not finding.draws or (possible < 2 and not finding.never):
+    """The finding with what chance has to do with it.
+
+    Args:
+        alone: the p value of this decoder by itself
+        p: the same corrected for all that claim a law; None if this one does not
+        claims: how many claim one
+    """
+    if alone is None:
         return finding
-    distance, exact = variation(counts, chances), of_exact_samplers(finding.draws, chances)
+    possible = sum(chance > 0 for chance in chances)
     return replace(
         finding,
-        distance=distance,
-        usual=float(exact.mean()),
-        most=float(np.quantile(exact, MOST)),
-        # Equal distances may be rounded differently.
-        nearer=float((exact < distance - 1e-9).mean()),
+        p=p,
+        unlike=(alone if p is None else p) < LEVEL,
+        distance=variation(counts, chances),
+        usual=by_chance(finding.draws, chances),
         needed=needed(possible, claims) if possible > 1 else None,
     )

@@ -1,8 +1,4 @@
-"""Draws as a table, as trees with counts side by side in HTML without scripts, and in sentences.
-
-The verdicts on each decoder's law tell how far off the draws are, how unusual that is, and what the
-seeds have to do with it.
-"""
+"""Draws as a verdict, a table, and trees with counts side by side in HTML without scripts."""
 
 import html
 import math
@@ -10,11 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from workbench.runs.draws import (
-    CONTROL,
     LEVEL,
-    MOST,
-    SIMULATED,
     SOUGHT,
+    Compared,
     DrawNode,
     Finding,
     Tokens,
@@ -34,47 +28,57 @@ from workbench.studies.settings import counted
 LEGEND = (
     "Each token shows how many draws continue with it; the target’s expected count is in brackets."
 )
-DEFINED = "Plain sampling draws from the target by definition"
+# What decoders claim to draw like, by how they are compared.
+CLAIMED: dict[Compared, str] = {
+    "target": "the large model",
+    "first step": "one step of beam sampling",
+}
 
 
 def headline(run: Run) -> str:
-    each = "".join(f"<li>{html.escape(words)}</li>" for words in verdicts(run))
-    if not each:
+    if not run.results:
         return ""
-    plain = verdict(run)
-    says = f'<p class="verdict">{html.escape(plain)}</p>{_paragraph(reach(run))}' if plain else ""
-    figures = f"{_paragraph(shared(run))}<ul>{each}</ul>"
-    if plain:
-        figures = f"<details><summary>Each decoder, in figures</summary>{figures}</details>"
-    link = (
-        '<nav class="wb-jump" aria-label="On this page"><a href="#draw-proof">How they are '
-        "compared, and what is proved</a></nav>"
+    return (
+        f'<div class="wb wb-verdicts"><p class="verdict">{html.escape(verdict(run))}</p>'
+        f'<p class="says">{html.escape(reach(run))}</p></div>{proof(run)}'
     )
-    legend = _paragraph(LEGEND) if run.exact else ""
-    return f'<div class="wb wb-verdicts">{says}{figures}{link}{legend}</div>'
 
 
 def verdict(run: Run) -> str:
-    """What the draws say of all decoders, in plain words; "" where nothing is compared."""
-    known = [f for f in findings(run) if f.draws and (f.distance is not None or f.unlike)]
+    """What the draws say of all decoders, in plain words."""
+    if run.settings.get("temperature", 1.0) == 0:
+        return (
+            "At temperature 0 nothing is left to chance: each decoder writes one text, and there "
+            "is nothing to compare."
+        )
+    known = [finding for finding in findings(run) if finding.distance is not None]
+    if not known:
+        return (
+            "There is nothing to compare: too few draws, or no first words that are likely enough "
+            "to the large model."
+        )
     words: list[str] = []
-    for compared, whole in (
-        ("target", "the large model"),
-        ("first step", "one step of beam sampling"),
-    ):
-        honest = [f for f in known if f.compared == compared and f.p is not None]
-        if alike := [f for f in honest if not f.unlike]:
+    for compared, whole in CLAIMED.items():
+        alike = [f for f in known if f.compared == compared and not f.unlike]
+        unlike = [f for f in known if f.compared == compared and f.unlike]
+        if alike:
             ending = ": these draws show no difference" if not words else ""
             words.append(f"{_names(alike, 'draws')} like {whole}{ending}.")
-        if unlike := [f for f in honest if f.unlike]:
+        if unlike:
             words.append(
                 f"{_names(unlike, 'draws')} unlike {whole}: a fault of it, or of models or seeds."
             )
-    if free := [f for f in known if f.p is None]:
-        differing = [f for f in free if _odd(f) or f.never]
+    if free := [f for f in known if f.compared not in CLAIMED]:
+        differing = [f for f in free if f.unlike]
         also = f"; {_names(differing, 'differs')}" if differing else ""
         also = ", and differs" if differing == free and len(free) == 1 else also
         words.append(f"{_names(free, 'does')} not promise that{also}.")
+    words += [
+        f"Seed {f.seed} of {label(f.decoder)} wrote “{visible(f.never)}”, which the large model "
+        "never writes: one such text is proof."
+        for f in known
+        if f.never
+    ]
     return " ".join(words)
 
 
@@ -85,126 +89,25 @@ def _names(some: Sequence[Finding], verb: str) -> str:
     return f"{', '.join(first)} and {last} {verb.removesuffix('es' if verb == 'does' else 's')}"
 
 
-def _paragraph(words: str) -> str:
-    return f'<p class="says">{html.escape(words)}</p>' if words else ""
-
-
-def sentences(run: Run) -> list[str]:
-    return [words for words in (shared(run), *verdicts(run), reach(run)) if words]
-
-
-def verdicts(run: Run) -> list[str]:
-    if not run.results:
-        return []
-    if run.settings.get("temperature", 1.0) == 0:
-        return [
-            "At temperature 0 nothing is left to chance: each decoder writes one text, and there "
-            "is nothing to compare."
-        ]
-    known = {each.decoder: each for each in findings(run)}
-    control = known.get(CONTROL)
-    return [f"{label(each.decoder)}: {in_words(each, control)}" for each in known.values()]
-
-
-def in_words(finding: Finding, control: Finding | None) -> str:
-    texts = counted(finding.texts, "draw")
-    what, which = "the target", texts
-    if finding.compared == "first step":
-        what, which = (
-            "one step of beam sampling",
-            f"the {counted(finding.draws, 'first beam')} of {texts}",
-        )
-    if not finding.draws:
-        return f"{texts.capitalize()}: too few to compare with {what}."
-    if finding.distance is None:
-        return (
-            f"{texts.capitalize()}: no first tokens of {what} are likely enough to be compared, or "
-            "only one text is."
-        )
-    far = (
-        f"total variation {finding.distance:.3f} ({finding.usual:.3f} is usual), further off than "
-        f"{further(finding)}"
-    )
-    wrote = (
-        f"seed {finding.seed} wrote “{visible(finding.never)}”, which the target never writes "
-        "(probability 0)"
-    )
-    if finding.p is None:
-        also = f" {wrote[0].upper()}{wrote[1:]}." if finding.never else ""
-        return f"Does not promise the target's distribution; {texts} have {far}.{also}"
-    if finding.unlike:
-        proof = f"{wrote}: one such text is proof."
-        why = proof if finding.never else f"p < {LEVEL:.4f}, however often one looks."
-        says = f"Unlike {what}: {why} The {which.removeprefix('the ')} have {far}."
-        suspect = f" {DEFINED}: suspect the models or the seeds first."
-        return says + (suspect if finding.decoder == CONTROL else "")
-    return f"No difference from {what} shown by {which}: {far}.{_unusual(finding, control)}"
-
-
-def _unusual(finding: Finding, control: Finding | None) -> str:
-    """A remark on draws that are further off than most, without being proof."""
-    if not _odd(finding):
-        return ""
-    if finding.decoder == CONTROL:
-        return f" {DEFINED}: these seeds are unlucky."
-    if finding.compared == "target" and control is not None and _odd(control):
-        return " So is plain sampling with these seeds."
-    return " Chance or a fault: other seeds will tell."
-
-
-def _odd(finding: Finding) -> bool:
-    return finding.nearer is not None and finding.nearer >= MOST
-
-
-def further(finding: Finding) -> str:
-    """The share of honest samples that are nearer, rounded down: "98% of honest samples"."""
-    share = finding.nearer or 0.0
-    if share == 1:
-        return f"all of {SIMULATED:,} honest samples"
-    tenths = math.floor(1000 * share) / 10
-    return f"{tenths if tenths >= 99 else math.floor(tenths):g}% of honest samples"
-
-
-def shared(run: Run) -> str:
-    groups = grouped(run)
-    if not groups or run.settings.get("temperature", 1.0) == 0:
-        return ""
-    control = (
-        "Plain sampling is the control."
-        if CONTROL in groups
-        else "Tick plain sampling for a control: it shows what these seeds do to an exact sampler."
-    )
-    ranges = " and ".join(f"{each.start} to {each.stop - 1}" for each in seeds(run.results))
-    if len(groups) == 1:
-        return f"Seeds {ranges}. {control}"
-    return (
-        f"All draw with seeds {ranges}. If the seeds are unlucky, all {len(groups)} look wrong "
-        f"together. {control}"
-    )
-
-
 def reach(run: Run) -> str:
+    """The seeds, how sure the verdict is, and how many draws an error needs to be noticed."""
+    ranges = " and ".join(f"{each.start} to {each.stop - 1}" for each in seeds(run.results))
     claims = [each for each in findings(run) if each.p is not None and each.needed is not None]
     if not claims:
-        return ""
+        return f"Seeds {ranges}." if ranges else ""
     most = max(claims, key=_missing)
     missing, enough = _missing(most), most.texts + _missing(most)
     have = f"you have {most.texts:,}" + ("." if missing else ", which is enough.")
     return (
-        f"A correct decoder is wrongly flagged at most once in {1 / LEVEL:,.0f} runs, even if you "
-        f"keep drawing. To notice an error of {SOUGHT:g} you need about {enough:,} draws; {have}"
+        f"Seeds {ranges}. A correct decoder is wrongly flagged at most once in {1 / LEVEL:,.0f} "
+        f"runs, even if you keep drawing. To notice an error of {SOUGHT:g} you need about "
+        f"{enough:,} draws; {have}"
     )
 
 
 def _missing(finding: Finding) -> int:
     return max(0, math.ceil((finding.needed or 0) * finding.texts / finding.draws) - finding.texts)
 
-
-OPEN = 0.06  # nodes that this share of the draws have in common are unfolded
-FIRST = 5  # first words that are shown by themselves
-SHOWN = 12  # children of a node; the rarer ones are in a fold
-MOST_LINES = 1500  # of one tree
-DEEPEST = 100  # forks above each other: a file may have more than Python can follow
 
 PROOF = (
     "<p>Draws can show a difference, but never that there is none. For decoders of the "
@@ -219,8 +122,8 @@ HOW = (
     "of the target’s texts. The cells depend on the target alone, never on the draws. Beam "
     "decoders choose their text among several beams; their first step draws from the target, so "
     "the beams of that step are counted. The distance is the total variation: the largest "
-    "difference in the probability of any set of cells. It is compared with that of 2,000 honest "
-    "samples, each of as many simulated draws from the target itself. “Unlike” needs more: the "
+    "difference in the probability of any set of cells; beside it stands how far as many draws "
+    "from the target itself are off on average. “Unlike” needs more: the "
     "draws must be ten thousand times likelier under a mixture of other distributions (a Dirichlet "
     "distribution around the target’s, Lindon and Malek 2022) than under the target’s own. If a "
     "decoder has the target’s own, that ratio is a martingale, so the chance that it ever gets "
@@ -229,6 +132,17 @@ HOW = (
     "the sampling settings rule out one of the first three tokens of a text, that single text is "
     "proof; tokens that rounding may move across the edge are not ruled out."
 )
+
+
+def proof(run: Run) -> str:
+    names = [finding.decoder for finding in findings(run) if finding.compared == "target"] or [
+        "speculative"
+    ]
+    calls = "\n".join(f'assert_law(catalog["{html.escape(name)}"]())' for name in names)
+    return (
+        '<details class="wb wb-proof" id="draw-proof"><summary>How they are compared, and what is '
+        f"proved</summary><p>{HOW}</p>{PROOF.format(calls=calls)}</details>"
+    )
 
 
 def table(run: Run) -> Table:
@@ -245,23 +159,24 @@ def table(run: Run) -> Table:
         )  # fmt: skip
     heads = [
         "decoder", "draws", "different texts", "compared with", "distance", "exact draws",
-        "further off than", speed.label,
+        speed.label,
     ]  # fmt: skip
     return Table(heads, lines)
 
 
 def _figures(finding: Finding | None) -> list[str]:
     if finding is None or finding.distance is None:
-        return [quantities.MISSING] * 4
+        return [quantities.MISSING] * 3
     return [
         "its first step" if finding.compared == "first step" else "the target",
         f"{finding.distance:.3f}",
-        f"{finding.usual:.3f}, {MOST:.0%} below {finding.most:.3f}",
-        further(finding),
+        f"{finding.usual:.3f}",
     ]
 
 
 # ---- first words
+
+FIRST = 5  # first words that are shown by themselves
 
 
 def first_words(run: Run) -> str:
@@ -312,6 +227,11 @@ def _first_words(
 
 # ---- trees
 
+OPEN = 0.06  # nodes that this share of the draws have in common are unfolded
+SHOWN = 12  # children of a node; the rarer ones are in a fold
+MOST_LINES = 1500  # of one tree
+DEEPEST = 100  # forks above each other: a file may have more than Python can follow
+
 
 def trees(run: Run) -> str:
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
@@ -324,7 +244,8 @@ def trees(run: Run) -> str:
         )
         for decoder, results in grouped(run).items()
     )
-    return f'<div class="wb wb-draws">{each}</div>' if each else ""
+    legend = f'<p class="wb says">{LEGEND}</p>' if run.exact else ""
+    return f'{legend}<div class="wb wb-draws">{each}</div>' if each else ""
 
 
 class _Tree:
@@ -410,15 +331,4 @@ def _count(count: int, expected: float | None, share: float, text: str) -> str:
     return (
         f'<span class="count">{count}</span>{more}{bar}'
         f"<bdi>{html.escape(looks.visible(text)) or '▫'}</bdi>"
-    )
-
-
-def proof(run: Run) -> str:
-    names = [finding.decoder for finding in findings(run) if finding.compared == "target"] or [
-        "speculative"
-    ]
-    calls = "\n".join(f'assert_law(catalog["{html.escape(name)}"]())' for name in names)
-    return (
-        '<details class="wb wb-proof" id="draw-proof"><summary>How they are compared, and what is '
-        f"proved</summary><p>{HOW}</p>{PROOF.format(calls=calls)}</details>"
     )

@@ -115,20 +115,14 @@ const WorkbenchPage = (() => {
     button.click();
   });
 
-  /** Links within the page: to the prompt, to a tab, to a part of it. The address names a run or settings, which a plain link would drop.
-   *  The keyboard goes on from there. */
+  /** Links within the page: to the prompt, to a tab. The address names a run or settings, which a plain link would drop. The keyboard goes
+   *  on from there. */
   document.addEventListener("click", (event) => {
-    const link = event.target.closest?.("a.wb-skip, a[data-tab], .wb-jump a");
+    const link = event.target.closest?.("a.wb-skip, a[data-tab]");
     if (!link) return;
     event.preventDefault();
     if (link.dataset.tab) return WorkbenchAddress.open(link.dataset.tab);
-    if (link.matches(".wb-skip")) return document.querySelector("#prompt textarea")?.focus();
-    const place = document.querySelector(link.hash);
-    if (!place) return;
-    if (place.tagName === "DETAILS") place.open = true;
-    place.tabIndex = -1;
-    place.focus({ preventScroll: true });
-    place.scrollIntoView({ block: "start" });
+    document.querySelector("#prompt textarea")?.focus();
   });
 
   /** Save the chart beside a button, or the picture. */

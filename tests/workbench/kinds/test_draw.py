@@ -115,19 +115,19 @@ def test_draws_with_other_seeds_are_added_to_the_run_on_screen(house):
     """After an odd verdict nobody could add draws: a new run with another seed forgot the first."""
     visitor, id = drawn(house)
     assert visitor.visible("draw-more")
-    assert "All draw with seeds 0 to 11" in visitor.value("draw-headline")
+    assert "Seeds 0 to 11" in visitor.value("draw-headline")
     for pressed, last in ((1, 23), (2, 47)):
         visitor.press("draw-more")
         assert visitor.breakdowns == []
         run = house[0].store.get(id)
         assert [r.seed for r in run.results] == [0, 0, 12, 12, 24, 24][: 2 * pressed + 2]
-        assert f"All draw with seeds 0 to {last}" in visitor.value("draw-headline")
+        assert f"Seeds 0 to {last}" in visitor.value("draw-headline")
         assert visitor.value("draw-trees").count("<section") == 2
         assert f"{last + 1} draws" in visitor.value("draw-trees")
     again = Visitor(house[1], f"run={id}")
     assert again.value("draw-headline") == visitor.value("draw-headline")
     again.press("draw-more")
-    assert "All draw with seeds 0 to 95" in again.value("draw-headline")
+    assert "Seeds 0 to 95" in again.value("draw-headline")
 
 
 def test_draws_that_others_added_meanwhile_stay(house):
@@ -142,7 +142,7 @@ def test_draws_that_others_added_meanwhile_stay(house):
         pass
     assert visitor.breakdowns == []
     assert [r.seed for r in house[0].store.get(id).results] == [0, 0, 12, 12, 24, 24]
-    assert "All draw with seeds 0 to 35" in visitor.value("draw-headline")
+    assert "Seeds 0 to 35" in visitor.value("draw-headline")
 
 
 def test_draws_that_were_added_are_not_measured_again(house, monkeypatch):
@@ -166,7 +166,7 @@ def test_a_run_is_as_it_was_if_other_draws_are_stopped_before_the_first(house, u
     assert visitor.breakdowns == []
     assert "Stopped · 0 results" in visitor.value("draw-progress")
     assert house[0].store.get(id) == run
-    assert "All draw with seeds 0 to 11" in visitor.value("draw-headline")
+    assert "Seeds 0 to 11" in visitor.value("draw-headline")
     assert visitor.visible(kept)
     assert id in link(visitor)
 

@@ -11,7 +11,7 @@ from tests.models import plain_logits
 from tests.workbench.measuring.test_draws import draw, ended
 from workbench.measuring.transcript import FINE, cut_off
 from workbench.runs.draws import findings
-from workbench.show.draws import verdicts
+from workbench.show.draws import verdict
 
 logits = st.lists(st.floats(-3, 3), min_size=3, max_size=8)
 warpings = st.builds(
@@ -55,7 +55,9 @@ def test_a_decoder_that_ignores_top_k_is_caught_by_one_text(pair, unmetered, mon
     speculative = decoders.catalog["speculative"]
     usual = speculative.warping
     study = draw("multinomial", "speculative", **shared)
-    assert verdicts(ended(pair, study, unmetered))[1].startswith("Speculative: No difference")
+    assert verdict(ended(pair, study, unmetered)).startswith(
+        "Plain sampling and Speculative draw like"
+    )
 
     def wrong_warping(self, warping):
         three = Warping(warping.temperature, 3, warping.top_p)
@@ -66,7 +68,7 @@ def test_a_decoder_that_ignores_top_k_is_caught_by_one_text(pair, unmetered, mon
     right, wrong = findings(run)
     assert (right.never, right.unlike) == ("", False)
     assert (wrong.p, wrong.unlike) == (0, True)
-    assert f"Unlike the target: seed {wrong.seed} wrote “" in verdicts(run)[1]
+    assert f"Seed {wrong.seed} of Speculative wrote “" in verdict(run)
     never = [tuple(prefix.tokens) for prefix in run.exact if prefix.p == 0]
     assert never
     ids = list(pair.tokenizer("abab").input_ids)

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,17 @@ from decoders.testing.situations import ancestral
 from tests.pairwise import EVERYWHERE
 from tests.pieces import Made
 from tests.workbench.runs.simulated import directions, ever_unlike, found_share, laws
-from workbench.runs.draws import LEAST, LEVEL, Tokens, cells, evidence, holm, p_value
+from workbench.runs.draws import (
+    LEAST,
+    LEVEL,
+    Tokens,
+    by_chance,
+    cells,
+    evidence,
+    holm,
+    p_value,
+    variation,
+)
 
 CELLS = (2, 10, 20) if EVERYWHERE else (10,)
 
@@ -69,6 +80,13 @@ def test_two_unlucky_draws_are_no_proof():
     assert p_value([180, 20], [0.5, 0.5]) < 1e-4
     assert p_value([200], [1.0]) is None
     assert p_value([0, 0], [0.5, 0.5]) is None
+
+
+def test_the_usual_distance_is_that_of_simulated_draws():
+    chances = (0.3, 0.25, 0.2, 0.15, 0.1, 0.0)
+    counts = np.random.default_rng(0).multinomial(100, chances, size=2000)
+    simulated = sum(variation(row, chances) for row in counts.tolist()) / len(counts)
+    assert by_chance(100, chances) == pytest.approx(simulated, rel=0.02)
 
 
 def test_holm_as_the_textbooks_have_it():

@@ -1,6 +1,5 @@
 """Draws in words and as trees: the counts add up, and no text of a model is markup."""
 
-import re
 from html.parser import HTMLParser
 
 import pytest
@@ -45,23 +44,16 @@ UNLUCKY = [(i,) for i, count in ((1, 67), (2, 57), (3, 43), (4, 33)) for _ in ra
 
 
 @pytest.mark.parametrize(("run", "says"), [
-    (made(EVEN),
-        "No difference from the target shown by 100 draws: total variation 0.000 (0.069 "
-        "is usual), further off than 0% of honest"),
-    (made(ODD),
-        "Unlike the target: p < 0.0001, however often one looks. The 100 draws have total "
-        "variation 0.500 (0.069 is usual), further off than all of 2,000 honest samples."),
-    (made(ODD, "mtad"),
-        "Does not promise the target's distribution; 100 draws have total variation 0.500"),
-    (made(ODD, "greedy"), "Does not promise the target's distribution"),
-    (made(EVEN, law=[]),
-        "100 draws: no first tokens of the target are likely enough to be compared"),
-    (made([]), "0 draws: too few to compare with the target."),
+    (made(EVEN), "Plain sampling draws like the large model: these draws show no difference."),
+    (made(ODD), "Plain sampling draws unlike the large model: a fault of it, or of models"),
+    (made(ODD, "mtad"), "MTAD does not promise that, and differs."),
+    (made(EVEN, "greedy"), "Greedy does not promise that."),
+    (made(EVEN, law=[]), "There is nothing to compare: too few draws, or no first words"),
+    (made([]), "There is nothing to compare"),
     (made(EVEN, temperature=0.0, law=[]), "At temperature 0 nothing is left to chance"),
 ])  # fmt: skip
 def test_the_sentences(run, says):
-    (words,) = draws.verdicts(run)
-    assert says in words
+    assert draws.verdict(run).startswith(says)
 
 
 def test_one_unlucky_set_of_seeds_is_no_proof_against_five_decoders():
@@ -69,15 +61,8 @@ def test_one_unlucky_set_of_seeds_is_no_proof_against_five_decoders():
     of four exact decoders, which have the same seeds: one unlucky set read as five proofs."""
     names = ("speculative", "spectr", "specinfer", "block")
     run = made(UNLUCKY, more=[(name, UNLUCKY) for name in names])
-    words = " ".join(draws.sentences(run))
-    assert "Unlike the" not in words
-    assert "p =" not in words
-    assert "All draw with seeds 0 to 199" in words
-    assert "all 5 look wrong together. Plain sampling is the control." in words
-    control, *others = draws.verdicts(run)
-    assert re.search(r"further off than 99\.\d% of honest samples", control)
-    assert control.endswith("draws from the target by definition: these seeds are unlucky.")
-    assert all(other.endswith("So is plain sampling with these seeds.") for other in others)
+    assert "unlike" not in draws.verdict(run)
+    assert draws.reach(run).startswith("Seeds 0 to 199. ")
 
 
 IMPOSSIBLE = [*(Prefix([i], TEXTS[i], 0.25) for i in TEXTS), Prefix([1, 7], "w7", 0.0)]
@@ -87,14 +72,12 @@ def test_one_text_that_the_target_never_writes_is_proof():
     """A text of probability 0 counted in the smallest cell, where one draw more says nothing."""
     texts = [*EVEN[:60], (1, 7, 3), *EVEN[60:]]
     run = made(EVEN, more=[("speculative", texts), ("mtad", texts)], law=IMPOSSIBLE)
-    control, odd, own = draws.verdicts(run)
-    assert "No difference" in control
-    assert (
-        "Speculative: Unlike the target: seed 60 wrote “<script>alert(1)</script>w7”, which the "
-        "target never writes (probability 0): one such text is proof." in odd
-    )
-    assert own.startswith("MTAD: Does not promise")
-    assert "Seed 60 wrote" in own
+    words = draws.verdict(run)
+    assert words.startswith("Plain sampling draws like the large model: ")
+    assert " Speculative draws unlike the large model" in words
+    assert " MTAD does not promise that, and differs. " in words
+    wrote = "wrote “<script>alert(1)</script>w7”, which the large model never writes"
+    assert all(f"Seed 60 of {name} {wrote}" in words for name in ("Speculative", "MTAD"))
     found = draws.findings(made(texts, law=IMPOSSIBLE))[0]
     assert (found.p, found.unlike, found.seed) == (0.0, True, 60)
     tree = parsed(draws.trees(made(texts, law=IMPOSSIBLE)))
@@ -173,7 +156,7 @@ def test_files_of_every_format_have_what_the_draws_say():
     assert ",100,4,target,100,1.0," in first
     assert ",100,2,own,100,,0.5," in second
     report = to_html(run)
-    assert "No difference from the target shown by 100 draws" in report
+    assert "Plain sampling draws like the large model: these draws show no difference" in report
     assert "<img src=x" not in report
     assert "<script>alert" not in report
     assert 'assert_law(catalog["multinomial"]())' in report.replace("&quot;", '"')
@@ -191,9 +174,10 @@ def test_of_beams_only_the_first_token_can_be_impossible():
     run = made(EVEN, "beam_sampling", law=[*IMPOSSIBLE, Prefix([9], "w9", 0.0)])
     for i, each in enumerate(run.results[0].samples):
         each.beams.extend([1 + i % 4] * 4)
-    assert "No difference" in draws.verdicts(run)[0]
+    assert " draws like one step of beam sampling" in draws.verdict(run)
     run.results[0].samples[5].beams[2] = 9
-    assert "Unlike one step of beam sampling: seed 5 wrote “w9”" in draws.verdicts(run)[0]
+    assert " draws unlike one step of beam sampling" in draws.verdict(run)
+    assert " wrote “w9”, which" in draws.verdict(run)
 
 
 def test_the_verdict_is_told_once_in_plain_words():
@@ -203,7 +187,3 @@ def test_the_verdict_is_told_once_in_plain_words():
         "Plain sampling and Speculative draw like the large model: these draws show no difference. "
         "MTAD does not promise that, and differs."
     )
-    assert draws.verdict(made(ODD)).startswith("Plain sampling draws unlike the large model: ")
-    assert draws.verdict(made(EVEN, temperature=0)) == ""
-    said = draws.headline(run)
-    assert said.index("draw like the large model") < said.index("total variation")

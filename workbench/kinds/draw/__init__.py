@@ -104,23 +104,14 @@ START = {
 }
 
 
-# A link to a fold unfolds it.
-UNFOLD = """addEventListener("click", (event) => {
-  const link = event.target.closest(".wb-jump a");
-  const place = link && document.querySelector(link.hash);
-  if (place) place.open = true;
-});"""
-
-
 def body(run: Run) -> Body:
     content = (
         draws.first_words(run),
         draws.headline(run),
         tables.markup(draws.table(run)),
         draws.trees(run),
-        draws.proof(run),
     )
-    return Body("\n".join(content), UNFOLD)
+    return Body("\n".join(content))
 
 
 def columns(run: Run) -> Callable[[Result], Line]:
@@ -137,8 +128,6 @@ def columns(run: Run) -> Callable[[Result], Line]:
             "p_holm": each and each.p,
             "total_variation": each and each.distance,
             "total_variation_of_exact": each and each.usual,
-            "total_variation_of_exact_95": each and each.most,
-            "exact_nearer": each and each.nearer,
             "unlike": each and each.unlike,
             "needed_draws": each and each.needed,
             "never_written": each and each.never,
@@ -266,7 +255,8 @@ def summary(run: Run) -> Group:
         show.grid(draws.table(run)),
         *show.remarks(run),
         "",
-        *(Text(show.printable(sentence)) for sentence in draws.sentences(run)),
+        Text(show.printable(draws.verdict(run))),
+        Text(draws.reach(run)),
     )
 
 

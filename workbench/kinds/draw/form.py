@@ -41,10 +41,9 @@ class DrawResults(Figures):
         self.trees = gr.HTML(elem_id="draw-trees")
         self.table = gr.HTML(elem_id="draw-figures", elem_classes="wb-note")
         self.timing = gr.HTML(elem_id="draw-timing", elem_classes="wb-note")
-        self.proof = gr.HTML(elem_classes="wb-note")
         self.shown = gr.State("")  # the run that draws can be added to
         parts = [self.first, self.headline, self.again, self.trees, self.table, self.timing]
-        return [*parts, self.proof, self.shown]
+        return [*parts, self.shown]
 
     def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
         if not run.results:
@@ -64,7 +63,6 @@ class DrawResults(Figures):
             self.headline: draws.headline(run) + words.source(run),
             self.trees: draws.trees(run),
             self.table: tables.markup(draws.table(run)),
-            self.proof: draws.proof(run),
         }
 
 
@@ -138,14 +136,14 @@ def endpoints(host: Host) -> Jobs:
 
         Returns:
             the run as its JSON export has it, with each result's samples
-            and findings: for each decoder unlike, p, distance, and the distances of exact draws
+            and findings: for each decoder unlike, p, distance, and that of exact draws
         """
         yield from answers(
             host,
             lambda: Draw.from_json(
                 {"prompt": prompt, "settings": asked(decoders, settings, START, host.first)}
             ),
-            lambda run: {"findings": [asdict(f) | {"unlike": f.unlike} for f in findings(run)]},
+            lambda run: {"findings": list(map(asdict, findings(run)))},
         )
 
     return (draw,)
