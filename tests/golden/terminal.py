@@ -1,4 +1,4 @@
-"""The program in the terminal: ten calls and what they print.
+"""The program in the terminal: seven calls and what they print.
 
 What a clock measured is masked: in a table that has a column or a line of speeds, their cells; the
 remarks right beneath it, which are on the clock; ids and dates of new runs. Of a sentence only its
@@ -71,47 +71,36 @@ def call(*words: str) -> tuple[int, str]:
 
 
 def printed(folder: Path, proofs: bool = True) -> dict[str, Any]:
-    """Ten calls, eight without `proofs`: of each its words, exit status and masked lines."""
+    """Seven calls, five without `proofs`: of each its words, exit status and masked lines."""
     rule = folder / "rule.py"
     rule.write_text(RULE)
     found = {}
 
-    def run(*words: str) -> str:
+    def run(*words: str) -> None:
         status, text = call(*words)
         found[" ".join(words).replace(str(folder), "FOLDER")] = [status, *masked(text)]
-        return "".join(re.findall(r"kept as run (\w+)", text))
 
     with home(folder):
-        first = run("compare", "Once upon a time", *PAIR, "--decoders", "greedy", "speculative",
+        run("compare", "Once upon a time", *PAIR, "--decoders", "greedy", "speculative",
             "mtad", "lookup", "--set", "speculative.draft_length=4", "--set", "mtad.beams=8",
             "--set", "mtad.draft_length=4", "--set", "lookup.copy=7", "--set", "lookup.match=2",
             "--temperature", "0", *SAMPLING, "--max-new-tokens", "16",
             "--repeats", "1", "--timings", "1")  # fmt: skip
-        second = run("compare", "Tom had a red ball. Tom had", *PAIR, "--decoders", "multinomial",
+        run("compare", "Tom had a red ball. Tom had", *PAIR, "--decoders", "multinomial",
             "dsbd", "block", "typical", "--set", "dsbd.draft_length=2", "--set",
             "block.draft_length=3", "--temperature", "1", *SAMPLING, "--max-new-tokens", "12",
             "--repeats", "2", "--timings", "1")  # fmt: skip
-        drawn = run("draw", "Once upon a time", *PAIR, "--draws", "12", "--decoders", "multinomial",
+        run("draw", "Once upon a time", *PAIR, "--draws", "12", "--decoders", "multinomial",
             "mtad", "dsbd", "--temperature", "1", *SAMPLING, "--max-new-tokens", "3")  # fmt: skip
-        run("draw", "--again", drawn, *PAIR)
         run("batch", "--prompts", "refrains", "--count", "3", *PAIR, "--decoders", "lookup",
             "speculative", "--set", "speculative.draft_length=4", "--set", "lookup.copy=7",
             "--sizes", "1", "3", "--schemes", "vanilla", "unpadded", "--max-new-tokens", "8",
             "--temperature", "0", *SAMPLING, "--repeats", "1")  # fmt: skip
-        run("branch", first, *PAIR, "--decoder", "mtad", "--at", "3")
-        run("branch", second, *PAIR, "--decoder", "multinomial", "--at", "2", "--token", "#259")
         if proofs:
             run("prove", str(rule))
             run("prove", str(rule), "--function", "lenient")
         run("runs", "list", "--order", "oldest")
-    ids = {id: f"RUN{number}" for number, id in enumerate((first, second, drawn), 1)}
-    return {_with(ids, words): said for words, said in found.items()}
-
-
-def _with(names: dict[str, str], text: str) -> str:
-    for old, new in names.items():
-        text = text.replace(old, new)
-    return text
+    return found
 
 
 def masked(text: str) -> list[str]:

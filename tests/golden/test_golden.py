@@ -57,8 +57,8 @@ def test_the_page_and_batches_answer_as_they_did(tmp_path):
 
 def test_the_terminal_prints_what_it_printed(tmp_path):
     before, now = read("terminal"), terminal.printed(tmp_path, proofs=EVERYWHERE)
-    assert len(before) == 10
-    assert len(now) == (10 if EVERYWHERE else 8)
+    assert len(before) == 7
+    assert len(now) == (7 if EVERYWHERE else 5)
     moved = [
         line
         for words in now

@@ -102,12 +102,11 @@ def numbers(args: argparse.Namespace, names: Iterable[str]) -> dict[str, int]:
     return {field: number(name, getattr(args, field)) for name, field in fields.items()}
 
 
-def add_prompt(command: argparse.ArgumentParser, **options: Any) -> None:
+def add_prompt(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "prompt",
         help="the text to continue, or a list of messages with role and content as JSON; - reads "
         "it from standard input",
-        **options,
     )
 
 

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import chain
 
@@ -15,13 +15,11 @@ from rich.table import Table as Grid
 from rich.text import Text
 from transformers.utils import logging as transformers_logging
 
-from decoders import ModelPair
 from workbench.kinds.registry import part_of
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs import events
-from workbench.runs.events import onto
 from workbench.runs.record import Run, TokenRecord
 from workbench.runs.store import RunStore, RunSummary
 from workbench.show.looks import FATES
@@ -182,14 +180,8 @@ def loaded(args: argparse.Namespace) -> tuple[Device, PairChoice]:
     return device, choice
 
 
-def run(
-    make: Study | Callable[[ModelPair], Study], args: argparse.Namespace, earlier: Run | None = None
-) -> int:
+def run(study: Study, args: argparse.Namespace) -> int:
     """Run a study as the flags say; if it is stopped, the finished part is still kept and written.
-
-    Args:
-        make: the study, or a function that makes it for the loaded pair
-        earlier: a run of draws that the study adds to
 
     Returns:
         the exit status: 0, 1 if anything failed, 130 if it was stopped
@@ -199,9 +191,8 @@ def run(
     """
     console, files = Console(highlight=False), flags.files(args)
     device, choice = loaded(args)
-    study = make(device.pair(choice)) if callable(make) else make
-    with interruptible() as stop, closing(onto(earlier, device.run(study, choice, stop))) as events:
-        run = follow(events, console, Console(stderr=True))
+    with interruptible() as stop, closing(device.run(study, choice, stop)) as happening:
+        run = follow(happening, console, Console(stderr=True))
     console.print(summary(run))
     if run.results and not args.no_save:
         try:

@@ -1,12 +1,9 @@
 """Branching: the alternatives at a place of a run's text, and the study that continues there."""
 
-import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-
-from rich.console import Console
 
 from decoders import InputError, ModelPair, catalog, read
 from decoders.distribution import Warping, top
@@ -17,15 +14,10 @@ from workbench.kinds.comparison import Comparison
 from workbench.measuring.transcript import Pieces, Place
 from workbench.measuring.work import encode_prompt
 from workbench.models.keeper import environment
-from workbench.runs.figures import label
 from workbench.runs.record import Run, Sample
-from workbench.runs.store import RunStore
-from workbench.show.looks import visible
-from workbench.show.tables import Table
 from workbench.studies.prompts import Chat, Words, checked
 from workbench.studies.settings import Settings
 from workbench.studies.study import BranchStep, Start
-from workbench.terminal import flags, show
 
 LISTED = 20  # alternatives shown
 
@@ -37,12 +29,10 @@ class TextPlace:
     Attributes:
         decoder: the decoder whose text it is
         at: tokens of the text before it
-        repeat: the repeat whose text it is, from 0
     """
 
     decoder: str
     at: int
-    repeat: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,7 +120,7 @@ def branch(
         ),
         Start(
             (*ids, chosen),
-            (*earlier, BranchStep(run.id, where.decoder, where.repeat, where.at, text)),
+            (*earlier, BranchStep(run.id, where.decoder, 0, where.at, text)),
         ),
     )
 
@@ -184,9 +174,9 @@ def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
 def sample(run: Run, where: TextPlace) -> Sample:
     if run.kind != Comparison.kind:
         raise InputError(f"Only texts of a comparison can be branched; this run is a {run.kind}.")
-    if not (is_whole(where.at) and is_whole(where.repeat) and isinstance(where.decoder, str)):
+    if not (is_whole(where.at) and isinstance(where.decoder, str)):
         raise InputError("A place is a decoder's name and a number of tokens of its text.")
-    results = [r for r in run.results if (r.decoder, r.repeat) == (where.decoder, where.repeat)]
+    results = [r for r in run.results if (r.decoder, r.repeat) == (where.decoder, 0)]
     if not results:
         raise InputError(
             f"This run has no text of {quoted(where.decoder)}; it has "
@@ -243,62 +233,3 @@ def in_vocabulary(pair: ModelPair, token: Any) -> int:
             f"There is no token {quoted(token)}; the vocabulary has ids 0 to {pair.vocabulary - 1}."
         )
     return int(token)
-
-
-DESCRIPTION = (
-    "Without --token: list the tokens that could stand at a place of a past run, with their "
-    "probabilities under the large model and the decoder. With it: continue from there, as a new "
-    "run that knows its parent."
-)
-EXAMPLES = """examples:
-  python -m workbench branch 3f2a9c01d4e5 --decoder mtad --at 5
-  python -m workbench branch 3f2a9c01d4e5 --decoder mtad --at 5 --token " cat" --decoders greedy
-  python -m workbench branch 3f2a9c01d4e5 --decoder mtad --at 5 --token "#1234"
-"""
-
-
-def register(commands: Any) -> None:
-    command = flags.command(
-        commands, "branch", "continue a past run from another token", DESCRIPTION, EXAMPLES
-    )
-    command.set_defaults(command=run)
-    command.add_argument("run", help="the id of a past run")
-    command.add_argument(
-        "--decoder", required=True, metavar="NAME", help="the decoder whose text it is"
-    )
-    command.add_argument(
-        "--at", type=int, required=True, metavar="N", help="number of tokens of the text to keep"
-    )
-    command.add_argument(
-        "--repeat", type=int, default=0, metavar="N", help="which repeat, from 0 (default: 0)"
-    )
-    command.add_argument(
-        "--token",
-        metavar="TOKEN",
-        help="the next token: its text, if that is a single token, or its number, as in #123",
-    )
-    command.add_argument(
-        "--decoders", nargs="+", metavar="NAME", help="decoders that continue (default: --decoder)"
-    )
-    flags.add_models(command)
-    flags.add_files(command)
-
-
-def run(args: argparse.Namespace) -> int:
-    parent, where = RunStore().get(args.run), TextPlace(args.decoder, args.at, args.repeat)
-    if args.token is not None:
-        return show.run(lambda pair: branch(pair, parent, where, args.token, args.decoders), args)
-    device, choice = show.loaded(args)
-    choices, _ = device.ask(choice, alternatives, parent, where)
-    heads = ["token", "text", "p", f"p of {label(where.decoder)}"]
-    lines = [
-        [
-            f"#{each.id}", visible(each.text), f"{each.raw:.4f}",
-            f"{each.warped:.4f}" if each.warped else "never",
-        ]
-        for each in choices
-    ]  # fmt: skip
-    if choices[0].warped is None:  # the decoder does not sample
-        heads, lines = heads[:-1], [line[:-1] for line in lines]
-    Console(highlight=False).print(show.grid(Table(heads, lines)))
-    return 0

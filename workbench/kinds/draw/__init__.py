@@ -10,16 +10,15 @@ from rich.console import Group
 from rich.text import Text
 from rich.tree import Tree
 
-from decoders import InputError, ModelPair, catalog
+from decoders import InputError, catalog
 from decoders.settings import check, setting
-from workbench.kinds import branch
 from workbench.runs.draws import DEPTH, DrawNode, findings, grouped, grown, seeds, texts_of
 from workbench.runs.record import LARGEST_FILE, Result, Run
-from workbench.runs.store import RunStore, recorded
+from workbench.runs.store import recorded
 from workbench.show import draws, looks, tables
 from workbench.show.view import Body, Line, View, agreement
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
-from workbench.studies.settings import Settings, counted, shared
+from workbench.studies.settings import Settings, counted
 from workbench.studies.study import MEGABYTE, Job, Study
 from workbench.terminal import flags, show
 
@@ -192,8 +191,6 @@ EXAMPLES = """examples:
   python -m workbench draw "Once upon a time"
   python -m workbench draw "Once upon a time" --draws 1000 --decoders multinomial typical \\
     --temperature 0.7 --json out.json
-  python -m workbench draw --again 3f2a9c01d4e5
-  python -m workbench draw --again 3f2a9c01d4e5 --draws 1000
 """
 BRANCHES = 6  # of each token of a tree
 
@@ -208,44 +205,13 @@ def register(commands: Any) -> None:
         EXAMPLES,
     )
     command.set_defaults(command=run)
-    flags.add_prompt(command, nargs="?")
-    command.add_argument(
-        "--again", metavar="RUN",
-        help="add draws with other seeds and the same settings to a past run; by default as many "
-        "again",
-    )  # fmt: skip
+    flags.add_prompt(command)
     flags.add(command, START, Draw)
 
 
 def run(args: argparse.Namespace) -> int:
     own = flags.own(args, Draw)
-    if args.again is not None:
-        return _again(args, own)
-    if args.prompt is None:
-        raise InputError("Give the text to continue, or --again with the id of a past run.")
     return show.run(Draw(flags.prompt(args), flags.settings(args, START), **own), args)
-
-
-def _again(args: argparse.Namespace, own: dict[str, Any]) -> int:
-    """Add draws to a past run; raises InputError for flags that would change the distribution."""
-    names = [
-        "prompt",
-        "decoders",
-        "preset",
-        "cache_mb",
-        *(field.name for field in shared()),
-    ]
-    if args.own or any(getattr(args, name) is not None for name in names):
-        raise InputError(
-            "--again takes the prompt and the settings from the run; combine it with --draws alone."
-        )
-    earlier = RunStore().get(args.again)
-
-    def more(pair: ModelPair) -> Draw:
-        branch.of_pair(pair, earlier)
-        return again(earlier, own.get("draws"))
-
-    return show.run(more, args, earlier)
 
 
 def summary(run: Run) -> Group:
