@@ -443,5 +443,4 @@ def _excuse(pair: ModelPair, text: list[TokenId], place: int, token: TokenId) ->
 
 
 def _begins(first: str, second: str) -> bool:
-    """Whether one text is the beginning of the other."""
     return first.startswith(second) or second.startswith(first)

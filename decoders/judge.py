@@ -74,10 +74,6 @@ LONGEST = 64  # tokens of a draft
 SUM = 1e-4  # how far from 1 a row's sum may be
 
 
-def check_length(length: int) -> None:
-    refuse((not 1 <= length <= LONGEST, f"A draft has 1 to {LONGEST} tokens, not {length}."))
-
-
 def judge(
     p: Any,
     q: Any,
@@ -147,8 +143,8 @@ class _Case:
         length = len(self.tokens)
         self.q = None if q is None else _rows("q", q)
         self.raw = self.p if raw is None else _rows("raw", raw)
-        check_length(length)
         refuse(
+            (not 1 <= length <= LONGEST, f"A draft has 1 to {LONGEST} tokens, not {length}."),
             (
                 places != length + 1,
                 f"p has {places} rows; a draft of {length} tokens needs {length + 1}, one before "

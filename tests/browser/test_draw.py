@@ -30,7 +30,7 @@ def drawn(visit, address) -> Page:
 def test_trees_side_by_side_with_what_they_say_on_every_screen(visit, address):
     page = drawn(visit, address)
     expect(page.locator("#draw-trees .wb-panel")).to_have_count(3)
-    expect(page.locator("#draw-headline .verdict")).to_contain_text("MTAD does not promise that")
+    expect(page.locator("#draw-headline .verdict")).to_contain_text("MTAD does not promise to draw")
     expect(page).to_have_url(re.compile(r"\?run="))
     summary = page.locator("#draw-trees summary").first
     summary.focus()

@@ -28,10 +28,15 @@ from workbench.studies.settings import counted
 LEGEND = (
     "Each token shows how many draws continue with it; the target’s expected count is in brackets."
 )
-# What decoders claim to draw like, by how they are compared.
-CLAIMED: dict[Compared, str] = {
-    "target": "the large model",
-    "first step": "one step of beam sampling",
+FAULT = "a fault of it, or of models or seeds"
+# What is said of decoders, by how they are compared and whether their draws prove a difference.
+VERDICTS: dict[tuple[Compared, bool], tuple[str, str]] = {
+    ("target", False): ("draws", "like the large model: these draws show no difference"),
+    ("target", True): ("draws", f"unlike the large model: {FAULT}"),
+    ("first step", False): ("draws", "like one step of beam sampling, as far as these draws show"),
+    ("first step", True): ("draws", f"unlike one step of beam sampling: {FAULT}"),
+    ("own", False): ("does", "not promise to draw like the large model"),
+    ("own", True): ("does", "not promise to draw like the large model, and these draws differ"),
 }
 
 
@@ -57,22 +62,10 @@ def verdict(run: Run) -> str:
             "There is nothing to compare: too few draws, or no first words that are likely enough "
             "to the large model."
         )
-    words: list[str] = []
-    for compared, whole in CLAIMED.items():
-        alike = [f for f in known if f.compared == compared and not f.unlike]
-        unlike = [f for f in known if f.compared == compared and f.unlike]
-        if alike:
-            ending = ": these draws show no difference" if not words else ""
-            words.append(f"{_names(alike, 'draws')} like {whole}{ending}.")
-        if unlike:
-            words.append(
-                f"{_names(unlike, 'draws')} unlike {whole}: a fault of it, or of models or seeds."
-            )
-    if free := [f for f in known if f.compared not in CLAIMED]:
-        differing = [f for f in free if f.unlike]
-        also = f"; {_names(differing, 'differs')}" if differing else ""
-        also = ", and differs" if differing == free and len(free) == 1 else also
-        words.append(f"{_names(free, 'does')} not promise that{also}.")
+    words = []
+    for kind, (verb, says) in VERDICTS.items():
+        if some := [f for f in known if (f.compared, f.unlike) == kind]:
+            words.append(f"{_names(some, verb)} {says}.")
     words += [
         f"Seed {f.seed} of {label(f.decoder)} wrote “{visible(f.never)}”, which the large model "
         "never writes: one such text is proof."

@@ -7,7 +7,7 @@ from typing import Any
 
 from decoders import InputError, ModelPair, catalog, read
 from decoders.distribution import Warping, top
-from decoders.errors import quoted
+from decoders.errors import quoted, refuse
 from decoders.inputs import is_whole
 from decoders.settings import Law
 from workbench.kinds.comparison import Comparison
@@ -172,10 +172,16 @@ def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
 
 
 def sample(run: Run, where: TextPlace) -> Sample:
-    if run.kind != Comparison.kind:
-        raise InputError(f"Only texts of a comparison can be branched; this run is a {run.kind}.")
-    if not (is_whole(where.at) and isinstance(where.decoder, str)):
-        raise InputError("A place is a decoder's name and a number of tokens of its text.")
+    refuse(
+        (
+            run.kind != Comparison.kind,
+            f"Only texts of a comparison can be branched; this run is a {run.kind}.",
+        ),
+        (
+            not (is_whole(where.at) and isinstance(where.decoder, str)),
+            "A place is a decoder's name and a number of tokens of its text.",
+        ),
+    )
     results = [r for r in run.results if (r.decoder, r.repeat) == (where.decoder, 0)]
     if not results:
         raise InputError(

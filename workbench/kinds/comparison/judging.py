@@ -28,8 +28,6 @@ CHOSEN = (
 
 
 def answer_judging(host: Host, results: ComparisonResults, pair: gr.State) -> None:
-    """Answer the picture's questions about a round."""
-
     def judge_round(choice: PairChoice, event: gr.EventData) -> dict[str, Any]:
         question = sent(event, "ask", "run", "decoder", "round")
         answer = {"ask": question.get("ask")}

@@ -2,23 +2,23 @@
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 from rich.console import Group
 from rich.text import Text
-from rich.tree import Tree
 
 from decoders import InputError, catalog
+from decoders.errors import refuse
 from decoders.settings import check, setting
-from workbench.runs.draws import DEPTH, DrawNode, findings, grouped, grown, seeds, texts_of
+from workbench.runs.draws import findings, grouped, seeds, texts_of
 from workbench.runs.record import LARGEST_FILE, Result, Run
 from workbench.runs.store import recorded
-from workbench.show import draws, looks, tables
+from workbench.show import draws, tables
 from workbench.show.view import Body, Line, View, agreement
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
-from workbench.studies.settings import Settings, counted
+from workbench.studies.settings import Settings
 from workbench.studies.study import MEGABYTE, Job, Study
 from workbench.terminal import flags, show
 
@@ -152,15 +152,17 @@ def again(
     Raises:
         InputError: if nothing can be added
     """
-    if run.kind != Draw.kind or not run.results:
-        raise InputError(
-            "Only a run of draws can be drawn again with other seeds; this one has none."
-        )
-    if recorded(run.id) is not None:
-        raise InputError(
+    refuse(
+        (
+            run.kind != Draw.kind or not run.results,
+            "Only a run of draws can be drawn again with other seeds; this one has none.",
+        ),
+        (
+            recorded(run.id) is not None,
             "A run that was recorded beforehand stays as it is: press Draw for one of your own, "
-            "and add draws to that."
-        )
+            "and add draws to that.",
+        ),
+    )
     study = Draw.from_json(run.study)
     if study.settings.temperature == 0:
         raise InputError(
@@ -184,15 +186,14 @@ def again(
 
 
 DESCRIPTION = (
-    "Continue one prompt with many seeds, show the texts as a tree with counts, and test whether "
-    "their first tokens follow the large model's own distribution."
+    "Continue one prompt with many seeds, and test whether the first tokens of the texts follow "
+    "the large model's own distribution."
 )
 EXAMPLES = """examples:
-  python -m workbench draw "Once upon a time"
+  python -m workbench draw "Once upon a time" --html texts.html
   python -m workbench draw "Once upon a time" --draws 1000 --decoders multinomial typical \\
     --temperature 0.7 --json out.json
 """
-BRANCHES = 6  # of each token of a tree
 
 
 def register(commands: Any) -> None:
@@ -215,8 +216,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def summary(run: Run) -> Group:
+    errors = [error for result in run.results for error in result.errors]
     return Group(
-        *(tree(results, run) for results in grouped(run).values()),
+        *(Text(show.printable(error), "red") for error in errors),
         "",
         show.grid(draws.table(run)),
         *show.remarks(run),
@@ -224,36 +226,3 @@ def summary(run: Run) -> Group:
         Text(show.printable(draws.verdict(run))),
         Text(draws.reach(run)),
     )
-
-
-def tree(results: Sequence[Result], run: Run) -> Tree:
-    """The first tokens of a decoder's draws with their counts, expected ones in brackets."""
-    root = grown(sample.pieces for sample in texts_of(results))
-    name, count = show.printable(results[0].decoder), f"  {counted(root.count, 'draw')}"
-    shown = Tree(Text.assemble("\n", (name, "bold"), (count, "dim")))
-    for error in (result.error for result in results if result.error is not None):
-        shown.add(Text(show.printable(error), "red"))
-    _grow(shown, root, (), root.count, {tuple(each.tokens): each.p for each in run.exact})
-    return shown
-
-
-def _grow(
-    shown: Tree,
-    node: DrawNode,
-    path: tuple[int, ...],
-    total: int,
-    law: Mapping[tuple[int, ...], float],
-) -> None:
-    for child in node.following[:BRANCHES]:
-        below = (*path, child.id)
-        branch = shown.add(
-            Text.assemble(
-                f"{child.count}",
-                (f" ({total * law[below]:.1f})" if below in law else "", "dim"),
-                f"  {looks.visible(child.text) or '▫'}",
-            )
-        )
-        if len(below) < DEPTH:
-            _grow(branch, child, below, total, law)
-    if rest := node.following[BRANCHES:]:
-        shown.add(Text(f"{sum(child.count for child in rest)}  in {len(rest)} others", "dim"))
