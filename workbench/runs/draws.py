@@ -318,8 +318,10 @@ def findings(run: Run) -> list[Finding]:
     ]
     claims = max(1, sum(p is not None for p in claimed))
     return [
-        _measured(*each, *ps, claims)
-        for each, *ps in zip(counted_draws, alone, holm(claimed), strict=True)
+        _measured(finding, counts, chances, one, p, claims)
+        for (finding, counts, chances), one, p in zip(
+            counted_draws, alone, holm(claimed), strict=True
+        )
     ]
 
 

@@ -30,13 +30,13 @@ LEGEND = (
 )
 FAULT = "a fault of it, or of models or seeds"
 # What is said of decoders, by how they are compared and whether their draws prove a difference.
-VERDICTS: dict[tuple[Compared, bool], tuple[str, str]] = {
-    ("target", False): ("draws", "like the large model: these draws show no difference"),
-    ("target", True): ("draws", f"unlike the large model: {FAULT}"),
-    ("first step", False): ("draws", "like one step of beam sampling, as far as these draws show"),
-    ("first step", True): ("draws", f"unlike one step of beam sampling: {FAULT}"),
-    ("own", False): ("does", "not promise to draw like the large model"),
-    ("own", True): ("does", "not promise to draw like the large model, and these draws differ"),
+VERDICTS: dict[tuple[Compared, bool], tuple[str, str, str]] = {
+    ("target", False): ("draws", "draw", "like the large model: these draws show no difference"),
+    ("target", True): ("draws", "draw", f"unlike the large model: {FAULT}"),
+    ("first step", False): ("draws", "draw", "like one step of beam sampling"),
+    ("first step", True): ("draws", "draw", f"unlike one step of beam sampling: {FAULT}"),
+    ("own", False): ("does", "do", "not promise to draw like the large model"),
+    ("own", True): ("does", "do", "not promise to draw like the large model; these draws differ"),
 }
 
 
@@ -63,9 +63,9 @@ def verdict(run: Run) -> str:
             "to the large model."
         )
     words = []
-    for kind, (verb, says) in VERDICTS.items():
-        if some := [f for f in known if (f.compared, f.unlike) == kind]:
-            words.append(f"{_names(some, verb)} {says}.")
+    for kind, (of_one, of_many, says) in VERDICTS.items():
+        if names := [label(f.decoder) for f in known if (f.compared, f.unlike) == kind]:
+            words.append(f"{_listed(names)} {of_one if len(names) == 1 else of_many} {says}.")
     words += [
         f"Seed {f.seed} of {label(f.decoder)} wrote “{visible(f.never)}”, which the large model "
         "never writes: one such text is proof."
@@ -75,11 +75,9 @@ def verdict(run: Run) -> str:
     return " ".join(words)
 
 
-def _names(some: Sequence[Finding], verb: str) -> str:
-    *first, last = (label(finding.decoder) for finding in some)
-    if not first:
-        return f"{last} {verb}"
-    return f"{', '.join(first)} and {last} {verb.removesuffix('es' if verb == 'does' else 's')}"
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def reach(run: Run) -> str:

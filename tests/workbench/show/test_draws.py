@@ -46,7 +46,7 @@ UNLUCKY = [(i,) for i, count in ((1, 67), (2, 57), (3, 43), (4, 33)) for _ in ra
 @pytest.mark.parametrize(("run", "says"), [
     (made(EVEN), "Plain sampling draws like the large model: these draws show no difference."),
     (made(ODD), "Plain sampling draws unlike the large model: a fault of it, or of models"),
-    (made(ODD, "mtad"), "MTAD does not promise to draw like the large model, and these draws"),
+    (made(ODD, "mtad"), "MTAD does not promise to draw like the large model; these draws"),
     (made(EVEN, "greedy"), "Greedy does not promise to draw like the large model."),
     (made(EVEN, law=[]), "There is nothing to compare: too few draws, or no first words"),
     (made([]), "There is nothing to compare"),
@@ -75,7 +75,7 @@ def test_one_text_that_the_target_never_writes_is_proof():
     words = draws.verdict(run)
     assert words.startswith("Plain sampling draws like the large model: ")
     assert " Speculative draws unlike the large model" in words
-    assert " MTAD does not promise to draw like the large model, and these draws differ. " in words
+    assert " MTAD does not promise to draw like the large model; these draws differ. " in words
     wrote = "wrote “<script>alert(1)</script>w7”, which the large model never writes"
     assert all(f"Seed 60 of {name} {wrote}" in words for name in ("Speculative", "MTAD"))
     found = draws.findings(made(texts, law=IMPOSSIBLE))[0]
@@ -185,5 +185,5 @@ def test_the_verdict_is_told_once_in_plain_words():
     run = made(EVEN, more=[("speculative", EVEN), ("mtad", ODD)])
     assert draws.verdict(run) == (
         "Plain sampling and Speculative draw like the large model: these draws show no difference. "
-        "MTAD does not promise to draw like the large model, and these draws differ."
+        "MTAD does not promise to draw like the large model; these draws differ."
     )

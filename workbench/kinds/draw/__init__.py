@@ -211,8 +211,8 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    own = flags.own(args, Draw)
-    return show.run(Draw(flags.prompt(args), flags.settings(args, START), **own), args)
+    settings = flags.settings(args, START)
+    return show.run(Draw(flags.prompt(args), settings, **flags.own(args, Draw)), args)
 
 
 def summary(run: Run) -> Group:
