@@ -35,9 +35,6 @@ from workbench.runs.record import Result, Sample
 from workbench.studies.prompts import Words
 from workbench.studies.study import in_turn
 
-# The first prompts of a set whose whole trace is kept, so that they can be opened as a run.
-TRACED = 3
-
 
 @cache
 def code() -> str:
@@ -145,8 +142,6 @@ class Bench:
             )
         except decoders.InputError as error:
             return failed(cell, item, dict(_first(prompts)).values(), str(error))
-        if len(ids) == 1 and prompts[0] < TRACED:
-            job = replace(job, keep="trace")
         parts = [each.parts for each in encoded]
         work = Work(pair, ids, cell.settings, *self._tools, lambda: False, parts=parts)
         key = (cell.choice, cell.method, cell.batch_size, cell.scheme)

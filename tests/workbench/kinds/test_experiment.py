@@ -6,18 +6,14 @@ import gradio as gr
 import pytest
 from gradio.utils import get_upload_folder
 
-from tests.workbench.conftest import finished
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
-from workbench.experiments import driver
 from workbench.experiments.journal import Journal
 from workbench.experiments.plan import ExperimentRequest
-from workbench.kinds.comparison import Comparison
-from workbench.kinds.experiment.form import ExperimentsTab, as_run, openable
+from workbench.kinds.experiment.form import ExperimentsTab
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
-from workbench.page.layout import build
 
 PLAN = (
     'title = "Mine <b>"\n[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'
@@ -174,66 +170,6 @@ def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a
     other.press("experiment-resume")
     ended(other, "3 of 3 items done")
     assert other.breakdowns == []
-
-
-def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
-    """What an experiment had written could be seen in no panel, tree or chart."""
-    texts = visitor.find("experiment-texts")
-    visitor.fire(texts, "expand")
-    assert "No text of this experiment can be opened yet." in visitor.value("experiment-opened")
-    started(visitor, plan)
-    ended(visitor, "2 of 2 items done")
-    visitor.fire(texts, "expand")
-    wanted = [f"part 1: {name}, prompt {n}" for name in ("greedy", "speculative") for n in (1, 2)]
-    assert visitor.told(visitor.find("experiment-text"), "choices") == wanted
-    visitor.put("experiment-text", "part 1: speculative, prompt 2")
-    for _ in range(2):  # it is kept once
-        visitor.press("experiment-open")
-        assert visitor.breakdowns == []
-        (listed,) = host.store.list(kind="comparison")
-        kept = f'Kept as <a href="?run={listed.id}">'  # it was "CellRows as" for a while
-        assert kept in visitor.value("experiment-opened")
-    run = host.store.get(listed.id)
-    assert [r.decoder for r in run.results] == ["greedy", "speculative"]
-    assert all(r.alone.tokens and r.alone.rounds and r.laps for r in run.results)
-    assert "".join(t.text for t in run.results[1].alone.tokens) == run.results[1].alone.text
-    assert run.environment["target"]["name"] == run.models.split(" + ")[0]
-    opened = Visitor(build(host), f"run={run.id}")
-    assert opened.value("prompt") == run.title
-    assert len(opened.value("panels")["panels"]) == 2
-    visitor.put("experiment-text", None)
-    visitor.press("experiment-open")
-    assert "Choose a text." in visitor.value("experiment-opened")
-
-
-TWICE = """
-[[part]]
-limit = 2
-timings = 2
-seeds = [0, 7]
-max_new_tokens = 8
-decoders = ["speculative"]
-"""
-
-
-def test_a_prompt_states_the_settings_it_was_decoded_with_so_that_it_can_be_run_again(
-    prepared, journal, crew, pair, unmetered
-):
-    """Every prompt but the first had the seed of the first, and so another text when run again. It
-    stated three timings, and there was one."""
-    experiment = prepared(TWICE)
-    *_, last = driver.run(experiment, journal, crew)
-    assert (last.done, last.failed) == (8, 0)
-    for cell in journal.cells(experiment.id):
-        assert sorted(openable(cell)) == [0, 1]
-        for prompt in openable(cell):
-            run = as_run(journal, experiment.id, cell, prompt)
-            assert run.settings["seed"] == cell.spec["seed"] + prompt
-            assert [r.seed for r in run.results] == [run.settings["seed"]] * 2
-            assert run.settings["timings"] == 1
-            assert [len(r.laps) for r in run.results] == [1] * 2
-            again = finished(pair, Comparison.from_json(run.study), unmetered)
-            assert [r.alone.text for r in again.results] == [r.alone.text for r in run.results]
 
 
 SHORT = '[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'

@@ -1,91 +1,24 @@
-"""The tab for experiments: choose or upload a plan, run, watch, stop and resume it, make files.
+"""The tab for experiments: choose or upload a plan, run, watch, stop and resume it, make files."""
 
-A prompt of an experiment opens as a run: the decoders that took turns on it, side by side.
-"""
-
-import hashlib
 import html
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from decoders import InputError, catalog
+from decoders import InputError
 from workbench.experiments import plan as plans
 from workbench.experiments.driver import PUBLIC_PROMPTS, Background
 from workbench.experiments.files import WRITERS, orderings_html, shipped
-from workbench.experiments.journal import CellRows, ExperimentProgress, Journal
+from workbench.experiments.journal import ExperimentProgress, Journal
 from workbench.experiments.report import as_html, report, sections
 from workbench.kinds.advice.form import AdviceCard
-from workbench.kinds.comparison import Comparison
 from workbench.models.presets import PairChoice
 from workbench.page import words
 from workbench.page.host import Host
 from workbench.page.widgets import QUIET, READ_ONCE, Given, given, room
-from workbench.runs.record import Result, Run
-from workbench.studies.settings import WARPING, Settings
-from workbench.studies.study import BASELINE
-
-SHARED = ("max_new_tokens", *WARPING, "chat_template", "system")
-
-
-def as_run(journal: Journal, id: str, chosen: CellRows, prompt: int) -> Run:
-    """A prompt of a cell, beside the other decoders that took turns on it, as a comparison.
-
-    If several cells have the same decoder with other settings, the chosen one is shown.
-
-    Args:
-        id: the experiment's id
-        prompt: the prompt's number in its set, one of `openable`
-
-    Returns:
-        the run, whose id is always the same, so that it is kept once
-
-    Raises:
-        InputError: if its set of prompts cannot be read here
-    """
-    entry, beside = journal.experiment(id), _beside(chosen, journal.cells(id), prompt)
-    plan, sets = entry.request.read()
-    names = dict.fromkeys(plans.pair_name(choice) for each in plan.parts for choice in each.pairs)
-    places = dict(zip(names, entry.environment.get("pairs", []), strict=False))
-    rows = [openable(c)[prompt] for c in beside]
-    study = Comparison(
-        sets[chosen.spec["prompts"]].text(prompt),
-        Settings(
-            tuple(catalog[c.spec["decoder"]](**c.spec["settings"]) for c in beside),
-            **{name: chosen.spec[name] for name in SHARED if name in chosen.spec},
-            seed=rows[0].seed,  # the cell's is that of the set's first prompt
-            timings=1,  # of those of a prompt, one is shown
-        ),
-    )
-    name = "/".join((id, chosen.part, chosen.cell, str(prompt)))
-    return Run(
-        hashlib.sha256(name.encode()).hexdigest()[:12],
-        entry.created, study.kind, study.title, study.to_json(),
-        places.get(chosen.spec["pair"], {}),
-        [replace(row, samples=[replace(row.alone, prompt=0)]) for row in rows],
-    )  # fmt: skip
-
-
-def openable(cell: CellRows) -> dict[int, Result]:
-    """The rows of a cell that can be opened, by the number of their prompt."""
-    return {
-        row.alone.prompt: row
-        for row in reversed(cell.rows.values())
-        if len(row.samples) == 1 and row.alone.tokens and not row.errors
-    }
-
-
-def _beside(chosen: CellRows, cells: Sequence[CellRows], prompt: int) -> list[CellRows]:
-    # One cell of its block for each decoder, greedy first.
-    fellows = [c for c in cells if c.block == chosen.block and c.part == chosen.part]
-    one = {c.spec["decoder"]: c for c in [*reversed(fellows), chosen] if prompt in openable(c)}
-    return sorted(one.values(), key=lambda c: c.spec["decoder"] != BASELINE)
-
 
 OWN = "own"
 # Between two drawings of a running experiment; drawing takes time from the timed decoders.
@@ -159,61 +92,6 @@ class PlanFields:
         return words.note(" ".join(chosen.about.split())) if chosen else ""
 
 
-class Opener:
-    """Opens a prompt of a decoder's cell as a run, with its texts, trees and charts.
-
-    Args:
-        host: the page's host
-    """
-
-    def __init__(self, host: Host, journal: Journal):
-        self.host, self.journal = host, journal
-        with gr.Accordion(
-            "Open a text of this experiment", open=False, elem_id="experiment-texts"
-        ) as self.fold:
-            with gr.Row():
-                self.text = gr.Dropdown(
-                    [], label="Text", elem_id="experiment-text", scale=3, min_width=280
-                )
-                self.open = gr.Button("Open as a run", elem_id="experiment-open", min_width=140)
-            self.note = gr.HTML(elem_id="experiment-opened", elem_classes="wb-note")
-
-    def wire(self, past: gr.Dropdown) -> None:
-        """Connect the fields; `past` holds the experiment's id.
-
-        The texts are listed as the fold opens: reading them takes time from what is timed.
-        """
-        gr.on([self.fold.expand, past.input], self._offered, past, [self.text, self.note], **QUIET)
-        self.open.click(self._opened, [past, self.text], self.note, **QUIET)
-
-    def _texts(self, id: str | None) -> dict[str, tuple[CellRows, int]]:
-        whole = report(self.journal, id or "")
-        return {
-            f"{cell.part}: {whole.names(cell.part)[cell.cell]}, prompt {prompt + 1}": (cell, prompt)
-            for cell in whole.cells
-            for prompt in sorted(openable(cell))
-        }
-
-    def _offered(self, id: str | None) -> tuple[Any, str]:
-        try:
-            texts = [*self._texts(id)]
-        except InputError:  # there is none, or the note above says what is wrong with it
-            texts = []
-        note = "" if texts else words.note("No text of this experiment can be opened yet.")
-        return gr.update(choices=texts, value=next(iter(texts), None)), note
-
-    def _opened(self, id: str | None, name: str | None) -> str:
-        try:
-            texts = self._texts(id)
-            if name not in texts:
-                raise InputError("Choose a text.")
-            run = as_run(self.journal, id or "", *texts[name])
-            self.host.store.save(run)
-        except InputError as error:
-            return words.note(str(error), "alert")
-        return f'<div role="status">Kept as <a href="?run={run.id}">run {run.id}</a></div>'
-
-
 NONE_YET = "None yet: run a plan."
 MOST_PAST = 50  # experiments to choose from
 INTRODUCTION = (
@@ -259,7 +137,6 @@ class ExperimentsTab:
             self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
             # (experiment, items done, time) of the last drawing, so that nothing is drawn twice.
             self.shown = gr.State(None)
-            self.opener = Opener(host, self.journal)
             self.cards = [AdviceCard(host, pair)]
             self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs
         self._wire()
@@ -323,7 +200,6 @@ class ExperimentsTab:
                 self._refresh, state, outputs, **QUIET
             )
         self.make.click(self._make, self.past, [self.files, self.note], **QUIET)
-        self.opener.wire(self.past)
 
     # ---- requests
 
