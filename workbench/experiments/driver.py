@@ -1,6 +1,6 @@
 """Makes a request an experiment, and runs it: hands items to workers and commits their rows.
 
-One experiment at a time runs in the background of the page; everyone who looks sees the same state.
+One experiment at a time runs in the background of the page.
 """
 
 import contextlib
@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,11 +24,10 @@ from workbench.experiments.journal import (
     failed,
     new_owner,
 )
-from workbench.experiments.plan import ExperimentRequest, Plan, find, shipped
+from workbench.experiments.plan import ExperimentRequest, Plan
 from workbench.experiments.sets import ScoredSet
 from workbench.experiments.workers import Crew, InProcess, Worker, answer, code
-from workbench.measuring.device import Device, zero_gpu
-from workbench.models.presets import EMBEDDED
+from workbench.measuring.device import Device
 from workbench.runs.record import Result
 from workbench.studies.study import Limits
 
@@ -79,6 +78,7 @@ def doing(block: CellBlock, item: int) -> str:
     return f"{says}, timing {again + 1}" if again else says
 
 
+ON_YOUR_OWN = "No plan runs on a shared machine; run this workbench on your own machine."
 BEAT_SECONDS = 5.0
 TICK_SECONDS = 0.5
 MOST_DEATHS = 3  # of workers on one item
@@ -109,12 +109,10 @@ def run(
             experiment.id, experiment.plan.title, experiment.request.to_json(),
             dict(experiment.environment), experiment.blocks,
         )  # fmt: skip
-        while True:
-            now = journal.progress(experiment.id)
-            stopping = now.stopping or (stopped is not None and stopped.is_set())
-            if not driver.work(stopping):
-                break
+        now = journal.progress(experiment.id)
+        while driver.work(now.stopping or (stopped is not None and stopped.is_set())):
             yield now
+            now = journal.progress(experiment.id)
     finally:
         # Give all claims back. If the journal cannot be written now, they become stale.
         with contextlib.suppress(InputError):
@@ -214,119 +212,73 @@ class _Driver:
         return (time.monotonic() - self.began) / self.done * left
 
 
-PUBLIC_PROMPTS = 3  # of each set, on a shared machine
-
-
-@dataclass
-class BackgroundWork:
-    """An experiment that was started here.
-
-    Attributes:
-        title: the plan's title
-        starter: the visitor who may stop it on a shared machine
-        stop: set to stop it after the item at work
-        id: the experiment's id, None until its models are loaded
-        fault: one sentence if it broke down
-    """
-
-    title: str
-    starter: Hashable
-    stop: threading.Event
-    id: str | None = None
-    fault: str = ""
-
-
 class Background:
-    """Starts and stops experiments on this process's device.
+    """Starts and stops experiments on this process's device, one at a time.
 
     Args:
         journal: the file that keeps experiments; their state is read from it
-        limits: limits for visitors of a shared machine
+        limits: nothing starts on a shared machine
+
+    Attributes:
+        title: title of the plan that was started last
+        id: id of its experiment, None until its models are loaded
+        fault: one sentence if it broke down
     """
 
     def __init__(self, device: Device, journal: Journal, limits: Limits):
         self.device, self.journal, self.limits = device, journal, limits
-        self._lock = threading.Lock()
+        self._lock, self._stop = threading.Lock(), threading.Event()
         self.thread: threading.Thread | None = None
-        self.work: BackgroundWork | None = None
+        self.title, self.fault = "", ""
+        self.id: str | None = None
 
     @property
     def running(self) -> bool:
         return self.thread is not None and self.thread.is_alive()
 
-    def allowed(self, request: ExperimentRequest) -> ExperimentRequest:
-        """The request, reduced to the limits of a shared machine.
-
-        Raises:
-            InputError: if this machine does not allow it
-        """
-        if zero_gpu():
-            raise InputError(
-                "Experiments do not run on borrowed GPUs; run this workbench on your own machine."
-            )
-        if not self.limits.public:
-            return request
-        if request.plan not in {find(name).source for name in shipped()}:
-            raise InputError(
-                "A shared machine runs only the plans that come with the project; run your own "
-                "plan on your own machine."
-            )
-        most = min(PUBLIC_PROMPTS, request.limit or PUBLIC_PROMPTS)
-        return replace(request, limit=most, choice=EMBEDDED.choice(), data=None, paths=False)
-
-    def start(self, request: ExperimentRequest, starter: Hashable = None) -> None:
+    def start(self, request: ExperimentRequest) -> None:
         """Start the experiment in a thread.
 
-        Args:
-            starter: the visitor, who may also stop it
-
         Raises:
-            InputError: if the request cannot be used or is not allowed here, or if an experiment is
-                running
+            InputError: if the request cannot be used, if an experiment is running, or on a shared
+                machine
         """
-        request = self.allowed(request)
+        if self.limits.public:
+            raise InputError(ON_YOUR_OWN)
         plan, _ = request.read()
         with self._lock:
             if self.running:
                 raise InputError(
                     "An experiment is running here already; stop it, or wait until it ends."
                 )
-            self.work = BackgroundWork(plan.title, starter, threading.Event())
-            self.thread = threading.Thread(target=self._run, args=(request, self.work), daemon=True)
+            self.title, self.fault, self.id = plan.title, "", None
+            self._stop.clear()
+            self.thread = threading.Thread(target=self._run, args=(request,), daemon=True)
             self.thread.start()
 
-    def stop(self, starter: Hashable = None) -> None:
-        """Stop after the item at work.
+    def stop(self) -> None:
+        """Stop after the item at work."""
+        self._stop.set()
+        if self.running and self.id:
+            self.journal.ask_to_stop(self.id)
 
-        Raises:
-            InputError: on a shared machine, if somebody else started the experiment
-        """
-        if self.work is None or not self.running:
-            return
-        if self.limits.public and starter != self.work.starter:
-            raise InputError("Somebody else started this experiment; only they can stop it.")
-        self.work.stop.set()
-        if self.work.id:
-            self.journal.ask_to_stop(self.work.id)
-
-    def _run(self, request: ExperimentRequest, work: BackgroundWork) -> None:
+    def _run(self, request: ExperimentRequest) -> None:
         try:
             with Crew(InProcess(self.device)) as crew:
                 experiment = prepare(request, crew)
-                work.id = experiment.id
-                for _ in run(experiment, self.journal, crew, work.stop):
+                self.id = experiment.id
+                for _ in run(experiment, self.journal, crew, self._stop):
                     pass
         except InputError as error:
-            work.fault = str(error)
+            self.fault = str(error)
         except Exception as error:
             log.exception("an experiment broke down")
             why = f"The experiment broke down ({type(error).__name__}); the server's log says more."
-            work.fault = why
+            self.fault = why
 
     def says(self, now: ExperimentProgress | None) -> str:
-        work = self.work if self.running else None
-        if work and (now is None or work.id is None):
-            return f"{work.title}: loading the models."
+        if self.running and (now is None or self.id is None):
+            return f"{self.title}: loading the models."
         if now is None:
             return ""
         failures = f"{now.failed} rows failed" if now.failed else ""

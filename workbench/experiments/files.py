@@ -141,7 +141,7 @@ def orderings_html(all: Orderings) -> str:
         f'<div class="marks" aria-hidden="true">{marks}</div>'
         f'<p class="source">Recorded on {html.escape(all.created[:10])} with the plan '
         f"<code>{html.escape(all.plan)}</code> (experiment {html.escape(all.experiment)}; "
-        f"{html.escape(all.pair)}). Brackets are 95% intervals. Press <b>Run the plan</b> to "
-        f"measure it here.</p><details><summary>All {len(all.found)} claims, with their figures"
-        f"</summary><ul>{items}</ul></details></section>"
+        f"{html.escape(all.pair)}). Brackets are 95% intervals.</p>"
+        f"<details><summary>All {len(all.found)} claims, with their figures</summary>"
+        f"<ul>{items}</ul></details></section>"
     )

@@ -5,8 +5,7 @@ import pytest
 from decoders import InputError
 from tests.workbench.experiments.conftest import PLAN
 from workbench.experiments import driver
-from workbench.experiments import plan as plans
-from workbench.experiments.driver import PUBLIC_PROMPTS, Background
+from workbench.experiments.driver import Background
 from workbench.experiments.journal import Journal
 from workbench.experiments.plan import ExperimentRequest
 from workbench.models.presets import PairChoice
@@ -91,33 +90,16 @@ def test_it_runs_to_its_end_and_says_how_far_it_is(make, journal):
     background.start(REQUEST)
     with pytest.raises(InputError, match="is running here already"):
         background.start(REQUEST)
-    assert "loading the models" in background.says(None) or background.work.id
+    assert "loading the models" in background.says(None) or background.id
     background.thread.join()
-    now = journal.progress(background.work.id)
-    assert (now.done, now.total, background.running, background.work.fault) == (5, 5, False, "")
+    now = journal.progress(background.id)
+    assert (now.done, now.total, background.running, background.fault) == (5, 5, False, "")
     assert background.says(now) == "Small: 5 of 5 items done"
 
 
-def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
-    background = make(public=True)
-    with pytest.raises(InputError, match="only the plans that come with the project"):
-        background.start(REQUEST)
-    stories = plans.find("stories").source
-    asked = ExperimentRequest(stories, "stories.toml", limit=5000, data="/etc")
-    request = background.allowed(asked)
-    assert (request.limit, request.paths) == (PUBLIC_PROMPTS, False)
-    assert request.data is request.choice.target is None
-
-
-def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):
-    background = make(public=True)
-    with background.device.turn:
-        background.start(ExperimentRequest(plans.find("stories").source, "stories.toml"), "me")
-        with pytest.raises(InputError, match="Somebody else started"):
-            background.stop("you")
-        background.stop("me")
-    background.thread.join()
-    assert not background.running
+def test_a_shared_machine_runs_none(make):
+    with pytest.raises(InputError, match="No plan runs on a shared machine"):
+        make(public=True).start(REQUEST)
 
 
 def test_a_plan_that_names_files_cannot_read_them_here(make):

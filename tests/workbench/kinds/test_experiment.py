@@ -138,38 +138,13 @@ def test_a_plan_that_cannot_be_used_is_a_sentence_and_nothing_starts(visitor, pl
     assert says in visitor.value("experiment-note").replace("&#x27;", "'")
 
 
-def test_a_shared_machine_offers_no_plan_of_ones_own_and_no_list(pair, tmp_path, plan):
-    visitor = Visitor(served(a_host(pair, tmp_path, public=True)))
-    assert "own" not in [value for _, value in visitor.find("experiment-plan").choices]
-    assert not visitor.find("experiment-past").visible
-    visitor.put("experiment-plan", "own")
-    again(visitor, plan)
-    assert "No plan is chosen" in visitor.value("experiment-note")
-
-
-def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a_restart(
-    pair, tmp_path, monkeypatch
-):
-    """There, the list of experiments was hidden and empty, so that Resume could not be pressed. A
-    restarted page forgot it."""
-    (tmp_path / "plans").mkdir()
-    (tmp_path / "plans" / "stories.toml").write_text(PLAN.replace("limit = 2", "limit = 3"))
-    monkeypatch.setattr("workbench.experiments.plan.FOLDER", tmp_path / "plans")
-    host = a_host(pair, tmp_path, public=True)
-    visitor = Visitor(served(host))
-    visitor.open("Experiments")
-    with host.device.turn:
-        visitor.press("experiment-run")
-        visitor.press("experiment-stop")
-    ended(visitor, "stopped; press Resume to finish it")
-    other = Visitor(served(host), session="another")
-    other.open("Experiments")
-    assert other.visible("experiment-resume")
-    past = other.find("experiment-past")
-    assert [id for _, id in other.told(past, "choices")] == [other.value(past)]
-    other.press("experiment-resume")
-    ended(other, "3 of 3 items done")
-    assert other.breakdowns == []
+def test_a_shared_machine_runs_no_plan_and_says_so(pair, tmp_path):
+    page = served(a_host(pair, tmp_path, public=True))
+    (says,) = (
+        b.value for b in page.blocks.values() if isinstance(b, gr.Markdown) and "plan" in b.value
+    )
+    assert "run this workbench on your own machine" in says
+    assert "experiment-run" not in [block.elem_id for block in page.blocks.values()]
 
 
 SHORT = '[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'

@@ -10,7 +10,7 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.experiments import plan as plans
-from workbench.experiments.driver import PUBLIC_PROMPTS, Background
+from workbench.experiments.driver import ON_YOUR_OWN, Background
 from workbench.experiments.files import WRITERS, orderings_html, shipped
 from workbench.experiments.journal import ExperimentProgress, Journal
 from workbench.experiments.report import as_html, report, sections
@@ -26,19 +26,16 @@ REDRAW_SECONDS = 10.0
 
 
 class PlanFields:
-    """A list of plans, an upload for a visitor's own plan, and the plan's description.
+    """A list of plans, an upload for a visitor's own plan, and the plan's description."""
 
-    Args:
-        public: whether the machine is shared; it then offers only the project's plans
-    """
-
-    def __init__(self, public: bool):
-        self.public = public
+    def __init__(self) -> None:
         shipped = [(f"{name}: {plans.find(name).title}", name) for name in plans.shipped()]
-        own = [] if public else [("A plan of yours", OWN)]
         with gr.Column(min_width=320):
             self.plan = gr.Dropdown(
-                [*shipped, *own], value="stories", label="Plan", elem_id="experiment-plan"
+                [*shipped, ("A plan of yours", OWN)],
+                value="stories",
+                label="Plan",
+                elem_id="experiment-plan",
             )
             self.file = gr.File(
                 label="A plan (.toml)", file_types=[".toml"], visible=False, height=120,
@@ -80,7 +77,7 @@ class PlanFields:
         """
         if plan and plan != OWN:
             return plans.find(plan)
-        if not plan or not file or self.public:
+        if not plan or not file:
             raise InputError("No plan is chosen; choose a plan of the project, or a .toml file.")
         return plans.decoded(file.name, file.content)
 
@@ -93,14 +90,12 @@ class PlanFields:
 
 
 NONE_YET = "None yet: run a plan."
-MOST_PAST = 50  # experiments to choose from
 INTRODUCTION = (
     "One prompt is an anecdote. A plan runs decoders over many prompts and settings, and says "
-    "whether what the papers found is found here too. What is finished is kept: stop, and resume "
-    "later."
+    "whether what the papers found is found here too."
 )
-PUBLIC = (
-    f"On a shared machine only the project's plans run, with {PUBLIC_PROMPTS} prompts of each set."
+RUNS_HERE = (
+    "Press **Run the plan** to measure it here. What is finished is kept: stop, and resume later."
 )
 
 
@@ -115,42 +110,44 @@ class ExperimentsTab:
     id, in_lab = "experiments", True
 
     def __init__(self, host: Host, pair: gr.State):
-        self.host, self.pair, self.public = host, pair, host.limits.public
         self.journal = Journal(host.store.path.with_name("experiments.sqlite"))
         self.background = Background(host.device, self.journal, host.limits)
         with room("Experiments", self.id, "experiments", in_lab=True) as self.tab:
-            gr.Markdown(
-                f"{INTRODUCTION} {PUBLIC}" if self.public else INTRODUCTION, elem_classes="wb-note"
-            )
+            runs = ON_YOUR_OWN if host.limits.public else RUNS_HERE
+            gr.Markdown(f"{INTRODUCTION} {runs}", elem_classes="wb-note")
             if orderings := shipped():
                 gr.HTML(
                     orderings_html(orderings),
                     elem_id="experiment-orderings",
                     elem_classes="wb-note",
                 )
-            with gr.Row():
-                self.plan = PlanFields(self.public)
-                self._lay_out_options()
-            self.note = gr.HTML(elem_id="experiment-note", elem_classes="wb-note")
-            self._lay_out_past()
-            self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
-            self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
-            # (experiment, items done, time) of the last drawing, so that nothing is drawn twice.
-            self.shown = gr.State(None)
+            if not host.limits.public:
+                self._lay_out()
+                self._wire(pair)
             self.cards = [AdviceCard(host, pair)]
-            self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs
-        self._wire()
+
+    def _lay_out(self) -> None:
+        with gr.Row():
+            self.plan = PlanFields()
+            self._lay_out_options()
+        self.note = gr.HTML(elem_id="experiment-note", elem_classes="wb-note")
+        self._lay_out_past()
+        self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
+        self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
+        # (experiment, items done, time) of the last drawing, so that nothing is drawn twice.
+        self.shown = gr.State(None)
+        self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs
 
     def _lay_out_options(self) -> None:
         with gr.Column(min_width=320):
             with gr.Row():
                 self.limit = gr.Number(
-                    PUBLIC_PROMPTS if self.public else 5, label="Prompts of each set at most",
+                    5, label="Prompts of each set at most",
                     precision=0, minimum=1, elem_id="experiment-limit", min_width=160,
                 )  # fmt: skip
                 self.here = gr.Checkbox(
                     True, label="with the pair loaded in the Compare tab",
-                    info="otherwise with the plan's own pairs", interactive=not self.public,
+                    info="otherwise with the plan's own pairs",
                     elem_id="experiment-here", min_width=200,
                 )  # fmt: skip
             with gr.Row():
@@ -163,7 +160,7 @@ class ExperimentsTab:
         with gr.Row():
             self.past = gr.Dropdown(
                 [], value=None, label="Past experiments", info=NONE_YET,
-                elem_id="experiment-past", scale=3, visible=not self.public,
+                elem_id="experiment-past", scale=3,
             )  # fmt: skip
             self.resume = gr.Button(
                 "Resume", elem_id="experiment-resume", visible=False, min_width=120
@@ -176,7 +173,7 @@ class ExperimentsTab:
             elem_id="experiment-files",
         )  # fmt: skip
 
-    def _wire(self) -> None:
+    def _wire(self, pair: gr.State) -> None:
         self.plan.wire()
         state = [self.past, self.shown]
         outputs = [
@@ -190,7 +187,7 @@ class ExperimentsTab:
             outputs,
             **QUIET,
         )
-        inputs = [*self.plan.chosen, self.limit, self.here, self.pair]
+        inputs = [*self.plan.chosen, self.limit, self.here, pair]
         # After Run: the experiment that runs here, once its id is known.
         self.run.click(self._run, inputs, self.note, **QUIET).then(
             lambda: self._refresh(None, None), None, outputs, **QUIET
@@ -210,7 +207,6 @@ class ExperimentsTab:
         limit: float | None,
         here: bool,
         pair: PairChoice,
-        visit: gr.Request,
     ) -> str:
         try:
             if limit is not None and limit < 1:
@@ -220,24 +216,23 @@ class ExperimentsTab:
             self.background.start(
                 plans.ExperimentRequest(
                     chosen.source, f"{chosen.name}.toml", choice, most, paths=False
-                ),
-                visit.session_hash,
+                )
             )
         except InputError as error:
             return words.note(str(error), "alert")
         return ""
 
-    def _resume(self, id: str | None, visit: gr.Request) -> str:
+    def _resume(self, id: str | None) -> str:
         try:
-            self.background.start(self.journal.experiment(id or "").request, visit.session_hash)
+            self.background.start(self.journal.experiment(id or "").request)
         except InputError as error:
             return words.note(str(error), "alert")
         return ""
 
-    def _stop(self, id: str | None, visit: gr.Request) -> str:
+    def _stop(self, id: str | None) -> str:
         try:
-            self.background.stop(visit.session_hash)
-            if id and not self.public:
+            self.background.stop()
+            if id:
                 self.journal.ask_to_stop(id)  # another process may run it
         except InputError as error:
             return words.note(str(error), "alert")
@@ -263,15 +258,14 @@ class ExperimentsTab:
     # ---- updates
 
     def _refresh(self, id: str | None, shown: tuple[str, int, float] | None) -> list[Any]:
-        """Everyone sees the experiment that runs here; only on their own machine also past ones."""
         try:
-            past = self.journal.experiments(1 if self.public else MOST_PAST)
+            past = self.journal.experiments()
         except InputError as error:
             return [*[gr.skip()] * 5, words.note(str(error), "alert"), gr.skip(), gr.skip()]
-        work, busy = self.background.work, self.background.running
-        if work and (self.public or (id is None and busy)):
-            id = work.id
-        elif past and (self.public or id is None):
+        busy = self.background.running
+        if id is None and busy:
+            id = self.background.id
+        elif id is None and past:
             id = past[0].id
         try:
             now = self.journal.progress(id) if id else None
@@ -294,15 +288,15 @@ class ExperimentsTab:
         ]
 
     def _says(self, now: ExperimentProgress | None) -> str:
-        work, says = self.background.work, self.background.says(now)
+        here, says = self.background, self.background.says(now)
         if now and now.running and now.eta is not None:
             says += f" · about {words.seconds_left(now.eta)} left"
         parts = [words.note(says)] if says else []
         if now:
             parts.append(words.bar(now.done / max(1, now.total)))
         # The fault of an experiment that never began is shown with any other.
-        if work and work.fault and work.id in (None, now and now.id):
-            parts.append(words.note(f"{work.title}: {work.fault}", "alert"))
+        if here.fault and here.id in (None, now and now.id):
+            parts.append(words.note(f"{here.title}: {here.fault}", "alert"))
         return "".join(parts)
 
     def _report(
