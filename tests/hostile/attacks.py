@@ -125,7 +125,6 @@ def uploads(page: Page, quick: bool) -> None:
     for part, name, contents in (
         ("import-run", "run.json", (b"{}", b"[" * 100_000)),
         ("batch-file", "prompts.txt", (b"Once\n", b"\xff\xfe", b"")),
-        ("experiment-file", "plan.toml", (b"[[part]]\n", b"\xff", b"x = [" * 5000)),
     ):
         handler = page.handler("upload", part)
         takes = [page.parts[i]["type"] in ("file", "uploadbutton") for i in handler["inputs"]]

@@ -82,21 +82,6 @@ class CellRows:
         return " ".join([name, *others]) if others else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An experiment.
-
-    Attributes:
-        created: UTC, ISO 8601
-        request: the request
-        environment: workers, pairs, code and sets that it runs on
-    """
-
-    created: str
-    request: ExperimentRequest
-    environment: dict[str, Any]
-
-
 # A driver whose last beat is older than this counts as gone.
 STALE_SECONDS = 60.0
 RELEASE = "DELETE FROM claims WHERE block = ? AND item = ? AND owner = ?"
@@ -308,16 +293,15 @@ class Journal(Database):
         )
         return [self.progress(id) for (id,) in ids]
 
-    def experiment(self, id: str) -> Entry:
-        """What an experiment was asked for, and what it runs on.
+    def experiment(self, id: str) -> tuple[ExperimentRequest, dict[str, Any]]:
+        """The request, and the workers, pairs, code and sets that it runs on.
 
         Raises:
             InputError: if there is no such experiment
         """
-        created, request, environment = self._read(id, "created", "request", "environment")
+        request, environment = self._read(id, "request", "environment")
         with self._reading():
-            parsed = ExperimentRequest.from_json(json.loads(request))
-            return Entry(created, parsed, json.loads(environment))
+            return ExperimentRequest.from_json(json.loads(request)), json.loads(environment)
 
     def _read(self, id: str, *columns: str) -> Sequence[Any]:
         for row in self._rows(f"SELECT {', '.join(columns)} FROM experiments WHERE id = ?", id):

@@ -379,20 +379,16 @@ def read(path: str | Path) -> Plan:
     """
     path = Path(path)
     try:
-        return decoded(path.name, path.read_bytes())
+        return parse(path.read_bytes().decode("utf-8-sig"), path.name)
+    except UnicodeDecodeError:
+        raise InputError(
+            f"{path.name} is not text in UTF-8; save it as plain text in UTF-8."
+        ) from None
     except OSError as error:
         raise InputError(
             f"{path.name} cannot be read: {error.strerror}; name a plan's file, or one of "
             f"{', '.join(shipped())}."
         ) from None
-
-
-def decoded(name: str, data: bytes) -> Plan:
-    """The plan in a file's bytes; InputError if it is not a plan."""
-    try:
-        return parse(data.decode("utf-8-sig"), name)
-    except UnicodeDecodeError:
-        raise InputError(f"{name} is not text in UTF-8; save it as plain text in UTF-8.") from None
 
 
 def parse(text: str, file: str) -> Plan:
@@ -491,7 +487,6 @@ class ExperimentRequest:
         choice: a pair instead of the plan's, None for the plan's own
         limit: the most prompts of each set
         data: the folder of downloaded sets of prompts
-        paths: whether the plan may name files there
     """
 
     plan: str
@@ -499,7 +494,6 @@ class ExperimentRequest:
     choice: PairChoice | None = None
     limit: int | None = None
     data: str | None = None
-    paths: bool = True
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "choice": self.choice and list(astuple(self.choice))}
@@ -507,8 +501,9 @@ class ExperimentRequest:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "ExperimentRequest":
         """The request from plain data, of this version or of one that kept no quantization."""
+        known = {each.name: data[each.name] for each in fields(ExperimentRequest)}
         return ExperimentRequest(
-            **{**data, "choice": data["choice"] and PairChoice(*data["choice"])}
+            **known | {"choice": data["choice"] and PairChoice(*data["choice"])}
         )
 
     def read(self) -> tuple[Plan, dict[str, sets.ScoredSet]]:
@@ -520,4 +515,4 @@ class ExperimentRequest:
         plan = restricted(parse(self.plan, self.file), self.choice, self.limit)
         data = Path(self.data) if self.data else None
         names = dict.fromkeys(itertools.chain.from_iterable(part.prompts for part in plan.parts))
-        return plan, {name: sets.find(name, data, self.paths) for name in names}
+        return plan, {name: sets.find(name, data) for name in names}

@@ -14,7 +14,6 @@ from workbench.show import plots, tables
 from workbench.show.looks import look, look_of
 from workbench.show.quantities import FIGURES, MISSING, significant
 from workbench.studies.settings import counted
-from workbench.studies.study import BASELINE, PADDED
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,6 @@ class Report:
         }
 
     def figure(self, name: str, cell: CellRows) -> figures.Interval | None:
-        """A figure of a cell; None if the cell does not have it."""
         return figures.figure(name, cell, figures.greedy_of(cell, self.cells))
 
 
@@ -90,9 +88,9 @@ def report(journal: Journal, id: str) -> Report:
     Raises:
         InputError: if there is no such experiment
     """
-    entry = journal.experiment(id)
-    plan, cells = parse(entry.request.plan, entry.request.file), journal.cells(id)
-    return Report(f"{plan.name}-{id}", plan, journal.progress(id), entry.environment, cells)
+    request, environment = journal.experiment(id)
+    plan = parse(request.plan, request.file)
+    return Report(f"{plan.name}-{id}", plan, journal.progress(id), environment, journal.cells(id))
 
 
 def table(report: Report, part: str) -> tables.Table:
@@ -134,24 +132,6 @@ def by_category(report: Report, part: str, name: str) -> tables.Table | None:
         values = (figures.figure(name, cell, greedy, items.get(each, [])) for each in names)
         rows.append([called[cell.cell], *(shown(value, name) for value in values)])
     return tables.Table([f"{name} by category", *names], rows)
-
-
-def padding(report: Report, part: str) -> tables.Table | None:
-    """The speed of each other scheme over that of padded batches, on the same batches.
-
-    Returns:
-        the table, None if there are no padded batches
-    """
-    cells, names, rows = report.of_part(part), report.names(part), []
-    for cell in cells:
-        spec = {**cell.spec, "scheme": PADDED}
-        padded = next(
-            (c for c in cells if c.block == cell.block and c.spec == spec and c is not cell), None
-        )
-        if padded and cell.spec["decoder"] != BASELINE:
-            ratio = figures.figure(figures.TIMES_GREEDY, cell, padded)
-            rows.append([names[cell.cell], shown(ratio, figures.TIMES_GREEDY)])
-    return tables.Table(["decoder", "tokens/s over those with padding"], rows) if rows else None
 
 
 def acceptance(report: Report, part: str) -> tables.Table | None:
@@ -226,7 +206,6 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("experiment", now.id),
         ("begun (UTC)", now.created),
         ("items done", f"{now.done} of {now.total}"),
-        *([("failed", counted(now.failed, "row"))] if now.failed else []),
         ("workers", str(where.get("workers", ""))),
         ("code of the decoders", str(where.get("code", ""))),
         *((f"prompts {name}", f"revision {r}") for name, r in where.get("sets", {}).items()),
@@ -264,7 +243,6 @@ def as_markdown(content: list[Content]) -> str:
 
 
 def as_html(section: Section) -> str:
-    """A section's content as HTML, its charts last."""
     parts = []
     for c in section.content:
         if isinstance(c, list):
@@ -476,7 +454,6 @@ def _part(report: Report, part: Sweep) -> Section:
         table(report, part.name),
         f"Settings other than the library's defaults: {'; '.join(unsaid)}." if unsaid else "",
         INTERVALS,
-        padding(report, part.name),
         by_category(report, part.name, figures.TIMES_GREEDY),
         by_category(report, part.name, "tokens/call"),
         acceptance(report, part.name),

@@ -346,13 +346,12 @@ CHATS = "chats"  # questions of eight kinds
 OWN = (".jsonl", ".txt")
 
 
-def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
+def find(name: str, data: Path | None) -> ScoredSet:
     """A set by its name.
 
     Args:
         name: a built-in set, a public format, or the path of a .txt or .jsonl file
         data: of a public format the file, its folder, or a folder that has a folder of its name
-        allow_paths: whether the name may be a path
 
     Raises:
         InputError: if there is no such set, or if it is malformed; the message says what to do
@@ -367,12 +366,14 @@ def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
         return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in openings))
     if name in FORMATS:
         return _local(name, data)
-    if allow_paths and Path(name).suffix.lower() in OWN:
+    if Path(name).suffix.lower() in OWN:
         path = Path(name) if data is None or data.is_file() else data / name
         return replace(_local("own", path), name=path.name)
     names = [*prompts.BUILT_IN, KINDS, *FORMATS]
-    or_own = " Or name a .txt or .jsonl file." if allow_paths else ""
-    raise InputError(f"There is no set of prompts {quoted(name)}: {nearest(name, names)}{or_own}")
+    raise InputError(
+        f"There is no set of prompts {quoted(name)}: {nearest(name, names)} Or name a .txt or "
+        ".jsonl file."
+    )
 
 
 def _local(name: str, data: Path | None) -> ScoredSet:

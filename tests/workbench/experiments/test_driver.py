@@ -59,7 +59,7 @@ def test_quantised_weights_make_another_experiment_which_is_resumed_with_them(
     assert not ids[0] & ids[1]
     assert int8.id != plain.id
     finished(int8, journal, crew)
-    again = journal.experiment(int8.id).request
+    again, _ = journal.experiment(int8.id)
     assert again.choice.quantization == "int8"
     assert driver.prepare(again, crew).id == int8.id
 
@@ -100,10 +100,3 @@ def test_it_runs_to_its_end_and_says_how_far_it_is(make, journal):
 def test_a_shared_machine_runs_none(make):
     with pytest.raises(InputError, match="No plan runs on a shared machine"):
         make(public=True).start(REQUEST)
-
-
-def test_a_plan_that_names_files_cannot_read_them_here(make):
-    background = make()
-    plan = PLAN.replace('name = "timed"', 'name = "timed"\nprompts = ["/etc/passwd.txt"]')
-    with pytest.raises(InputError, match="There is no set of prompts"):
-        background.start(ExperimentRequest(plan, "small.toml", paths=False))

@@ -153,12 +153,10 @@ def test_a_set_that_must_be_downloaded_says_so(tmp_path):
             find("squad", data)
 
 
-def test_files_of_ones_own_are_read_only_where_paths_may_be_named(tmp_path):
+def test_files_of_ones_own_are_read(tmp_path):
     (tmp_path / "mine.txt").write_text("one\n\ntwo\n")
     assert [i.question["prompt"] for i in find("mine.txt", tmp_path).items] == ["one", "two"]
     assert find(str(tmp_path / "mine.txt"), None).name == "mine.txt"
-    with pytest.raises(InputError, match=r"There is no set of prompts 'mine.txt'"):
-        find("mine.txt", tmp_path, allow_paths=False)
 
 
 def test_our_own_kinds_give_way_to_spec_bench(tmp_path):

@@ -20,7 +20,6 @@ from workbench.experiments.report import (
     by_category,
     draw,
     judged,
-    padding,
     report,
     table,
 )
@@ -168,13 +167,6 @@ def test_a_report_of_half_an_experiment_and_of_none(prepared, journal, crew):
         report(journal, "nothing")
 
 
-def test_batches_without_padding_are_compared_with_padded_ones(found):
-    (row,) = padding(found, "batches").rows
-    assert row[0] == "speculative, batch 2, no padding"
-    assert float(row[1].split()[0]) > 0
-    assert padding(found, "decoders") is None
-
-
 def test_an_experiment_that_is_run_again_is_drawn_as_its_plan_says_now(prepared, journal, crew):
     for title in ("Before", "After"):
         experiment = prepared(PLAN.replace("A <b>plan</b>", title), limit=1)
@@ -224,7 +216,6 @@ def test_what_is_of_one_of_several_sets_names_it(two_sets):
         by_category(two_sets, "two", "x greedy"),
         by_category(two_sets, "two", "tokens/call"),
         acceptance(two_sets, "two"),
-        padding(two_sets, "two"),
     ):
         names = [row[0] for row in shown.rows]
         assert len(names) == len(set(names))

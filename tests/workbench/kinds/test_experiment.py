@@ -29,20 +29,21 @@ def served(host: Host) -> gr.Blocks:
 
 
 @pytest.fixture
-def visitor(host) -> Visitor:
-    return Visitor(served(host))
-
-
-@pytest.fixture
-def plan(tmp_path):
-    file = tmp_path / "mine.toml"
+def plan(tmp_path, monkeypatch):
+    """The only plan of the project."""
+    monkeypatch.setattr("workbench.experiments.plan.FOLDER", tmp_path)
+    file = tmp_path / "stories.toml"
     file.write_text(PLAN)
     return file
 
 
+@pytest.fixture
+def visitor(host, plan) -> Visitor:
+    return Visitor(served(host))
+
+
 def started(visitor: Visitor, plan) -> None:
     visitor.open("Experiments")
-    visitor.put("experiment-plan", "own")
     again(visitor, plan)
     assert visitor.breakdowns == []
 
@@ -51,7 +52,6 @@ def again(visitor: Visitor, plan, *changes: tuple[str, str]) -> None:
     """Run the plan, as it is now or with these changes."""
     for old, new in changes:
         plan.write_text(plan.read_text().replace(old, new))
-    visitor.give("experiment-file", plan)
     visitor.press("experiment-run")
 
 
@@ -74,7 +74,7 @@ def ended(visitor: Visitor, until: str) -> str:
     return ticked(visitor, until, ended=True)
 
 
-def test_a_plan_of_ones_own_runs_and_its_tables_and_figures_are_shown(visitor, plan):
+def test_a_plan_runs_and_its_tables_and_figures_are_shown(visitor, plan):
     started(visitor, plan)
     said = ended(visitor, "2 of 2 items done")
     assert "Mine &lt;b&gt;" in said
@@ -128,14 +128,10 @@ def test_files_are_made(visitor, plan):
     assert all(f.startswith(get_upload_folder()) for f in files)
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ('[[part]]\ndecoders = ["gredy"]', "did you mean 'greedy'"),
-    ('[[part]]\nprompts = ["/etc/hosts.txt"]\ndecoders = ["greedy"]', "There is no set of prompts"),
-])  # fmt: skip
-def test_a_plan_that_cannot_be_used_is_a_sentence_and_nothing_starts(visitor, plan, text, says):
-    plan.write_text(text)
+def test_a_plan_whose_prompts_are_not_here_is_a_sentence_and_nothing_starts(visitor, plan):
+    plan.write_text('[[part]]\nprompts = ["squad"]\ndecoders = ["greedy"]')
     started(visitor, plan)
-    assert says in visitor.value("experiment-note").replace("&#x27;", "'")
+    assert "does not come with the project: download" in visitor.value("experiment-note")
 
 
 def test_a_shared_machine_runs_no_plan_and_says_so(pair, tmp_path):

@@ -147,7 +147,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if action == "run":
         return follow(request_of(name, args), journal, args, console)
-    return follow(journal.experiment(name).request, journal, args, console, name)
+    request, _ = journal.experiment(name)
+    return follow(request, journal, args, console, name)
 
 
 def request_of(name: str, args: argparse.Namespace) -> ExperimentRequest:

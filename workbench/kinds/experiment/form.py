@@ -1,8 +1,10 @@
-"""The tab for experiments: choose or upload a plan, run, watch, stop and resume it, make files."""
+"""The tab for experiments: choose a plan, run, watch, stop and resume it, make files."""
 
 import html
 import tempfile
 import time
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,85 +20,38 @@ from workbench.kinds.advice.form import AdviceCard
 from workbench.models.presets import PairChoice
 from workbench.page import words
 from workbench.page.host import Host
-from workbench.page.widgets import QUIET, READ_ONCE, Given, given, room
+from workbench.page.widgets import QUIET, room
 
-OWN = "own"
 # Between two drawings of a running experiment; drawing takes time from the timed decoders.
 REDRAW_SECONDS = 10.0
-
-
-class PlanFields:
-    """A list of plans, an upload for a visitor's own plan, and the plan's description."""
-
-    def __init__(self) -> None:
-        shipped = [(f"{name}: {plans.find(name).title}", name) for name in plans.shipped()]
-        with gr.Column(min_width=320):
-            self.plan = gr.Dropdown(
-                [*shipped, ("A plan of yours", OWN)],
-                value="stories",
-                label="Plan",
-                elem_id="experiment-plan",
-            )
-            self.file = gr.File(
-                label="A plan (.toml)", file_types=[".toml"], visible=False, height=120,
-                elem_id="experiment-file",
-            )  # fmt: skip
-            self.own = gr.State(None)  # the file that was uploaded
-            self.about = gr.HTML(
-                self._about("stories", None), elem_id="experiment-about", elem_classes="wb-note"
-            )
-        self.chosen = [self.plan, self.own]  # `read` takes their values
-
-    def wire(self) -> None:
-        self.plan.change(lambda name: gr.update(visible=name == OWN), self.plan, self.file, **QUIET)
-        self.plan.change(self._about, self.chosen, self.about, **QUIET)
-        gr.on(
-            [self.file.upload, self.file.clear],
-            self._uploaded,
-            [self.plan, self.file],
-            [self.own, self.about],
-            **QUIET,
-            **READ_ONCE,
-        )
-
-    def _uploaded(self, plan: str | None, data: Any) -> tuple[Given | None, str]:
-        try:
-            file = given(data)
-        except InputError as error:
-            return None, words.note(str(error), "alert")
-        return file, self._about(plan, file)
-
-    def read(self, plan: str | None, file: Given | None) -> plans.Plan:
-        """The plan that is chosen.
-
-        Args:
-            file: the visitor's own plan
-
-        Raises:
-            InputError: if none is chosen, or if the file is not a plan
-        """
-        if plan and plan != OWN:
-            return plans.find(plan)
-        if not plan or not file:
-            raise InputError("No plan is chosen; choose a plan of the project, or a .toml file.")
-        return plans.decoded(file.name, file.content)
-
-    def _about(self, plan: str | None, file: Given | None) -> str:
-        try:
-            chosen = self.read(plan, file) if plan and (plan != OWN or file) else None
-        except InputError as error:
-            return words.note(str(error), "alert")
-        return words.note(" ".join(chosen.about.split())) if chosen else ""
-
-
 NONE_YET = "None yet: run a plan."
 INTRODUCTION = (
     "One prompt is an anecdote. A plan runs decoders over many prompts and settings, and says "
     "whether what the papers found is found here too."
 )
 RUNS_HERE = (
-    "Press **Run the plan** to measure it here. What is finished is kept: stop, and resume later."
+    "Press **Run the plan** to measure it here. What is finished is kept: stop, and resume later. "
+    "Plans of your own begin in the terminal, and stand here among the past experiments."
 )
+Shown = tuple[str, int, float]  # an experiment, its items done, and when it was drawn
+
+
+def as_note(handler: Callable[..., None]) -> Callable[..., str]:
+    """The handler, which answers with its fault as a note, or with nothing."""
+
+    @wraps(handler)
+    def answer(*values: Any) -> str:
+        try:
+            handler(*values)
+        except InputError as error:
+            return words.note(str(error), "alert")
+        return ""
+
+    return answer
+
+
+def _about(plan: str | None) -> str:
+    return words.note(" ".join(plans.find(plan).about.split())) if plan else ""
 
 
 class ExperimentsTab:
@@ -127,36 +82,35 @@ class ExperimentsTab:
             self.cards = [AdviceCard(host, pair)]
 
     def _lay_out(self) -> None:
+        every = {name: plans.find(name) for name in plans.shipped()}
         with gr.Row():
-            self.plan = PlanFields()
-            self._lay_out_options()
-        self.note = gr.HTML(elem_id="experiment-note", elem_classes="wb-note")
-        self._lay_out_past()
-        self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
-        self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
-        # (experiment, items done, time) of the last drawing, so that nothing is drawn twice.
-        self.shown = gr.State(None)
-        self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs
-
-    def _lay_out_options(self) -> None:
-        with gr.Column(min_width=320):
-            with gr.Row():
-                self.limit = gr.Number(
-                    5, label="Prompts of each set at most",
-                    precision=0, minimum=1, elem_id="experiment-limit", min_width=160,
+            with gr.Column(min_width=320):
+                self.plan = gr.Dropdown(
+                    [(f"{name}: {plan.title}", name) for name, plan in every.items()],
+                    value="stories", label="Plan", elem_id="experiment-plan",
                 )  # fmt: skip
-                self.here = gr.Checkbox(
-                    True, label="with the pair loaded in the Compare tab",
-                    info="otherwise with the plan's own pairs",
-                    elem_id="experiment-here", min_width=200,
-                )  # fmt: skip
-            with gr.Row():
-                self.run = gr.Button("Run the plan", variant="primary", elem_id="experiment-run")
-                self.stop = gr.Button(
-                    "Stop", variant="stop", visible=False, elem_id="experiment-stop"
+                self.about = gr.HTML(
+                    _about("stories"), elem_id="experiment-about", elem_classes="wb-note"
                 )
-
-    def _lay_out_past(self) -> None:
+            with gr.Column(min_width=320):
+                with gr.Row():
+                    self.limit = gr.Number(
+                        5, label="Prompts of each set at most", precision=0, minimum=1,
+                        elem_id="experiment-limit", min_width=160,
+                    )  # fmt: skip
+                    self.here = gr.Checkbox(
+                        True, label="with the pair loaded in the Compare tab",
+                        info="otherwise with the plan's own pairs",
+                        elem_id="experiment-here", min_width=200,
+                    )  # fmt: skip
+                with gr.Row():
+                    self.run = gr.Button(
+                        "Run the plan", variant="primary", elem_id="experiment-run"
+                    )
+                    self.stop = gr.Button(
+                        "Stop", variant="stop", visible=False, elem_id="experiment-stop"
+                    )
+        self.note = gr.HTML(elem_id="experiment-note", elem_classes="wb-note")
         with gr.Row():
             self.past = gr.Dropdown(
                 [], value=None, label="Past experiments", info=NONE_YET,
@@ -172,9 +126,13 @@ class ExperimentsTab:
             visible=False, label="The report's files", file_count="multiple",
             elem_id="experiment-files",
         )  # fmt: skip
+        self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
+        self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
+        self.shown = gr.State(None)  # so that nothing is drawn twice
+        self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs
 
     def _wire(self, pair: gr.State) -> None:
-        self.plan.wire()
+        self.plan.change(_about, self.plan, self.about, **QUIET)
         state = [self.past, self.shown]
         outputs = [
             self.past, self.stop, self.resume, self.make, self.timer,
@@ -187,11 +145,10 @@ class ExperimentsTab:
             outputs,
             **QUIET,
         )
-        inputs = [*self.plan.chosen, self.limit, self.here, pair]
         # After Run: the experiment that runs here, once its id is known.
-        self.run.click(self._run, inputs, self.note, **QUIET).then(
-            lambda: self._refresh(None, None), None, outputs, **QUIET
-        )
+        self.run.click(
+            self._run, [self.plan, self.limit, self.here, pair], self.note, **QUIET
+        ).then(lambda: self._refresh(None, None), None, outputs, **QUIET)
         for button, handler in ((self.resume, self._resume), (self.stop, self._stop)):
             button.click(handler, self.past, self.note, **QUIET).then(
                 self._refresh, state, outputs, **QUIET
@@ -200,43 +157,24 @@ class ExperimentsTab:
 
     # ---- requests
 
-    def _run(
-        self,
-        plan: str | None,
-        file: Given | None,
-        limit: float | None,
-        here: bool,
-        pair: PairChoice,
-    ) -> str:
-        try:
-            if limit is not None and limit < 1:
-                raise InputError("The number of prompts must be at least 1.")
-            chosen = self.plan.read(plan, file)
-            most, choice = None if limit is None else int(limit), pair if here else None
-            self.background.start(
-                plans.ExperimentRequest(
-                    chosen.source, f"{chosen.name}.toml", choice, most, paths=False
-                )
-            )
-        except InputError as error:
-            return words.note(str(error), "alert")
-        return ""
+    @as_note
+    def _run(self, plan: str | None, limit: float | None, here: bool, pair: PairChoice) -> None:
+        if limit is not None and limit < 1:
+            raise InputError("The number of prompts must be at least 1.")
+        source = plans.find(plan or "").source
+        most, choice = None if limit is None else int(limit), pair if here else None
+        self.background.start(plans.ExperimentRequest(source, f"{plan}.toml", choice, most))
 
-    def _resume(self, id: str | None) -> str:
-        try:
-            self.background.start(self.journal.experiment(id or "").request)
-        except InputError as error:
-            return words.note(str(error), "alert")
-        return ""
+    @as_note
+    def _resume(self, id: str | None) -> None:
+        request, _ = self.journal.experiment(id or "")
+        self.background.start(request)
 
-    def _stop(self, id: str | None) -> str:
-        try:
-            self.background.stop()
-            if id:
-                self.journal.ask_to_stop(id)  # another process may run it
-        except InputError as error:
-            return words.note(str(error), "alert")
-        return ""
+    @as_note
+    def _stop(self, id: str | None) -> None:
+        self.background.stop()
+        if id:
+            self.journal.ask_to_stop(id)  # another process may run it
 
     def _make(self, id: str | None) -> tuple[Any, str]:
         """Write the files for the visitor to download, in a new folder of Gradio's cache.
@@ -257,7 +195,7 @@ class ExperimentsTab:
 
     # ---- updates
 
-    def _refresh(self, id: str | None, shown: tuple[str, int, float] | None) -> list[Any]:
+    def _refresh(self, id: str | None, shown: Shown | None) -> list[Any]:
         try:
             past = self.journal.experiments()
         except InputError as error:
@@ -299,9 +237,7 @@ class ExperimentsTab:
             parts.append(words.note(f"{here.title}: {here.fault}", "alert"))
         return "".join(parts)
 
-    def _report(
-        self, now: ExperimentProgress | None, shown: tuple[str, int, float] | None
-    ) -> list[Any]:
+    def _report(self, now: ExperimentProgress | None, shown: Shown | None) -> list[Any]:
         """The report, and what is shown now; nothing new while it is the same or was just drawn."""
         if now is None:
             return ["", None]
