@@ -4,23 +4,17 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from decoders import Method, Warping, catalog
+from decoders import Method, catalog
 from workbench.experiments.plan import GRID, Plan, Sweep, pair_name, settings
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
 from workbench.runs.store import NEXT_TIMING
 from workbench.studies import study
 from workbench.studies.settings import WARPING, Settings
-
-# Younger than the first journals; left out at these values, so that an experiment keeps its name.
-LATER = {
-    **{each.name: each.default for each in fields(Warping)[3:]},
-    "system": "", "rule": "tokenwise", "draft": "model", "gate": 0,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,13 +53,12 @@ class Cell:
         """All settings that can change the answer, and the names that readers need."""
         shared = ("max_new_tokens", *WARPING, "seed", "chat_template", "system")
         own = ("batch_size", "scheme", "ignore_eos", "timed")
-        sampled = {name: getattr(self.settings, name) for name in shared}
         return {
             "pair": pair_name(self.choice),
             "prompts": self.prompts,
             "decoder": self.method.name,
-            "settings": _told(asdict(self.method)),
-            **_told(sampled),
+            "settings": asdict(self.method),
+            **{name: getattr(self.settings, name) for name in shared},
             **{name: getattr(self, name) for name in own},
         }
 
@@ -211,10 +204,6 @@ def label(cell: Cell, part: Sweep) -> str:
     if len(part.schemes) > 1 and cell.batch_size > 1:
         words.append(study.scheme_label(cell.method.name, cell.batch_size, cell.scheme))
     return ", ".join(words)
-
-
-def _told(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: x for name, x in values.items() if (name, x) not in LATER.items()}
 
 
 def digest(value: Any) -> str:

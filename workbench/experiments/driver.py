@@ -174,9 +174,9 @@ class _Driver:
 
     def _finished(self, future: Future) -> None:
         worker, block, item = self.at_work.pop(future)
-        host, why = "", ""
+        why = ""
         try:
-            host, results = answer(future)
+            results = answer(future)
         except self.crew.pool.deaths as death:
             log.warning("a worker died (%s) and is replaced", type(death).__name__)
             self.crew.lose(worker)
@@ -194,7 +194,7 @@ class _Driver:
             prompts = dict.fromkeys(block.items[item])
             results = [failed(cell, item, prompts, why) for cell in block.cells]
         results = [self._scored(block, each) for each in results]
-        self.done += self.journal.commit(block, item, self.owner, results, host)
+        self.done += self.journal.commit(block, item, self.owner, results)
 
     def _scored(self, block: CellBlock, result: Result) -> Result:
         of, samples = self.experiment.sets[block.prompts], []

@@ -325,7 +325,6 @@ def resamples(count: int) -> np.ndarray:
 
 
 def greedy_of(cell: CellRows, cells: Sequence[CellRows]) -> CellRows | None:
-    """The greedy cell that took turns with this one."""
     if not cell.spec["timed"]:
         return None
     same = {"decoder": BASELINE, "scheme": baseline_scheme(cell.spec["scheme"])}
@@ -353,28 +352,6 @@ def below(
     if one is None or other is None or len(one) != len(other):
         return None
     return interval(other - one)
-
-
-def acceptance(cell: CellRows) -> list[float]:
-    """Mean tokens per round, then for each place of the draft the share that grew beyond it.
-
-    It is of the rounds that drafted as far as this place; [] if nothing was drafted.
-    """
-    rounds = [
-        pair
-        for row in good(cell).values()
-        for o in row.samples
-        for pair in zip(o.gained, o.drafted, strict=False)
-    ]
-    if not any(drafted for _, drafted in rounds):
-        return []
-    # A tree has more drafts than places, so stop at the deepest that was ever kept.
-    deepest = max(1, max(gained for gained, _ in rounds) - 1)
-    shares = [sum(gained for gained, _ in rounds) / len(rounds)]
-    for place in range(1, min(max(drafted for _, drafted in rounds), deepest) + 1):
-        beyond = [gained > place for gained, drafted in rounds if drafted >= place]
-        shares.append(sum(beyond) / len(beyond))
-    return shares
 
 
 def categories(cell: CellRows) -> dict[str, list[int]]:

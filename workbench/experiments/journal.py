@@ -26,12 +26,6 @@ from workbench.studies.settings import changed
 
 
 def failed(cell: Cell, item: int, prompts: Iterable[int], error: str) -> Result:
-    """The result of an item that could not be decoded.
-
-    Args:
-        item: the item's number
-        prompts: numbers of the item's prompts
-    """
     seed = cell.settings.seed + item % NEXT_TIMING * cell.batch_size
     return Result(
         cell.method.name, 0, seed, {}, Energy(None, UNMETERED), [Sample(n, 0) for n in prompts],
@@ -195,15 +189,12 @@ class Journal(Database):
                 for b in blocks
             }
 
-    def commit(
-        self, block: CellBlock, item: int, owner: str, results: Sequence[Result], host: str = ""
-    ) -> bool:
+    def commit(self, block: CellBlock, item: int, owner: str, results: Sequence[Result]) -> bool:
         """Keep all of an item's results, or none.
 
         Args:
             item: the item's number
             results: one for each cell of the block
-            host: the machine that made them
 
         Returns:
             False if another process took the claim meanwhile; then none is kept
@@ -211,7 +202,7 @@ class Journal(Database):
         rows = []
         for cell, result in zip(block.ids, results, strict=True):
             plain = _RESULT.dump_python(result, mode="json", exclude_defaults=True)
-            text = json.dumps({"host": host, "result": plain}, separators=(",", ":"))
+            text = json.dumps({"result": plain}, separators=(",", ":"))
             rows.append((cell, item, block.id, date(), text))
         with self._open() as db:
             claimed = db.execute(RELEASE, (block.id, item, owner)).rowcount > 0
@@ -224,13 +215,6 @@ class Journal(Database):
             db.execute(RELEASE, (block.id, item, owner))
 
     def beat(self, id: str, owner: str, eta: float | None, doing: str) -> None:
-        """Record that a driver is alive.
-
-        Args:
-            id: the experiment's id
-            eta: seconds left, None if not known
-            doing: one line about the item at work
-        """
         with self._open() as db:
             db.execute("UPDATE claims SET beat = ? WHERE owner = ?", (time.time(), owner))
             values = (id, owner, time.time(), eta, doing)
@@ -283,11 +267,6 @@ class Journal(Database):
             )
 
     def experiments(self, limit: int = 50) -> list[ExperimentProgress]:
-        """The progress of the newest experiments.
-
-        Args:
-            limit: the most experiments
-        """
         ids = self._rows(
             "SELECT id FROM experiments ORDER BY created DESC, rowid DESC LIMIT ?", limit
         )
@@ -346,7 +325,6 @@ class Journal(Database):
         self._rows("UPDATE experiments SET stop = 1 WHERE id = ?", id)
 
     def cells(self, id: str) -> list[CellRows]:
-        """The experiment's cells in order, each with its finished rows."""
         with self._open() as db, self._reading():
             query = (
                 "SELECT part, cell, label, block, items, asked FROM cells WHERE experiment = ? "

@@ -74,8 +74,10 @@ class Report:
             for c in self.of_part(part)
         }
 
-    def figure(self, name: str, cell: CellRows) -> figures.Interval | None:
-        return figures.figure(name, cell, figures.greedy_of(cell, self.cells))
+    def figure(
+        self, name: str, cell: CellRows, items: Sequence[int] | None = None
+    ) -> figures.Interval | None:
+        return figures.figure(name, cell, figures.greedy_of(cell, self.cells), items)
 
 
 def _value(cell: CellRows, key: str) -> str:
@@ -128,30 +130,13 @@ def by_category(report: Report, part: str, name: str) -> tables.Table | None:
     if len(names) < 2 or len(names) > 20:
         return None
     for cell in cells:
-        greedy, items = figures.greedy_of(cell, report.cells), figures.categories(cell)
-        values = (figures.figure(name, cell, greedy, items.get(each, [])) for each in names)
+        items = figures.categories(cell)
+        values = (report.figure(name, cell, items.get(each, [])) for each in names)
         rows.append([called[cell.cell], *(shown(value, name) for value in values)])
     return tables.Table([f"{name} by category", *names], rows)
 
 
-def acceptance(report: Report, part: str) -> tables.Table | None:
-    """Mean tokens per round, and the share of rounds accepted beyond each place of the draft."""
-    rows, names, cells = [], report.names(part), report.of_part(part)
-    least = min((c.spec["batch_size"] for c in cells), default=1)
-    for cell in cells:
-        if cell.spec["batch_size"] > least:
-            continue  # a round's gain does not depend on the batch
-        if shares := figures.acceptance(cell)[:9]:
-            rows.append([names[cell.cell], *(f"{x:.2f}" for x in shares)])
-    if not rows:
-        return None
-    width = max(map(len, rows))
-    heads = ["decoder", "tokens/round", *(f"place {i}" for i in range(1, width - 1))]
-    return tables.Table(heads, [row + [""] * (width - len(row)) for row in rows])
-
-
 def beside(report: Report, printed: Printed) -> tables.Table:
-    """The paper's printed figures beside ours, a row for each label."""
     cells, rows = list(report.cells), []
     for key, wanted in (("prompts", printed.prompts), ("pair", printed.pair)):
         cells = [c for c in cells if c.spec[key] == wanted] or cells
@@ -182,10 +167,7 @@ def _judge(report: Report, ordering: Ordering) -> OrderingHere:
         return here("not measured", f"no cell is labelled {missing!r}")
     among = figures.categories(less).get(ordering.category, []) if ordering.category else None
     gap = figures.below(ordering.figure, less, than, report.cells, among)
-    low, high = (
-        figures.figure(ordering.figure, cell, figures.greedy_of(cell, report.cells), among)
-        for cell in (less, than)
-    )
+    low, high = (report.figure(ordering.figure, cell, among) for cell in (less, than))
     if gap is None or low is None or high is None:
         return here("not measured", f"{ordering.figure} is not known for both")
     few = len(figures.common(less, than, among=among)) < figures.LEAST_ITEMS
@@ -200,7 +182,6 @@ def _judge(report: Report, ordering: Ordering) -> OrderingHere:
 
 
 def facts(report: Report) -> list[tuple[str, str]]:
-    """Name and value of each fact about the machine, the models, the code and the sets."""
     now, where = report.progress, report.environment
     rows = [
         ("experiment", now.id),
@@ -256,29 +237,11 @@ def as_html(section: Section) -> str:
     return "".join(parts)
 
 
-def front(points: Sequence[tuple[float, float]], x: str, y: str) -> list[int]:
-    """The Pareto front of points; equal points are all on it.
-
-    Args:
-        points: (x, y) of each point
-        x: name of the first figure, which says whether higher is better
-        y: name of the second
-
-    Returns:
-        indices, ordered by x, of the points for which no other is at least as good in both figures
-        and better in one
-    """
-    signs = [1.0 if FIGURES[name].better == "higher" else -1.0 for name in (x, y)]
-    turned = [(signs[0] * a, signs[1] * b) for a, b in points]
-    beaten = [any(c >= a and d >= b and (c, d) != (a, b) for c, d in turned) for a, b in turned]
-    return sorted((i for i in range(len(points)) if not beaten[i]), key=points.__getitem__)
-
-
-NOTHING = "No measurement for this figure yet."
 RANGES = "Whiskers: 95% intervals over prompts or batches."
 
 
 def draw(report: Report, drawing: Drawing) -> list[str]:
+    """A chart for each figure of the drawing, "" where nothing is measured."""
     one = _curve if drawing.kind == "curve" else _front
     return [one(report, drawing, y) for y in drawing.y]
 
@@ -306,7 +269,7 @@ def _curve(report: Report, drawing: Drawing, y: str) -> str:
         else:
             levels[names[cell.cell]] = interval.value
     if not lines:
-        return plots.nothing(_title(drawing, y), "", NOTHING)
+        return ""
     curves = [
         plots.Curve(name, look(i), dict(sorted(points.items())))
         for i, (name, points) in enumerate(lines.items())
@@ -317,7 +280,6 @@ def _curve(report: Report, drawing: Drawing, y: str) -> str:
 
 
 def _front(report: Report, drawing: Drawing, y: str) -> str:
-    """y against x, a point for each cell; a line joins the Pareto front."""
     names = report.names(drawing.part)
     points = [
         p
@@ -325,10 +287,8 @@ def _front(report: Report, drawing: Drawing, y: str) -> str:
         if (p := _point(report, c, names[c.cell], drawing.x, y))
     ]
     if not points:
-        return plots.nothing(_title(drawing, y), "", NOTHING)
-    best = [points[i] for i in front([(p.x, p.y) for p in points], drawing.x, y)]
-    says = f"The dotted line joins the points that no other point beats in both figures. {RANGES}"
-    return plots.scatter(_title(drawing, y), says, points, drawing.x, y, best)
+        return ""
+    return plots.scatter(_title(drawing, y), RANGES, points, drawing.x, y)
 
 
 def _point(report: Report, cell: CellRows, name: str, x: str, y: str) -> plots.Point | None:
@@ -353,17 +313,8 @@ VERDICTS = {
     "undecided": "Undecided: the difference's interval includes 0, or there are too few prompts",
     "not measured": "Not measured",
 }
-SIGNS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?", "not measured": "–"}
 ITEMS = "items: prompts, or batches, that were decoded; each timing counts"
-PLACES = (
-    "place 1, 2, ...: of the rounds whose draft reached this place, the share whose output grew "
-    "beyond it"
-)
-ACCURACY = (
-    "execution accuracy: whether both queries return the same rows of the set's database, counted "
-    "as Spider's official script does by default: without DISTINCT in either query, and with the "
-    "values that the model wrote"
-)
+SIGNS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?", "not measured": "–"}
 
 
 def errors(report: Report) -> list[str]:
@@ -412,15 +363,11 @@ def _measured(report: Report, parts: Sequence[Sweep]) -> Iterator[Section]:
             content += [f"{printed.source} (paper: {where})", both]
     if content:
         yield Section("Beside the papers", content)
-    scorers = {
-        FORMATS[c.spec["prompts"]].scorer for c in report.cells if c.spec["prompts"] in FORMATS
-    }
     named: dict[str, list[str]] = {}
     for name, figure in FIGURES.items():
         named.setdefault(figure.meaning, []).append(name)
-    *meanings, cache = [f"{', '.join(names)}: {means}" for means, names in named.items() if means]
-    accuracy = [ACCURACY] if "spider" in scorers else []
-    yield Section("What the figures mean", [[ITEMS, *meanings, PLACES, cache, *accuracy]])
+    meanings = [f"{', '.join(names)}: {means}" for means, names in named.items() if means]
+    yield Section("What the figures mean", [[ITEMS, *meanings]])
 
 
 def orderings(report: Report) -> Section:
@@ -447,7 +394,7 @@ def orderings(report: Report) -> Section:
 
 def _part(report: Report, part: Sweep) -> Section:
     drawings = [drawing for drawing in report.plan.drawings if drawing.part == part.name]
-    charts = [chart for drawing in drawings for chart in draw(report, drawing)]
+    charts = [chart for drawing in drawings for chart in draw(report, drawing) if chart]
     unsaid = [*dict.fromkeys(c.unsaid for c in report.of_part(part.name) if c.unsaid)]
     content: list[Content | None] = [
         part.about,
@@ -456,8 +403,6 @@ def _part(report: Report, part: Sweep) -> Section:
         INTERVALS,
         by_category(report, part.name, figures.TIMES_GREEDY),
         by_category(report, part.name, "tokens/call"),
-        acceptance(report, part.name),
     ]
-    charts = [chart for chart in charts if not (report.unfinished and NOTHING in chart)]
     title = part.name[:1].upper() + part.name[1:]
     return Section(title, [c for c in content if c], charts)

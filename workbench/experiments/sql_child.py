@@ -53,7 +53,6 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def rows_of(db: sqlite3.Connection, query: str) -> list[list[Any]]:
-    """The rows of a query. Raises ValueError if there are too many."""
     rows: list[list[Any]] = []
     size = 0
     for row in db.execute(query):

@@ -23,7 +23,7 @@ import decoders
 from decoders.errors import quoted
 from decoders.inputs import decoded
 from decoders.process import light_heap
-from workbench.experiments.cells import Cell, CellBlock
+from workbench.experiments.cells import Cell, CellBlock, digest
 from workbench.experiments.journal import NEXT_TIMING, failed
 from workbench.measuring.device import Device, chosen
 from workbench.measuring.job import measure
@@ -39,11 +39,8 @@ from workbench.studies.study import in_turn
 @cache
 def code() -> str:
     root = Path(decoders.__file__).parent
-    digest = hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        if "integrations" not in file.parts:
-            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
+    files = [file for file in sorted(root.rglob("*.py")) if "integrations" not in file.parts]
+    return digest([(file.relative_to(root).as_posix(), file.read_text("utf-8")) for file in files])
 
 
 def identity(pair: decoders.ModelPair, quantization: str | None = None) -> dict[str, Any]:
@@ -67,16 +64,16 @@ def identity(pair: decoders.ModelPair, quantization: str | None = None) -> dict[
 
 
 def weights(model: torch.nn.Module | decoders.Head) -> str:
-    digest, left = hashlib.sha256(), [*model.state_dict().items()]
+    hashed, left = hashlib.sha256(), [*model.state_dict().items()]
     while left:
         name, weight = left.pop(0)
         if hasattr(weight, "__tensor_flatten__"):  # quantised: its bytes are those of its parts
             parts, _ = weight.__tensor_flatten__()
             left += [(f"{name}.{part}", getattr(weight, part)) for part in parts]
             continue
-        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
-        digest.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
+        hashed.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        hashed.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return hashed.hexdigest()[:16]
 
 
 class Bench:
@@ -109,20 +106,20 @@ class Bench:
         where = environment(pair) | {"host": platform.node()}
         return {"identity": identity(pair, choice.quantization), "environment": where}
 
-    def run(self, block: CellBlock, texts: Sequence[Words]) -> tuple[str, list[Result]]:
+    def run(self, block: CellBlock, texts: Sequence[Words]) -> list[Result]:
         """Let the cells of a block with one item take turns on it; a failure becomes a result.
 
         Args:
             texts: of the item's prompts; the last batch of a set is filled up with earlier prompts
 
         Returns:
-            the machine's name, and a result of each cell
+            a result of each cell
         """
         pair = self._at(block.cells[0].choice)
         turn, cells = sum(divmod(min(block.items), NEXT_TIMING)), block.cells
         with light_heap():
             results = [self._result(pair, block, cell, texts) for cell in in_turn(cells, turn)]
-        return platform.node(), list(in_turn(results, turn))
+        return list(in_turn(results, turn))
 
     def _result(
         self, pair: decoders.ModelPair, block: CellBlock, cell: Cell, texts: Sequence[Words]
@@ -170,7 +167,6 @@ def _sample(
 
 
 def whole(measuring: Generator[Any, None, Measured]) -> Measured:
-    """The result of a measurement, without its updates."""
     while True:
         try:
             next(measuring)
@@ -257,13 +253,13 @@ class Cluster:
 
     Args:
         address: of the cluster; "auto" for this machine's, "local" to start one here
-        make: makes an actor's bench
+        make: the class of its actors
 
     Raises:
         decoders.InputError: if Ray is not installed or the cluster cannot be reached
     """
 
-    def __init__(self, address: str = "local", make: Callable[[], Any] = Bench):
+    def __init__(self, address: str = "local", make: type = Bench):
         try:
             import ray
         except ImportError:
@@ -309,21 +305,13 @@ class Cluster:
 
     def start(self) -> "Remote":
         gpu = self._kind == "GPU"
-        needs = {"num_gpus": 1, "num_cpus": 0} if gpu else {"num_cpus": 1}
-        make = self._ray.remote(Actor).options(**needs).remote
-        return Remote(self._ray, make(self._make, {} if gpu else THREADS))
+        core = {"num_cpus": 1, "runtime_env": {"env_vars": THREADS}}
+        needs = {"num_gpus": 1, "num_cpus": 0} if gpu else core
+        make = self._ray.remote(self._make).options(**needs).remote
+        return Remote(self._ray, make())
 
     def close(self) -> None:
         self._ray.shutdown()
-
-
-class Actor:
-    def __init__(self, make: Callable[[], Any], environ: dict[str, str]):
-        os.environ.update(environ)
-        self._bench = make()
-
-    def call(self, name: str, *arguments: Any) -> Any:
-        return getattr(self._bench, name)(*arguments)
 
 
 class Remote:
@@ -331,7 +319,7 @@ class Remote:
         self._ray, self._actor = ray, actor
 
     def submit(self, name: str, *arguments: Any) -> Future:
-        return self._actor.call.remote(name, *arguments).future()
+        return getattr(self._actor, name).remote(*arguments).future()
 
     def close(self) -> None:
         self._ray.kill(self._actor)

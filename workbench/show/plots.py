@@ -157,7 +157,6 @@ def scatter(
     points: Sequence[Point],
     x_title: str,
     y_title: str,
-    joined: Sequence[Point],
 ) -> str:
     """Marks in the plane, and below them the name and the figures of each.
 
@@ -167,10 +166,9 @@ def scatter(
         points: the points
         x_title: the name of the axis across
         y_title: the name of the axis upwards
-        joined: points that a dotted line goes through
     """
     x = Axis([v for p in points for v in p.x_range], LEFT, RIGHT)
-    picture = _picture(points, x, x.ticks, x_title, y_title, [(FRONT, joined)])
+    picture = _picture(points, x, x.ticks, x_title, y_title, [])
     listed = [(p.name, p.look, p.text) for p in sorted(points, key=lambda p: -p.y)]
     return framed(title, says, picture, _legend(listed))
 
@@ -213,11 +211,6 @@ def framed(title: str, says: str, picture: str, below: str) -> str:
     )
 
 
-def nothing(title: str, says: str, words: str) -> str:
-    return framed(title, says, "", f'<p class="says">{html.escape(words)}</p>')
-
-
-FRONT = Look("currentColor", "dot", "circle")  # of the line that joins points
 DASHED = {
     "solid": "",
     "dash": "7 4",

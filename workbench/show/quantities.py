@@ -219,7 +219,7 @@ QUANTITIES = (
         metric("block_efficiency"), two_decimals,
         _of("new_tokens", "target_calls", "tokens /", "passes"), "higher",
         ratio=Ratio(_sum("new_tokens"), _sum("target_calls")), ranged=True,
-        meaning="new tokens per pass of the target; tokens/round: the same per round",
+        meaning="new tokens per pass of the target",
     ),
     Quantity(
         "acceptance", "drafts used", "draft tokens kept / draft tokens sent to the large model",

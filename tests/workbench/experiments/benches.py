@@ -20,7 +20,7 @@ class Sleepy:
         time.sleep(self.seconds)
         ((prompt, *_),) = block.items.values()
         figures = {"new_tokens": 2, "seconds": 1.0}
-        return "", [row([sample(prompt, id)], figures) for id in block.ids]
+        return [row([sample(prompt, id)], figures) for id in block.ids]
 
 
 class Reader(Sleepy):
@@ -34,7 +34,7 @@ class Reader(Sleepy):
         (prompts,) = block.items.values()
         self.ran.append((block.ids, prompts))
         samples = [sample(*each) for each in dict(zip(prompts, texts, strict=True)).items()]
-        return "", [row(samples, {"new_tokens": 1, "seconds": 1.0}) for _ in block.ids]
+        return [row(samples, {"new_tokens": 1, "seconds": 1.0}) for _ in block.ids]
 
 
 class Either:

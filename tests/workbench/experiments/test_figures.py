@@ -4,13 +4,10 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.workbench.experiments.made import row, sample
 from workbench.experiments import figures
 from workbench.experiments.journal import CellRows
-from workbench.experiments.report import front
 
 
 def kept(
@@ -83,26 +80,6 @@ def test_timing_the_same_prompts_again_makes_no_further_prompts_of_them():
     for i, each in twice.rows.items():
         twice.rows[i] = replace(each, samples=[replace(each.alone, prompt=i % 4)])
     assert figures.figure("tokens/s", twice) == figures.figure("tokens/s", once)
-
-
-def test_acceptance_by_position_and_mean_length():
-    wanted = pytest.approx([10 / 3, 2 / 3, 2 / 3, 2 / 3, 1 / 3])
-    assert figures.acceptance(kept("a", [1.0])) == wanted
-    tree = kept("a", [1.0])
-    tree.rows[0].alone.drafted[:] = [20, 20, 20]
-    # no places beyond the deepest
-    assert figures.acceptance(tree) == wanted
-    assert figures.categories(GREEDY) == {"a": [0, 2], "b": [1]}
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12))
-def test_the_front_is_what_nothing_beats(points):
-    """Speed is better if higher, perplexity if lower."""
-    best = front(points, "tokens/s", "perplexity")
-    for i, (x, y) in enumerate(points):
-        beaten = any(a >= x and b <= y and (a, b) != (x, y) for a, b in points)
-        assert (i in best) != beaten
-    assert [points[i] for i in best] == sorted(points[i] for i in best)
 
 
 def test_an_ordering_can_be_about_one_category():

@@ -1,10 +1,10 @@
 """Experiments in the terminal and in their tab."""
 
+import re
 import time
 
 import gradio as gr
 import pytest
-from gradio.utils import get_upload_folder
 
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
@@ -122,10 +122,8 @@ def test_files_are_made(visitor, plan):
     started(visitor, plan)
     ticked(visitor, "2 of 2 items done")
     visitor.press("experiment-make")
-    files = visitor.value("experiment-files")
-    assert [f.rsplit(".", 1)[1] for f in files] == ["html", "md", "csv"]
-    # where they do not stay for ever, as they did
-    assert all(f.startswith(get_upload_folder()) for f in files)
+    links = re.findall(r'stories-\w+\.(\w+)" href="data:;base64,', visitor.value("experiment-note"))
+    assert links == ["html", "md", "csv"]
 
 
 def test_a_plan_whose_prompts_are_not_here_is_a_sentence_and_nothing_starts(visitor, plan):

@@ -1,11 +1,10 @@
 """The tab for experiments: choose a plan, run, watch, stop and resume it, make files."""
 
+import base64
 import html
-import tempfile
 import time
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -36,16 +35,15 @@ RUNS_HERE = (
 Shown = tuple[str, int, float]  # an experiment, its items done, and when it was drawn
 
 
-def as_note(handler: Callable[..., None]) -> Callable[..., str]:
-    """The handler, which answers with its fault as a note, or with nothing."""
+def noting(handler: Callable[..., str | None]) -> Callable[..., str]:
+    """The handler, whose answer or fault is the note below the plan."""
 
     @wraps(handler)
     def answer(*values: Any) -> str:
         try:
-            handler(*values)
+            return handler(*values) or ""
         except InputError as error:
             return words.note(str(error), "alert")
-        return ""
 
     return answer
 
@@ -122,10 +120,6 @@ class ExperimentsTab:
             self.make = gr.Button(
                 "Make files", elem_id="experiment-make", visible=False, min_width=120
             )
-        self.files = gr.File(
-            visible=False, label="The report's files", file_count="multiple",
-            elem_id="experiment-files",
-        )  # fmt: skip
         self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
         self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
         self.shown = gr.State(None)  # so that nothing is drawn twice
@@ -153,11 +147,11 @@ class ExperimentsTab:
             button.click(handler, self.past, self.note, **QUIET).then(
                 self._refresh, state, outputs, **QUIET
             )
-        self.make.click(self._make, self.past, [self.files, self.note], **QUIET)
+        self.make.click(self._make, self.past, self.note, **QUIET)
 
     # ---- requests
 
-    @as_note
+    @noting
     def _run(self, plan: str | None, limit: float | None, here: bool, pair: PairChoice) -> None:
         if limit is not None and limit < 1:
             raise InputError("The number of prompts must be at least 1.")
@@ -165,33 +159,28 @@ class ExperimentsTab:
         most, choice = None if limit is None else int(limit), pair if here else None
         self.background.start(plans.ExperimentRequest(source, f"{plan}.toml", choice, most))
 
-    @as_note
+    @noting
     def _resume(self, id: str | None) -> None:
         request, _ = self.journal.experiment(id or "")
         self.background.start(request)
 
-    @as_note
+    @noting
     def _stop(self, id: str | None) -> None:
         self.background.stop()
         if id:
             self.journal.ask_to_stop(id)  # another process may run it
 
-    def _make(self, id: str | None) -> tuple[Any, str]:
-        """Write the files for the visitor to download, in a new folder of Gradio's cache.
-
-        Gradio deletes them after an hour.
-        """
-        try:
-            whole = report(self.journal, id or "")
-        except InputError as error:
-            return gr.update(visible=False), words.note(str(error), "alert")
-        cache, paths = Path(self.files.GRADIO_CACHE), list[str]()
-        cache.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="experiment-", dir=cache))
+    @noting
+    def _make(self, id: str | None) -> str:
+        whole = report(self.journal, id or "")
+        links = []
         for kind, write in WRITERS.items():
-            paths.append(str(folder / f"{whole.name}.{kind}"))
-            Path(paths[-1]).write_bytes(write(whole).encode(errors="backslashreplace"))
-        return gr.update(value=paths, visible=True), ""
+            file = base64.b64encode(write(whole).encode(errors="backslashreplace")).decode()
+            links.append(
+                f'<a class="button" download="{html.escape(whole.name)}.{kind}" '
+                f'href="data:;base64,{file}">{kind.upper()}</a>'
+            )
+        return f'<div class="kept"><span>Download {"".join(links)}</span></div>'
 
     # ---- updates
 
