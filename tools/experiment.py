@@ -19,15 +19,17 @@ from pathlib import Path
 from training import ROOT, SHIPPED, card
 from workbench.experiments import driver
 from workbench.experiments import plan as plans
-from workbench.experiments.files import FILE, Orderings, markdown
 from workbench.experiments.journal import Journal
 from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import (
+    FILE,
     INTERVALS,
+    Orderings,
     Report,
     as_markdown,
     facts,
     judged,
+    markdown,
     orderings,
     report,
     table,

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -112,18 +112,6 @@ def blocks(
             block = _block(part, cells, items, identity)
             known.setdefault((block.part, block.id), block)
     return list(known.values())
-
-
-def merged(every: Iterable[CellBlock]) -> list[CellBlock]:
-    """Each block once, with the items of all parts that share it.
-
-    Parts may differ in their limits and timings.
-    """
-    whole: dict[str, CellBlock] = {}
-    for block in every:
-        one = whole.setdefault(block.id, block)
-        whole[block.id] = replace(one, items=dict(sorted({**one.items, **block.items}.items())))
-    return list(whole.values())
 
 
 def _block(

@@ -15,7 +15,7 @@ from typing import Any
 
 from decoders import InputError
 from decoders.errors import first_line
-from workbench.experiments.cells import CellBlock, blocks, experiment_id, merged
+from workbench.experiments.cells import CellBlock, blocks, experiment_id
 from workbench.experiments.figures import score
 from workbench.experiments.journal import (
     NEXT_TIMING,
@@ -127,7 +127,7 @@ class _Driver:
         # For each future its worker, the block and the item.
         self.at_work: dict[Future, tuple[Worker, CellBlock, int]] = {}
         self.began, self.done, self.next_beat = time.monotonic(), 0, 0.0
-        self.open = merged(experiment.blocks)
+        self.open = experiment.blocks
         self.doing = ""
         self.deaths: Counter[tuple[str, int]] = Counter()
 
@@ -140,7 +140,7 @@ class _Driver:
             done, _ = wait(self.at_work, TICK_SECONDS, FIRST_COMPLETED)
             for future in done:
                 self._finished(future)
-        elif stopping or not any(self.journal.left(self.open).values()):
+        elif stopping or not self.journal.left(self.open):
             return False
         else:
             time.sleep(TICK_SECONDS)  # another process is at work on the rest
@@ -157,7 +157,7 @@ class _Driver:
         if len(self.at_work) >= self.crew.pool.count:
             return
         left = self.journal.left(self.open)
-        self.open = [block for block in self.open if left[block.id]]
+        self.open = [b for b in self.open if any((b.id, item) in left for item in b.items)]
         for worker in self.crew.idle([each for each, _, _ in self.at_work.values()]):
             for block in self.open:
                 item = self.journal.claim(block, self.owner)
@@ -208,8 +208,8 @@ class _Driver:
     def _eta(self) -> float | None:
         if not self.done:
             return None
-        left = sum(self.journal.left(self.open).values())
-        return (time.monotonic() - self.began) / self.done * left
+        each = (time.monotonic() - self.began) / self.done
+        return each * len(self.journal.left(self.open))
 
 
 class Background:

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from decoders import InputError, catalog
 from decoders.errors import quoted
-from workbench.experiments.cells import Cell, CellBlock, merged
+from workbench.experiments.cells import Cell, CellBlock
 from workbench.experiments.plan import ExperimentRequest
 from workbench.runs.record import Energy, Result, Sample, date
 from workbench.runs.store import NEXT_TIMING, SHOWN, TOO_OLD, Database
@@ -180,14 +180,14 @@ class Journal(Database):
                 db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
         return item
 
-    def left(self, blocks: Iterable[CellBlock]) -> dict[str, int]:
-        """For each block's id the number of items without rows, claimed or not."""
-        query = "SELECT DISTINCT item FROM rows WHERE block = ?"
+    def left(self, blocks: Iterable[CellBlock]) -> set[tuple[str, int]]:
+        """Block and number of the items without rows, claimed or not; parts may share some."""
+        query = "SELECT DISTINCT block, item FROM rows WHERE block = ?"
+        left = {(block.id, item) for block in blocks for item in block.items}
         with self._open() as db:
-            return {
-                b.id: len(b.items.keys() - {i for (i,) in db.execute(query, (b.id,))})
-                for b in blocks
-            }
+            for id in {id for id, _ in left}:
+                left.difference_update(db.execute(query, (id,)))
+        return left
 
     def commit(self, block: CellBlock, item: int, owner: str, results: Sequence[Result]) -> bool:
         """Keep all of an item's results, or none.
@@ -242,7 +242,7 @@ class Journal(Database):
             environment: workers, pairs, code and sets that it runs on
             blocks: the plan's blocks
         """
-        total = sum(len(block.items) for block in merged(blocks))
+        total = len({(block.id, item) for block in blocks for item in block.items})
         with self._open() as db:
             db.execute(
                 "INSERT OR IGNORE INTO experiments (id, created, title, request, environment, "

@@ -34,6 +34,7 @@ from workbench.studies.settings import WARPING, Settings
 from workbench.studies.study import GONE, LARGEST_BATCH, SCHEMES
 
 EMBEDDED_NAME = "embedded"
+PRESETS = {EMBEDDED_NAME: EMBEDDED, **PAIRS}
 MOST_CELLS = 5000  # of one part
 DEFAULTS, TUNED = "defaults", "tuned"  # settings that a plan does not name
 KNOWN_KEYS = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -70,14 +71,12 @@ PaperFigure = Annotated[
 
 def _pair(name: Any) -> PairChoice:
     """A pair by a preset's name, or as [target, draft]."""
-    if name == EMBEDDED_NAME:
-        return EMBEDDED.choice()
-    if isinstance(name, str) and name in PAIRS:
-        return PAIRS[name].choice()
+    if isinstance(name, str) and name in PRESETS:
+        return PRESETS[name].choice()
     if isinstance(name, list) and len(name) in (1, 2) and all(isinstance(n, str) for n in name):
         return PairChoice(*name)
-    known = nearest(str(name), [EMBEDDED_NAME, *PAIRS])
-    raise InputError(f"there is no pair {quoted(name)}: {known} Or write [target, draft].")
+    near = nearest(str(name), PRESETS)
+    raise InputError(f"there is no pair {quoted(name)}: {near} Or write [target, draft].")
 
 
 # The sampling of a part: a list of values for each number in a Warping, and its switches.
@@ -345,9 +344,8 @@ def settings(part: Sweep, method: Method, *sampled: Any) -> Settings:
 
 
 def pair_name(choice: PairChoice) -> str:
-    if choice.preset is None:
-        return choice.title
-    return EMBEDDED_NAME if choice.preset is EMBEDDED else choice.preset.name
+    known = (name for name, preset in PRESETS.items() if preset is choice.preset)
+    return next(known, choice.title)
 
 
 FOLDER = Path(__file__).with_name("plans")

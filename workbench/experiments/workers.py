@@ -306,9 +306,8 @@ class Cluster:
     def start(self) -> "Remote":
         gpu = self._kind == "GPU"
         core = {"num_cpus": 1, "runtime_env": {"env_vars": THREADS}}
-        needs = {"num_gpus": 1, "num_cpus": 0} if gpu else core
-        make = self._ray.remote(self._make).options(**needs).remote
-        return Remote(self._ray, make())
+        needs: dict[str, Any] = {"num_gpus": 1, "num_cpus": 0} if gpu else core
+        return Remote(self._ray, self._ray.remote(self._make).options(**needs).remote())
 
     def close(self) -> None:
         self._ray.shutdown()

@@ -46,7 +46,7 @@ def test_an_item_is_claimed_once_and_done_once(journal):
     assert not journal.commit(BLOCK, 1, one, rows(1))  # it is the other's
     journal.leave(two)
     assert journal.claim(BLOCK, one) == 1
-    assert journal.left([BLOCK]) == {BLOCK.id: 4}
+    assert journal.left([BLOCK]) == {(BLOCK.id, item) for item in range(1, 5)}
 
 
 def test_a_claim_is_free_when_its_process_is_gone_or_has_not_been_heard_of(tmp_path):

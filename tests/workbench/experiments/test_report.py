@@ -10,16 +10,19 @@ import pytest
 from decoders import InputError
 from workbench.experiments import driver
 from workbench.experiments import plan as plans
-from workbench.experiments.files import WRITERS, markdown, orderings_html, shipped
 from workbench.experiments.journal import Journal
 from workbench.experiments.plan import ExperimentRequest
 from workbench.experiments.report import (
     SIGNS,
+    WRITERS,
     beside,
     by_category,
     draw,
     judged,
+    markdown,
+    orderings_html,
     report,
+    shipped,
     table,
 )
 from workbench.experiments.workers import Crew, InProcess

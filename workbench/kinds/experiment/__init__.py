@@ -17,10 +17,9 @@ from transformers.utils import logging as transformers_logging
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.experiments import driver
-from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import ExperimentProgress, Journal
 from workbench.experiments.plan import ExperimentRequest, find, read, shipped
-from workbench.experiments.report import Report, report
+from workbench.experiments.report import WRITERS, Report, markdown, report
 from workbench.experiments.workers import Cluster, Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper

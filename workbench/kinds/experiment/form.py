@@ -12,9 +12,8 @@ import gradio as gr
 from decoders import InputError
 from workbench.experiments import plan as plans
 from workbench.experiments.driver import ON_YOUR_OWN, Background
-from workbench.experiments.files import WRITERS, orderings_html, shipped
 from workbench.experiments.journal import ExperimentProgress, Journal
-from workbench.experiments.report import as_html, report, sections
+from workbench.experiments.report import WRITERS, as_html, orderings_html, report, sections, shipped
 from workbench.kinds.advice.form import AdviceCard
 from workbench.models.presets import PairChoice
 from workbench.page import words
