@@ -37,9 +37,14 @@ EMBEDDED_NAME = "embedded"
 PRESETS = {EMBEDDED_NAME: EMBEDDED, **PAIRS}
 MOST_CELLS = 5000  # of one part
 DEFAULTS, TUNED = "defaults", "tuned"  # settings that a plan does not name
-KNOWN_KEYS = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 # Fields that have another name in a plan's file.
 KEYS = {"methods": "decoders", "parts": "part", "drawings": "draw", "orderings": "ordering"}
+
+
+class PlanTable:
+    """A table of a plan's file, which may have no other keys."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
 # ---- The values that a plan's keys may have
@@ -89,7 +94,7 @@ Sampling: Any = make_dataclass(
         (n, KINDS[type(d)], d if n in SWITCHES else (d,))
         for n, d in ((each.name, each.default) for each in fields(Warping))
     ],
-    frozen=True, kw_only=True,
+    bases=(PlanTable,), frozen=True, kw_only=True,
 )  # fmt: skip
 
 
@@ -117,8 +122,6 @@ class Sweep(Sampling):
         chat_template: as in a batch study
         system: likewise
     """
-
-    __pydantic_config__ = KNOWN_KEYS
 
     name: StrictStr
     pairs: Annotated[tuple[Annotated[PairChoice, BeforeValidator(_pair)], ...], SOME]
@@ -156,7 +159,7 @@ class Sweep(Sampling):
 
 
 @dataclass(frozen=True)
-class Drawing:
+class Drawing(PlanTable):
     """A chart of the report.
 
     Attributes:
@@ -166,8 +169,6 @@ class Drawing:
         part: name of the part
         title: title of the chart
     """
-
-    __pydantic_config__ = KNOWN_KEYS
 
     kind: Literal["curve", "front"]
     x: StrictStr
@@ -181,7 +182,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Ordering:
+class Ordering(PlanTable):
     """A claim of a paper, to be tested on our rows: the figure of `less` is below that of `than`.
 
     Attributes:
@@ -194,8 +195,6 @@ class Ordering:
         category: of the prompts that count, "" for all
     """
 
-    __pydantic_config__ = KNOWN_KEYS
-
     says: StrictStr
     source: StrictStr
     figure: Named
@@ -206,7 +205,7 @@ class Ordering:
 
 
 @dataclass(frozen=True)
-class Printed:
+class Printed(PlanTable):
     """A table of a paper.
 
     Attributes:
@@ -217,8 +216,6 @@ class Printed:
         columns: names of the figures
         rows: for each label the printed figures, None for those that the paper leaves out
     """
-
-    __pydantic_config__ = KNOWN_KEYS
 
     rows: Annotated[dict[str, tuple[PaperFigure, ...]], SOME]
     columns: tuple[Named, ...] = ()
@@ -287,7 +284,7 @@ def _spelled(data: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(PlanTable):
     """A plan.
 
     Attributes:
@@ -301,8 +298,6 @@ class Plan:
         printed: tables of papers to show beside ours
         source: the TOML that it was read from
     """
-
-    __pydantic_config__ = KNOWN_KEYS
 
     name: Annotated[str, Field(validation_alias="its file")]
     title: StrictStr
