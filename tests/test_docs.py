@@ -24,7 +24,7 @@ from tests.pairwise import EVERYWHERE
 from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
 from workbench import __main__ as program
 from workbench.experiments import plan as plans
-from workbench.kinds import advice, batch, branch, comparison, draw, experiment
+from workbench.kinds import batch, branch, comparison, draw, experiment
 from workbench.models import keeper
 from workbench.terminal import heads, verdicts
 
@@ -119,7 +119,7 @@ def test_the_readme_shows_five_rows_of_the_table_of_decoders():
 
 
 PLACEHOLDERS = r"\b(?:DOWNLOADS|HOST|PROMPTS|RUN)\b"
-LONG = r"advise|Stories \+ head|--schemes vanilla|--draws 100"  # these decode for long
+LONG = r"Stories \+ head|--schemes vanilla|--draws 100"  # these decode for long
 PARSED = re.compile(PLACEHOLDERS if EVERYWHERE else f"{PLACEHOLDERS}|{LONG}")
 
 
@@ -159,7 +159,7 @@ def only_parsed(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         asked = []
         patched.setattr(program, "page", lambda args: asked.append(args))
-        for each in (comparison, draw, branch, batch, advice, experiment, heads, verdicts):
+        for each in (comparison, draw, branch, batch, experiment, heads, verdicts):
             patched.setattr(each, "run", lambda args: asked.append(args))
         assert not exit_status(command[1:])
     (args,) = asked

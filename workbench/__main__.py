@@ -1,7 +1,7 @@
 """The command `decoding-workbench`, or `python -m workbench`.
 
-Without a command it opens the page. `compare`, `draw`, `batch`, `experiment`, `advise`, `runs`,
-`prove`, `train-head` and `canary` do without a browser.
+Without a command it opens the page. `compare`, `draw`, `batch`, `experiment`, `runs`, `prove`,
+`train-head` and `canary` do without a browser.
 """
 
 import argparse

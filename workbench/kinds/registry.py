@@ -35,19 +35,17 @@ class StudyKind:
         name: its name in runs, links and files
         study: the name of its class of studies in the module; None for a kind whose runs are of
             another kind, or that keeps no runs
-        in_tab: whether the page offers it by itself, and not as a card in another kind's tab
         module: its module; by default `workbench.kinds.<name>`. It may have `VIEW`, the look of its
             runs (a `workbench.show.view.View`), `register(commands)`, which adds its command to
             the terminal, and `text(result)` and `summary(run)`, which show a finished text and a
             run's figures there
         form: its part of the page; by default `form.py` beside it. It has `TAB`, a class that takes
             a `workbench.page.host.Host` and the state with the chosen pair, or `endpoints(host)`,
-            which offers its endpoints, or both; the `cards` of a tab are those of kinds without one
+            which offers its endpoints, or both
     """
 
     name: str
     study: str | None = None
-    in_tab: bool = True
     module: Any = None
     form: Any = None
 
@@ -56,9 +54,6 @@ class StudyKind:
 
     @property
     def on_page(self) -> Any:
-        """Its form; None if the page does not offer it by itself."""
-        if not self.in_tab:
-            return None
         return self.form or import_module(f"workbench.kinds.{self.name}.form")
 
 
@@ -71,7 +66,6 @@ KINDS: dict[str, StudyKind] = {
         StudyKind("draw", "Draw"),
         StudyKind("batch", "Batch"),
         StudyKind("experiment"),
-        StudyKind("advice", "Advice", in_tab=False),
     )
 }
 UNNAMED = "comparison"  # the kind of a link that names none
@@ -142,6 +136,8 @@ def from_query(query: Mapping[str, str]) -> Link | None:
     """
     named = query.get("kind") in studies()
     kind = query["kind"] if named else UNNAMED
+    if (gone := query.get("kind")) in GONE:
+        return Link(UNNAMED, faults=[GONE[gone]])
     study = studies()[kind]
     link, fields = Link(kind), _fields(study, catalog)
     settings: dict[str, Any] = {}
@@ -212,9 +208,10 @@ def read(text: str | bytes) -> Run:
     _limited(run.to_json(), Counter())
     known = studies()
     if run.kind not in known:
-        raise InputError(
+        says = (
             f"This is a run of the kind {quoted(run.kind)}; only {', '.join(known)} can be shown."
         )
+        raise InputError(GONE.get(run.kind, says))
     known[run.kind].of_file(run.study)
     return run
 

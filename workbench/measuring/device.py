@@ -282,6 +282,6 @@ def seconds_needed(study: Study, *_: Any) -> int:
 
     A visitor with less quota than that is refused.
     """
-    texts = sum(len(job.chosen(len(study.prompts))) for job in study.jobs())
+    texts = len(study.prompts) * len(study.jobs())
     tokens = texts * study.settings.max_new_tokens * study.settings.timings
     return min(MOST_SECONDS, LOADING_SECONDS + round(tokens / TOKENS_PER_SECOND))

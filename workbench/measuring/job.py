@@ -15,7 +15,7 @@ import torch
 import decoders
 from decoders import Event, Metrics
 from workbench.measuring.meter import Window
-from workbench.measuring.transcript import Pieces, Texts, Transcript, acceptances, finite
+from workbench.measuring.transcript import Pieces, Texts, Transcript, finite
 from workbench.measuring.work import Measured, StopClock, Update, Work, parts_of
 from workbench.runs.record import Energy, Lap, Load, Result, RoundRecord, Sample, TokenRecord
 from workbench.studies.settings import changed
@@ -210,8 +210,7 @@ def sentence(failure: Exception) -> str:
 class _Running:
     def __init__(self, work: Work, job: Job, shows: bool):
         self.work, self.job = work, job
-        self.prompts = job.chosen(len(work.ids))
-        groups = batches(self.prompts, job.batch_size)
+        groups = batches(range(len(work.ids)), job.batch_size)
         # The prompts of each call: those of a static batch, or all.
         self.groups = groups if SCHEMES[job.scheme].static else [[*chain.from_iterable(groups)]]
         self.requests: list[PromptState] = []
@@ -219,9 +218,7 @@ class _Running:
         self.passes: list[decoders.Round] = []
         self.transcript: Transcript | None = None
         if job.keep == "trace":
-            self.transcript = Transcript(
-                Pieces(work.pair.tokenizer), root=len(work.ids[self.prompts[0]]) - 1
-            )
+            self.transcript = Transcript(Pieces(work.pair.tokenizer), root=len(work.ids[0]) - 1)
         self.texts = Texts(Pieces(work.pair.tokenizer), job.method)
         # The clocks of the wall and of this thread.
         self.clock, self.computed = StopClock(), StopClock(time.thread_time)
@@ -281,7 +278,7 @@ class _Running:
         metrics = totals(self.requests, self.times, job.reads_prompts_apart, window.energy)
         # The last batch is filled up with prompts from the start.
         once = {r.prompt: r for r in reversed(self.requests)}
-        nothing = Sample(self.prompts[0], len(self.work.ids[self.prompts[0]]))
+        nothing = Sample(0, len(self.work.ids[0]))
         samples = [self._sample(once[i]) for i in sorted(once)] or [nothing]
         if error is None and len(samples) == 1:
             error = samples[0].error
@@ -321,11 +318,6 @@ class _Running:
             return sample
         if self.job.keep == "text":
             return self.texts.of(sample, result) if result else sample
-        if self.job.keep == "chances":
-            if result is None or result.finished == "cancelled":
-                return sample
-            place = self.work.pair, result.prompt_tokens, result.tokens, self.work.settings
-            return replace(sample, chances=acceptances(*place))
         sample = replace(
             sample, gained=[max(0, g) for g in request.gained], drafted=list(request.drafted)
         )

@@ -328,10 +328,10 @@ def query_of(work: Work, job: Job, client: Client, ours: bool) -> Query:
     Raises:
         InputError: if it cannot be said to this server
     """
-    (number,), settings = job.chosen(len(work.ids)), work.settings
-    prompt: Any = tuple(work.ids[number])
+    settings = work.settings
+    prompt: Any = tuple(work.ids[0])
     if not (ours and client.dialect.takes_ids):
-        prompt = work.texts[number]
+        prompt = work.texts[0]
     refuse(
         (
             prompt is None,
@@ -343,7 +343,7 @@ def query_of(work: Work, job: Job, client: Client, ours: bool) -> Query:
             f"Engine {client.wire.engine.name} cannot be asked for `penalties`; switch them off.",
         ),
     )
-    return Query(prompt, settings.max_new_tokens, Warping.of(settings), job.seed + number)
+    return Query(prompt, settings.max_new_tokens, Warping.of(settings), job.seed)
 
 
 log = logging.getLogger(__name__)
@@ -368,11 +368,10 @@ def measure(
         shows: whether to yield updates on the way
         greedy: the tokens of greedy decoding here, if it ran
     """
-    (number,) = job.chosen(len(work.ids))
-    prompt, engine = work.ids[number], work.engines[job.method.name.removeprefix(SERVED)]
+    prompt, engine = work.ids[0], work.engines[job.method.name.removeprefix(SERVED)]
     asking = Asking(work, job, engine, cold)
     whole = Result(
-        job.method.name, job.repeat, job.seed, untold(), NO_ENERGY, [Sample(number, len(prompt))],
+        job.method.name, job.repeat, job.seed, untold(), NO_ENERGY, [Sample(0, len(prompt))],
         [], job.batch_size, job.scheme,
     )  # fmt: skip
     try:
@@ -386,7 +385,7 @@ def measure(
             stopped = replace(whole.alone, finished="cancelled")
             return Measured(replace(whole, samples=[stopped]), {}, [])
         return Measured(replace(whole, error=hidden(words, engine)), {}, [])
-    text = sample(record, number, prompt, work.pair, asking.ours)
+    text = sample(record, 0, prompt, work.pair, asking.ours)
     if record.note and work.cancelled():
         text = replace(text, finished="cancelled", error=None)
     elif record.note:
@@ -404,7 +403,7 @@ def measure(
     )
     if shows and asking.ours and not record.note and not work.settings.temperature:
         whole = given(work, whole, record, greedy, engine.dtype)
-    return Measured(whole, {number: text.ids}, [])
+    return Measured(whole, {0: text.ids}, [])
 
 
 def remarks(record: Record, model: str | None, ours: bool) -> list[str]:

@@ -98,7 +98,7 @@ class References:
         method = job.method.plain
         greedy = self._temperature == 0 and job.method.lossless and method is job.method
         method = catalog[BASELINE]() if greedy else method
-        law = (method, 0 if greedy else job.seed, job.prompt)
+        law = (method, 0 if greedy else job.seed)
         if law in self._first:
             return agreement(method.name, *self._first[law], result, outputs, self._dtype)
         if method == job.method:
@@ -107,8 +107,8 @@ class References:
 
     def greedy(self, job: Job) -> Sequence[int] | None:
         """The tokens of greedy decoding after a job's prompt, if it ran at temperature 0."""
-        first = self._first.get((catalog[BASELINE](), 0, job.prompt))
-        return first[1].get(job.prompt or 0) if first and self._temperature == 0 else None
+        first = self._first.get((catalog[BASELINE](), 0))
+        return first[1].get(0) if first and self._temperature == 0 else None
 
 
 def agreement(
@@ -309,14 +309,14 @@ class _Session:
         job, settings = self.jobs[number], self.study.settings
         at = At(
             job.method.name, job.repeat, job.batch_size, job.scheme, number, len(self.jobs), lap,
-            max(lap + 1, settings.timings), job.prompt,
+            max(lap + 1, settings.timings),
         )  # fmt: skip
-        yield Started(at, self._eta(at), parts_of(self.work, job.prompt or 0))
+        yield Started(at, self._eta(at), parts_of(self.work, 0))
         # Texts that are only read need no warm-up, which would be half of the work of draws:
         # nothing compares their speeds. Where a text is timed again, that is warm anyway; what
         # a server does for a first request is not ours to guess.
         decoder, here = (job.method, job.batch_size), not is_engine(job.method.name)
-        cold = lap == 0 and job.keep not in ("text", "chances") and decoder not in self.warm
+        cold = lap == 0 and job.keep != "text" and decoder not in self.warm
         cold = cold and (settings.timings == 1 or not here)
         if cold:
             self.warm.add(decoder)
@@ -332,7 +332,7 @@ class _Session:
         shown = job.keep == "trace" or (job.keep == "text" and texts_of([result]))
         # It was stopped within a batch, or between two of them. Half a measurement is useless; half
         # a text with a token is worth showing.
-        missing = len(result.samples) < len(job.chosen(len(self.work.ids)))
+        missing = len(result.samples) < len(self.work.ids)
         if (result.cancelled or (result.error is None and missing)) and (lap or not shown):
             return
         if result.errors or result.cancelled:
@@ -353,8 +353,7 @@ class _Session:
         self, at: At, measuring: Generator[Update, None, Measured]
     ) -> Generator[Event, None, Measured]:
         # The last batch is filled up.
-        prompts = self.jobs[at.job].chosen(len(self.work.ids))
-        requests = -(-len(prompts) // at.batch_size) * at.batch_size
+        requests = -(-len(self.work.ids) // at.batch_size) * at.batch_size
         budget = self.study.settings.max_new_tokens * requests
         while True:
             try:

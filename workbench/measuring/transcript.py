@@ -14,9 +14,8 @@ from typing import Any
 import torch
 
 from decoders import Method, ModelPair, Result, Round, Trial, read
-from decoders.distribution import Warping, Whole, deviation, top, warp
+from decoders.distribution import Warping, deviation, top, warp
 from decoders.settings import Law
-from decoders.theory import acceptance
 from decoders.trace import KEPT
 from workbench.runs.draws import DEPTH, KNOWN, Tokens, beginnings
 from workbench.runs.record import (
@@ -29,7 +28,6 @@ from workbench.runs.record import (
     TokenRecord,
     TrialRecord,
 )
-from workbench.studies.settings import Settings
 from workbench.studies.study import Study
 
 UNFINISHED = "\ufffd"  # tokenizers decode the first bytes of a character to this
@@ -166,24 +164,6 @@ class Transcript:
         if self.tokens and len(text) > shown:
             last = self.tokens[-1]
             self.tokens[-1] = replace(last, text=last.text + text[shown:])
-
-
-def acceptances(
-    pair: ModelPair, prompt: Sequence[int], text: Sequence[int], settings: Settings
-) -> list[float]:
-    """For each token of a text the chance that a draft there is accepted: 1 - TV(p, q), (tokens,).
-
-    Args:
-        prompt: token ids of the prompt
-        text: token ids of the text
-
-    Source:
-        Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.5, for the warped distributions.
-    """
-    places = read(pair, prompt, text, **settings.sampling)
-    assert places.q is not None  # the study was admitted
-    both = zip(places.p[:-1], places.q[:-1], strict=True)
-    return [acceptance(Whole(p), Whole(q)) for p, q in both]
 
 
 AT_ONCE = 64  # texts whose tokens are in one pass

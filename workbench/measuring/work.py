@@ -214,7 +214,7 @@ class Work:
 
     def warm_up(self, job: Job) -> None:
         """Run a few tokens of a batch untimed, which sets up later passes."""
-        prompts = job.chosen(len(self.ids))[: job.batch_size]
+        prompts = range(len(self.ids))[: job.batch_size]
         options = self.options(job, prompts)
         options["max_new_tokens"] = min(WARM_UP_TOKENS, self.settings.max_new_tokens)
         decoders.generate(self.pair, [self.ids[i] for i in prompts], job.method, **options)

@@ -176,21 +176,17 @@ class StudyTab:
         engines = [*host.device.engines()] if self.study.asks_engines else ()
         self.form = SettingsForm(self.start, most, f"{self.prefix}decoders", own, engines)
         self.runner = Runner(host, self.study.kind, self.prefix)
-        with self.frame() as self.tab:
+        with room(self.title, self.id, self.prefix[:-1] or None, self.in_lab) as self.tab:
             self.lay_out()
             fields = [*self.inputs, *self.form.components]
             # Another pair may have been loaded, and fields of a tab that is not on screen tell no
             # change.
-            opens = [self.tab.select] if isinstance(self.tab, gr.Tab) else []
-            self.noted = NotedForm(fields, self.study.kind, [self.pair.change, *opens])
+            self.noted = NotedForm(fields, self.study.kind, [self.pair.change, self.tab.select])
             self.opened = gr.State(False)  # whether the visitor has been here
             self.filled = gr.State(False)  # whether a link has filled the form
         self._wire()
 
     # ---- what a kind may replace
-
-    def frame(self) -> gr.Tab | gr.Accordion:
-        return room(self.title, self.id, self.prefix[:-1] or None, self.in_lab)
 
     def lay_out(self) -> None:
         with gr.Row(equal_height=True):
@@ -318,7 +314,7 @@ class StudyTab:
             **QUIET,
         )  # fmt: skip
         self.runner.wire(self)
-        if self.beforehand is not None and isinstance(self.tab, gr.Tab):
+        if self.beforehand is not None:
             seen = [self.opened, self.results.kept.run_id, self.filled]
             self.tab.select(self._first, seen, [self.opened, *self.outputs], **self.noted.filling)
 

@@ -67,11 +67,6 @@ class Host:
         """
         self.limits.check(study)
         if (pair := self.device.keeper.peek(choice)) is not None:
-            if pair.draft is None and study.needs_draft:
-                raise InputError(
-                    f"The pair in use has no draft model, and {study.kind} without one is "
-                    "impossible: choose another pair under Models in the Compare tab."
-                )
             if pair.draft is None and (
                 names := [label(m.name) for m in study.settings.methods if m.uses_draft]
             ):

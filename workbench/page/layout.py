@@ -87,7 +87,7 @@ def build(host: Host) -> gr.Blocks:
             "WorkbenchAddress.talk(props, trigger);", visible="hidden", elem_id="address"
         )
         pair = gr.State(host.first)
-        parts = [part for kind in registry.KINDS.values() if (part := kind.on_page)]
+        parts = [kind.on_page for kind in registry.KINDS.values()]
         with gr.Tabs(overflow_behavior="wrap", elem_id="rooms") as tabs:
             forms = [part.TAB for part in parts if hasattr(part, "TAB")]
             made = [form(host, pair) for form in forms if not getattr(form, "in_lab", False)]
@@ -96,8 +96,7 @@ def build(host: Host) -> gr.Blocks:
                 made += [form(host, pair) for form in forms if getattr(form, "in_lab", False)]
                 TheoryTab(host)
             rooms = Rooms(tabs, lab, inner)
-            cards = [card for tab in made for card in getattr(tab, "cards", ())]
-            studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
+            studies = {tab.study.kind: tab for tab in made if isinstance(tab, StudyTab)}
             runs = RunsTab(host, studies, rooms)
             visits = _Visits(host, studies, runs, rooms, notice, address)
             about_tab()

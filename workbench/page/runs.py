@@ -18,6 +18,7 @@ from workbench.runs.record import Run
 from workbench.show import view
 from workbench.show.tables import PLAIN, verdict
 from workbench.studies.settings import counted
+from workbench.studies.study import GONE
 
 EVERY = "all"
 INTRODUCTION = (
@@ -181,7 +182,8 @@ class RunsTab:
             InputError: if there is no tab for it
         """
         if run.kind not in self.shown_in:
-            raise InputError(f"There is no tab for runs of the kind {quoted(run.kind)} here.")
+            says = f"There is no tab for runs of the kind {quoted(run.kind)} here."
+            raise InputError(GONE.get(run.kind, says))
         tab = self.shown_in[run.kind]
         return {**tab.show(run), **self.rooms.select(tab.id)}
 

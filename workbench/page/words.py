@@ -61,9 +61,7 @@ def progress(event: Started | Progress | Finished, kept: str = "") -> str:
 def where(at: At) -> str:
     """The job in words: its number among those that run once, or its timing after that."""
     words = f"{label(at.decoder)} ({at.job + 1} of {at.jobs})"
-    if at.prompt is not None:
-        words += f" · prompt {at.prompt + 1}"
-    elif at.repeat:
+    if at.repeat:
         words += f" · repeat {at.repeat + 1}"
     if at.lap:
         words += f" · timing {at.lap + 1} of {at.laps}"

@@ -20,7 +20,6 @@ class At:
         jobs: jobs in all
         lap: the timing of this job, from 0: all jobs run once before one is timed again
         laps: timings of this job in all, as far as that is known
-        prompt: the number of its only prompt; None if it has several
     """
 
     decoder: str
@@ -31,7 +30,6 @@ class At:
     jobs: int
     lap: int = 0
     laps: int = 1
-    prompt: int | None = None
 
     @property
     def last_text(self) -> bool:

@@ -359,7 +359,7 @@ class Sample:
         rounds: the decoder's rounds, likewise
         gained: for each round, the tokens that the output gained (tau of EMS-SD)
         drafted: for each round, the tokens that were drafted
-        chances: of advice, for each token the chance that a draft there is accepted
+        chances: of advice, which earlier versions gave
         ids: of an experiment, the ids of the output's tokens
         pieces: of a draw, its tokens
         beams: of a draw whose decoder's law is beam sampling, the tokens of its first step's beams

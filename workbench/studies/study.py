@@ -117,14 +117,12 @@ def in_turn(items: Sequence[T], turn: int) -> Sequence[T]:
 
 
 LOAD = "AIPerf, GuideLLM and `vllm bench serve` put load on servers"
-ALONE_NOW = f"Advice is on one request at a time now; {LOAD}."
-# A sentence for the user, by the name in a link or a plan.
+# A sentence for the user, by the name in a link, a run or a plan.
 GONE = {
     "engine": f"Plans no longer ask servers of other engines ([[engine]]); {LOAD}.",
     "engines": f"The plan `engines` is gone; {LOAD}.",
-    "loads": ALONE_NOW,
-    "gpu_bandwidth": ALONE_NOW,
-    "gpu_tflops": ALONE_NOW,
+    "advice": "Advice on which decoder pays is gone; measure batches of size 1 instead, in the tab "
+    "Batch or with the command `batch --sizes 1`: they have each decoder's speed over greedy's.",
     "energy": "Energy is that of the timings; a longer text is long enough for a coarse meter.",
 }
 MOST_TOKENS = 1_000_000
@@ -209,7 +207,7 @@ def _step(data: Mapping[str, Any]) -> BranchStep:
     return step
 
 
-Keep = Literal["trace", "text", "chances", "lengths", "figures"]
+Keep = Literal["trace", "text", "lengths", "figures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +221,10 @@ class Job:
         batch_size: the most prompts in one batch
         scheme: a name of `SCHEMES`
         keep: the part of each prompt's result to keep: "trace" its tokens and rounds, "text" its
-            tokens, "chances" for each of its tokens the chance that a draft there is accepted,
-            "lengths" the tokens that each round gained, "figures" none of these
+            tokens, "lengths" the tokens that each round gained, "figures" none of these
         ignore_eos: whether to continue after the end of a text
         max_cache_bytes: see `decoders.stream`
         prefill_chunk: see `decoders.stream`
-        prompt: the number of the only prompt to decode; None for all of them
     """
 
     method: Method
@@ -240,11 +236,6 @@ class Job:
     ignore_eos: bool = False
     max_cache_bytes: int | None = None
     prefill_chunk: int | None = None
-    prompt: int | None = None
-
-    def chosen(self, count: int) -> Sequence[int]:
-        """The numbers of the prompts to decode, of a study that has `count` of them."""
-        return range(count) if self.prompt is None else [self.prompt]
 
     @property
     def batching(self) -> dict[str, Any]:
@@ -283,7 +274,6 @@ class Study(ABC):
             decoder, batch size and scheme
         batches: whether its decoders run in batches, so that its figures describe them
         has_law: whether its texts are draws, which are compared with the target's exact law
-        needs_draft: whether it means nothing without a draft model
         asks_engines: whether servers of other engines may be among its decoders
         settings: the decoders and the settings that they share
     """
@@ -297,7 +287,6 @@ class Study(ABC):
     by_decoder: ClassVar[bool] = False
     batches: ClassVar[bool] = False
     has_law: ClassVar[bool] = False
-    needs_draft: ClassVar[bool] = False
     asks_engines: ClassVar[bool] = False
 
     settings: Settings

@@ -24,11 +24,11 @@ one a line, or JSON lines with a "question". Beside them it learns from what the
 writes: answers to the questions, else texts that begin as the documents do. Acceptance is measured
 on prompts that are held out, one in a hundred, or on those of --held-out; no text that shares eight
 words in a row with one of these is learnt from. The same command goes on after a kill. `--models
-TARGET OUT` of every other command takes the result; `advise` says whether it pays here."""
+TARGET OUT` of every other command takes the result; `batch --sizes 1` says whether it pays here."""
 EXAMPLES = """examples:
   python -m workbench train-head assets/stories/target --text stories.txt --out my-head
   python -m workbench train-head smollm2 --questions mine.txt --start HEAD --out my-head
-  python -m workbench advise --models assets/stories/target my-head
+  python -m workbench batch --sizes 1 --models assets/stories/target my-head
 """
 FILES = {
     "text": "text files to learn from",

@@ -25,7 +25,7 @@ from workbench.runs.store import RunStore, RunSummary
 from workbench.show.looks import FATES
 from workbench.show.tables import Table, figures, notes
 from workbench.studies.settings import shortened
-from workbench.studies.study import Study, scheme_label
+from workbench.studies.study import GONE, Study, scheme_label
 from workbench.terminal import flags
 
 TITLE_SHOWN = 40
@@ -73,6 +73,8 @@ def whole(run: Run) -> Group:
         f"  {run.created}  {printable(run.models)}\n",
         (printable(run.title), "dim"),
     )
+    if run.kind in GONE:
+        return Group(head, GONE[run.kind])
     text = part_of(run.kind, "text")  # None for a kind whose texts are not shown
     texts = [text(result) for result in run.results if result.repeat == 0] if text else [""]
     return Group(head, *texts, summary(run))
@@ -154,8 +156,6 @@ def _job(at: events.At) -> str:
         else ""
     )
     again = f" (repeat {at.repeat + 1})" if at.repeat else ""
-    if at.prompt is not None:
-        again = f" on prompt {at.prompt + 1}"
     timing = f", timing {at.lap + 1} of {at.laps}" if at.lap else ""
     return f"{at.job + 1}/{at.jobs} {at.decoder}{batch}{again}{timing}"
 

@@ -14,7 +14,6 @@ from workbench.experiments import plan as plans
 from workbench.experiments.driver import ON_YOUR_OWN, Background
 from workbench.experiments.journal import ExperimentProgress, Journal
 from workbench.experiments.report import WRITERS, as_html, orderings_html, report, sections, shipped
-from workbench.kinds.advice.form import AdviceCard
 from workbench.models.presets import PairChoice
 from workbench.page import words
 from workbench.page.host import Host
@@ -76,7 +75,6 @@ class ExperimentsTab:
             if not host.limits.public:
                 self._lay_out()
                 self._wire(pair)
-            self.cards = [AdviceCard(host, pair)]
 
     def _lay_out(self) -> None:
         every = {name: plans.find(name) for name in plans.shipped()}
