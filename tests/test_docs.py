@@ -24,7 +24,7 @@ from tests.pairwise import EVERYWHERE
 from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
 from workbench import __main__ as program
 from workbench.experiments import plan as plans
-from workbench.kinds import batch, branch, comparison, draw, experiment
+from workbench.kinds import batch, comparison, draw, experiment
 from workbench.models import keeper
 from workbench.terminal import heads, verdicts
 
@@ -159,7 +159,7 @@ def only_parsed(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         asked = []
         patched.setattr(program, "page", lambda args: asked.append(args))
-        for each in (comparison, draw, branch, batch, experiment, heads, verdicts):
+        for each in (comparison, draw, batch, experiment, heads, verdicts):
             patched.setattr(each, "run", lambda args: asked.append(args))
         assert not exit_status(command[1:])
     (args,) = asked

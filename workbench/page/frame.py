@@ -96,10 +96,10 @@ class Figures:
         self.timing = gr.HTML(elem_id=f"{prefix}timing", elem_classes="wb-note")
         return [self.table, self.timing]
 
-    def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
-        return {**self.growing(run, *looked_at), **self.kept.show(run, unkept)}
+    def show(self, run: Run, unkept: bool = False) -> Updates:
+        return {**self.growing(run), **self.kept.show(run, unkept)}
 
-    def growing(self, run: Run, *looked_at: Any) -> Updates:
+    def growing(self, run: Run) -> Updates:
         """Updates that show a run as far as it is finished."""
         return {
             self.box: gr.update(visible=True),
@@ -143,7 +143,6 @@ class StudyTab:
         inputs: the inputs besides decoders and settings; the first shows why a study is refused
         folds: those around decoders and settings
         more: states that `faults` and `made` take besides the form's values
-        looked_at: components that `follow` takes besides the study
         told: the components that change with the form
         asked: the line that sums up the form
         share: the link to the settings
@@ -167,7 +166,6 @@ class StudyTab:
     inputs: Any  # a list
     folds: Sequence[Any] = ()
     more: Sequence[Any] = ()
-    looked_at: Sequence[Any] = ()
 
     def __init__(self, host: Host, pair: gr.State):
         self.host, self.pair = host, pair
@@ -228,7 +226,7 @@ class StudyTab:
         """
         return words.chosen(data["settings"])
 
-    def follow(self, study: Any, *looked_at: Any) -> Any:
+    def follow(self, study: Any) -> Any:
         """What shows a study while it runs; its `update` gives {} if it has nothing to draw."""
         return self.results
 

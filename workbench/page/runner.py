@@ -96,7 +96,7 @@ class Runner:
         )  # fmt: skip
         # Input that `_ask` rejects gives no ticket, so it neither queues nor runs.
         started = self._number.change(
-            self._run, [self._ticket, *tab.looked_at],
+            self._run, self._ticket,
             [*self.outputs, *tab.results.outputs],
             show_progress="minimal", show_progress_on=self.place,
             js=f"WorkbenchPage.began('{self.prefix}')", **DEVICE,
@@ -136,9 +136,7 @@ class Runner:
             self.again: gr.update(visible=False),
         }
 
-    def _run(
-        self, ticket: Ticket | None, request: gr.Request, *looked_at: Any
-    ) -> Iterator[Updates]:
+    def _run(self, ticket: Ticket | None, request: gr.Request) -> Iterator[Updates]:
         """Updates of one study while it runs.
 
         If this is closed, as with the tab, the decoder ends; the finished part is kept.
@@ -146,7 +144,7 @@ class Runner:
         if ticket is None:  # a client made up a number
             return
         study, choice, renew = ticket
-        follower = self.tab.follow(study, *looked_at)
+        follower = self.tab.follow(study)
         # Whether the visitor's browser runs on this machine, and its processor decodes.
         here = getattr(request.client, "host", None) in HERE
         shared = here and device_of(default_device()).on_host
@@ -161,7 +159,7 @@ class Runner:
                 # A run may have grown while this waited; now no other visitor adds to it.
                 study, earlier = renew() if renew else (study, None)
                 with closing(self.host.run(study, choice, stopped, earlier)) as events:
-                    for updates in self._followed(events, follower, shared, stopped, *looked_at):
+                    for updates in self._followed(events, follower, shared, stopped):
                         if renew:  # what was added to a run would be added a second time
                             updates.pop(self.again, None)
                         yield updates
@@ -174,7 +172,6 @@ class Runner:
         follower: Any,
         shared: bool,
         stopped: threading.Event,
-        *looked_at: Any,
     ) -> Iterator[Updates]:
         kept, told = "", False  # the id of the run once a part is finished; whether it was shown
 
@@ -183,7 +180,7 @@ class Runner:
 
         for event in events:
             if isinstance(event, Ended):
-                yield {**seen(self._ended(event, told, *looked_at)), **self.idle()}
+                yield {**seen(self._ended(event, told)), **self.idle()}
                 return
             if isinstance(event, Finished):
                 kept = event.run.id
@@ -209,7 +206,7 @@ class Runner:
                 time.sleep(PANEL_SECONDS if whole else DRAWING_SECONDS)
         yield seen({self.progress: words.note("Stopped.")})
 
-    def _ended(self, event: Ended, told: bool, *looked_at: Any) -> Updates:
+    def _ended(self, event: Ended, told: bool) -> Updates:
         """Updates for the end; if the run is in view, only its figures settle."""
         run, results = event.run, self.tab.results
         lost = f"{event.unkept} Download this run, or it is lost." if event.unkept else ""
@@ -219,7 +216,7 @@ class Runner:
             if event.unkept:
                 updates |= results.kept.show(run, True)
         elif run.results:
-            updates = results.show(run, bool(event.unkept), *looked_at)
+            updates = results.show(run, bool(event.unkept))
         return {
             **updates,
             self.progress: words.outcome(run) + (lost and words.note(lost, "alert")),

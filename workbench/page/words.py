@@ -9,15 +9,15 @@ from urllib.parse import quote
 from decoders import smollm2
 from workbench.kinds import registry
 from workbench.models.presets import EMBEDDED, SMOLLM2, PairChoice
-from workbench.runs.events import At, Finished, Progress, Started
+from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.figures import label, number
 from workbench.runs.record import Run
 from workbench.runs.store import Recording, recorded
 from workbench.show import looks, tables
 from workbench.show.view import WRITERS
 from workbench.show.web import explained
-from workbench.studies.settings import Settings, counted, in_words, with_seed
-from workbench.studies.study import Start, scheme_label
+from workbench.studies.settings import Settings, counted, in_words, seconds_left, with_seed
+from workbench.studies.study import Start
 
 TITLE = "Decoding Workbench"
 NAME = f'<a class="wb-skip" href="#prompt">Skip to the prompt</a><h1>{TITLE}</h1>'
@@ -46,7 +46,7 @@ def left(id: str | None) -> str:
 
 def progress(event: Started | Progress | Finished, kept: str = "") -> str:
     """Decoder, token n of N, time left, a bar; `kept` is the run's id once a part is finished."""
-    at, part, words = event.at, float(isinstance(event, Finished)), [where(event.at)]
+    at, part, words = event.at, float(isinstance(event, Finished)), [event.at.words]
     if isinstance(event, Progress):
         part = min(1.0, event.done / event.budget)
         words.append(f"token {event.done} of {event.budget}")
@@ -58,33 +58,12 @@ def progress(event: Started | Progress | Finished, kept: str = "") -> str:
     )
 
 
-def where(at: At) -> str:
-    """The job in words: its number among those that run once, or its timing after that."""
-    words = f"{label(at.decoder)} ({at.job + 1} of {at.jobs})"
-    if at.repeat:
-        words += f" · repeat {at.repeat + 1}"
-    if at.lap:
-        words += f" · timing {at.lap + 1} of {at.laps}"
-    if at.batch_size == 1:
-        return words
-    return (
-        f"{words} · batch size {at.batch_size}: "
-        f"{scheme_label(at.decoder, at.batch_size, at.scheme)}"
-    )
-
-
 def timing_on(event: Started | Progress | Finished) -> str:
     """A line for a run that is in view and still being timed; it is as high as the last one."""
     at = event.at
     return note(
         "Done." if at.laps == 1 else f"Done · timing {max(2, at.lap + 1)} of {at.laps}, quietly"
     )
-
-
-def seconds_left(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def bar(part: float) -> str:

@@ -4,7 +4,9 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
+from workbench.runs.figures import label
 from workbench.runs.record import PromptPart, Result, RoundRecord, Run, TokenRecord
+from workbench.studies.study import scheme_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,19 @@ class At:
     def last_text(self) -> bool:
         """Whether all jobs have run once when this one is done; what follows is timing alone."""
         return self.lap == 0 and self.job + 1 == self.jobs
+
+    @property
+    def words(self) -> str:
+        """The job's number among those that run once, its timing after that, and its batch."""
+        words = [f"{label(self.decoder)} ({self.job + 1} of {self.jobs})"]
+        if self.repeat:
+            words.append(f"repeat {self.repeat + 1}")
+        if self.lap:
+            words.append(f"timing {self.lap + 1} of {self.laps}")
+        if self.batch_size > 1:
+            scheme = scheme_label(self.decoder, self.batch_size, self.scheme)
+            words.append(f"batch size {self.batch_size}: {scheme}")
+        return " · ".join(words)
 
 
 @dataclass(frozen=True, slots=True)

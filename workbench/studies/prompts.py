@@ -9,7 +9,6 @@ from typing import Any
 from decoders.errors import InputError, is_whole, quoted, refuse
 from decoders.inputs import checked as checked_messages
 from decoders.process import assets as assets_of_decoders
-from decoders.settings import nearest
 from workbench import assets
 
 MOST_MESSAGES = 1000
@@ -308,30 +307,6 @@ def placed(messages: Any, place: str) -> Chat:
         return Chat.of(messages)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
-
-
-NAMES = ("prompts", "count")  # of the parameters
-
-
-def to_link(data: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters for the prompts of a study, without what a form shows that no link fills."""
-    prompts, shown = data.get("prompts") or {}, start.get("prompts", {})
-    if prompts.get("name") not in BUILT_IN:  # the texts of a file do not fit into a link
-        return {}
-    names = zip(NAMES, ("name", "count"), strict=True)
-    return {n: prompts[k] for n, k in names if prompts.get(k) not in (None, shown.get(k))}
-
-
-def from_link(name: str, text: str, data: dict[str, Any]) -> None:
-    """Write one of the parameters into the data of a study.
-
-    Raises:
-        InputError: if the value cannot be used
-    """
-    if name == "prompts" and text not in BUILT_IN:
-        raise InputError(f"there are no built-in prompts {quoted(text)}: {nearest(text, BUILT_IN)}")
-    given = {"name": text} if name == "prompts" else {"count": whole(text)}
-    data.setdefault("prompts", {}).update(given)
 
 
 def whole(text: str) -> int:

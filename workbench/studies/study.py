@@ -372,9 +372,7 @@ class Study(ABC):
             data: the study, as `to_json` gives it
             start: the start of this kind's form, see `workbench.kinds.registry.to_query`
         """
-        if "prompt" in cls.linked:
-            return {"prompt": prompts.written(data["prompt"])}
-        return prompts.to_link(data, start)
+        return {"prompt": prompts.written(data["prompt"])}
 
     @classmethod
     def from_link(
@@ -388,10 +386,7 @@ class Study(ABC):
         Raises:
             InputError: if the value cannot be used
         """
-        if name == "prompt":
-            data[name] = prompts.typed(text)
-        else:
-            prompts.from_link(name, text, data)
+        data[name] = prompts.typed(text)
 
 
 PUBLIC_TOKENS = 256

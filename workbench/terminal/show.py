@@ -24,8 +24,8 @@ from workbench.runs.record import Run, TokenRecord
 from workbench.runs.store import RunStore, RunSummary
 from workbench.show.looks import FATES
 from workbench.show.tables import Table, figures, notes
-from workbench.studies.settings import shortened
-from workbench.studies.study import GONE, Study, scheme_label
+from workbench.studies.settings import seconds_left, shortened
+from workbench.studies.study import GONE, Study
 from workbench.terminal import flags
 
 TITLE_SHOWN = 40
@@ -129,14 +129,13 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
         task, due = bar.add_task("", left=""), time.monotonic() + LINE_SECONDS
         for event in chain([first], happening):
             if isinstance(event, events.Started):
-                bar.reset(task, description=_job(event.at), left="")
+                bar.reset(task, description=event.at.words, left="")
                 if not progress.is_terminal and time.monotonic() >= due:
-                    progress.print(_job(event.at), soft_wrap=True)
+                    progress.print(event.at.words, soft_wrap=True)
                     due = time.monotonic() + LINE_SECONDS
             elif isinstance(event, events.Progress):
-                left = (
-                    "" if event.eta_seconds is None else f", about {event.eta_seconds:.0f} s left"
-                )
+                eta = event.eta_seconds
+                left = "" if eta is None else f", about {seconds_left(eta)} left"
                 bar.update(task, completed=event.done, total=event.budget, left=left)
                 bar.refresh()
             elif (
@@ -147,24 +146,6 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
                 console.print(text(event.result))
     assert isinstance(event, events.Ended)  # it comes last
     return event.run
-
-
-def _job(at: events.At) -> str:
-    batch = (
-        f", batch {at.batch_size}, {scheme_label(at.decoder, at.batch_size, at.scheme)}"
-        if at.batch_size > 1
-        else ""
-    )
-    again = f" (repeat {at.repeat + 1})" if at.repeat else ""
-    timing = f", timing {at.lap + 1} of {at.laps}" if at.lap else ""
-    return f"{at.job + 1}/{at.jobs} {at.decoder}{batch}{again}{timing}"
-
-
-def duration(seconds: float) -> str:
-    """ "40 s", "12 min", "3.5 h"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def loaded(args: argparse.Namespace) -> tuple[Device, PairChoice]:

@@ -58,7 +58,9 @@ def test_the_bar_names_the_job_and_the_time_left(run, batch_run):
     with progress.capture() as captured:
         assert show.follow(iter(happening), Console(), progress) is batch_run
     shown = captured.get()
-    assert "7/11 lookup, batch 2, unpadded cache (repeat 2), timing 2 of 3" in shown
+    assert (
+        "Prompt lookup (7 of 11) · repeat 2 · timing 2 of 3 · batch size 2: unpadded cache" in shown
+    )
     assert "5/20 tokens, about 12 s left" in shown
 
 

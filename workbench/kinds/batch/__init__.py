@@ -8,7 +8,7 @@ import argparse
 import html
 import itertools
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -66,7 +66,7 @@ class Batch(Study):
     usual: ClassVar[Mapping[str, Any]] = {"timings": 1}
     verb: ClassVar[str] = "Measure"
     named: ClassVar[str] = "prompts"
-    linked: ClassVar[tuple[str, ...]] = (*prompts.NAMES, "sizes", "schemes", "ignore_eos")
+    linked: ClassVar[tuple[str, ...]] = ("prompts", "count", "sizes", "schemes", "ignore_eos")
     batches: ClassVar[bool] = True
 
     prompt_set: PromptSet
@@ -96,10 +96,7 @@ class Batch(Study):
         for size in self.sizes:
             whole("A batch size", size, LARGEST_BATCH)
         for scheme in self.schemes:
-            if not isinstance(scheme, str) or scheme not in SCHEMES:
-                raise InputError(
-                    f"There is no scheme {quoted(scheme)}: {nearest(str(scheme), SCHEMES)}"
-                )
+            known(scheme, SCHEMES, "There is no scheme")
         flag("ignore_eos", self.ignore_eos)
         padded = [SCHEMES[s].label for s in self.schemes if SCHEMES[s].padding != "none"]
         refuse(
@@ -183,29 +180,46 @@ class Batch(Study):
 
     @classmethod
     def to_link(cls, data: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-        settings, query = data["settings"], prompts.to_link(data, start)
-        for name in ("sizes", "schemes"):
-            if name in settings and settings[name] != start.get("settings", {}).get(name):
-                query[name] = ",".join(map(str, settings[name]))
-        return query | ({} if settings.get("ignore_eos", True) else {"ignore_eos": False})
+        """What a form shows that no link fills is left out."""
+        usual = _parameters(start)
+        return {n: value for n, value in _parameters(data).items() if value != usual.get(n)}
 
     @classmethod
     def from_link(
         cls, name: str, text: str, data: dict[str, Any], settings: dict[str, Any]
     ) -> None:
         words = [word for word in text.split(",") if word]
-        if name in prompts.NAMES:
-            prompts.from_link(name, text, data)
+        if name == "ignore_eos":
+            settings[name] = text != "False"
         elif name == "sizes":
-            settings["sizes"] = [prompts.whole(word) for word in words]
+            settings[name] = [prompts.whole(word) for word in words]
         elif name == "schemes":
-            if unknown := [word for word in words if word not in SCHEMES]:
-                raise InputError(
-                    f"there is no scheme {quoted(unknown[0])}: {nearest(unknown[0], SCHEMES)}"
-                )
-            settings["schemes"] = words
+            settings[name] = [known(word, SCHEMES, "there is no scheme") for word in words]
+        elif name == "count":
+            data.setdefault("prompts", {})[name] = prompts.whole(text)
         else:
-            settings["ignore_eos"] = text != "False"
+            set_name = known(text, prompts.BUILT_IN, "there are no built-in prompts")
+            data.setdefault("prompts", {})["name"] = set_name
+
+
+def known(name: Any, names: Collection[str], missing: str) -> str:
+    """The name; raises InputError with the nearest of the names if it is not among them."""
+    if not isinstance(name, str) or name not in names:
+        raise InputError(f"{missing} {quoted(name)}: {nearest(str(name), names)}")
+    return name
+
+
+def _parameters(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A study's parameters of a link; the texts of a file do not fit into one."""
+    chosen, settings = data.get("prompts") or {}, data.get("settings", {})
+    built_in = chosen.get("name") in prompts.BUILT_IN
+    named = {"prompts": chosen["name"], "count": chosen.get("count")} if built_in else {}
+    lists = [name for name in ("sizes", "schemes") if name in settings]
+    return {
+        **{name: value for name, value in named.items() if value is not None},
+        **{name: ",".join(map(str, settings[name])) for name in lists},
+        "ignore_eos": settings.get("ignore_eos", True),
+    }
 
 
 # The settings that the form and the command begin with.

@@ -4,8 +4,6 @@ Its results are findings in sentences, charts, two tables and links to the run; 
 card with runs that were measured beforehand.
 """
 
-import math
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -17,7 +15,6 @@ from workbench.models.presets import PairChoice
 from workbench.page import words
 from workbench.page.frame import Figures, StudyTab, plot
 from workbench.page.widgets import QUIET, READ_ONCE, Faults, Updates, Values, given
-from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.figures import BatchFigures, label
 from workbench.runs.record import Run
 from workbench.show import batch, tables
@@ -25,9 +22,6 @@ from workbench.studies import prompts
 from workbench.studies.settings import counted
 from workbench.studies.study import SCHEMES
 
-# Between two drawings of a study that grows: one takes a browser a quarter of a second, on cores
-# that decode.
-DRAWN_SECONDS = 2.0
 COLUMNS = (
     "*decoding*: tokens/s without each batch's first round, which reads the prompts · *at once*: "
     "the most requests in flight, fewer than the batch size if a memory budget makes some wait · "
@@ -37,7 +31,11 @@ COLUMNS = (
 
 
 class BatchResults(Figures):
-    """The findings, charts and tables of a run; charts follow the chosen decoder and time."""
+    """The findings, charts and tables of a run; charts follow the chosen decoder and time.
+
+    While a study runs, findings and figures grow. To draw charts takes a browser a quarter of a
+    second, on cores that decode: they come at its end.
+    """
 
     def lay_out(self, prefix: str) -> list[Any]:
         self.run = gr.State()
@@ -72,24 +70,29 @@ class BatchResults(Figures):
             self.shapes,
             **QUIET,
         )
-        return [self.run, self.verdict, self.charts, self.decoder, *self.shapes, self.table]
+        chosen = [self.decoder, self.decoding]
+        return [self.run, self.verdict, self.charts, *chosen, *self.shapes, self.table]
 
-    def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
-        return super().show(run, unkept, *looked_at) if run.results else {}
-
-    def growing(self, run: Run, *looked_at: Any) -> Updates:
-        decoder, decoding = looked_at or (None, False)
+    def show(self, run: Run, unkept: bool = False) -> Updates:
+        if not run.results:
+            return {}
         decoders = BatchFigures(run).decoders
-        decoder = decoder if decoder in decoders else next(iter(decoders), None)
+        decoder = next(iter(decoders), None)
         return {
+            **super().show(run, unkept),
             self.run: run,
-            self.box: gr.update(visible=True),
-            self.verdict: "".join(map(words.note, findings(run)))
-            + words.source(run)
-            + words.timing(run),
             self.charts: gr.update(visible=bool(decoders)),
             self.decoder: gr.update(choices=[(label(d), d) for d in decoders], value=decoder),
-            **dict(zip(self.shapes, self._draw(run, decoder, decoding), strict=True)),
+            self.decoding: False,
+            **dict(zip(self.shapes, self._draw(run, decoder, False), strict=True)),
+        }
+
+    def growing(self, run: Run) -> Updates:
+        says = "".join(map(words.note, findings(run)))
+        return {
+            self.box: gr.update(visible=True),
+            self.charts: gr.update(visible=False),
+            self.verdict: says + words.source(run) + words.timing(run),
             self.table: tables.markup(tables.figures(run)),
         }
 
@@ -102,20 +105,6 @@ class BatchResults(Figures):
             *(card.draw(figures, decoder, decoding) for card in batch.CARDS),
             f"<h3>{label(decoder)}: tokens/s (times greedy in the same kind of batch)</h3>{table}",
         ]
-
-
-class LiveBatch:
-    """The figures of a batch study while it grows, for what the visitor looks at."""
-
-    def __init__(self, results: BatchResults, *looked_at: Any):
-        self.begin, self._results, self._looked_at = results.begin, results, looked_at
-        self._drawn = -math.inf  # the clock of a machine that has just started is small
-
-    def update(self, event: Started | Progress | Finished) -> Updates:
-        if not isinstance(event, Finished) or time.monotonic() < self._drawn + DRAWN_SECONDS:
-            return {}
-        self._drawn = time.monotonic()
-        return self._results.growing(event.run, *self._looked_at)
 
 
 SIZES = (1, 2, 4, 8, 12, 16, 20, 24)  # the paper's
@@ -173,7 +162,7 @@ class BatchTab(StudyTab):
         # The prompts of the file, which is read once, or the reason why it cannot be read.
         self.own = gr.State(NO_FILE)
         self.inputs = [self.set, self.count, self.ignore_eos, self.sizes, self.schemes]
-        self.more, self.looked_at = [self.own], [self.results.decoder, self.results.decoding]
+        self.more = [self.own]
 
     def lay_out_more(self) -> None:
         with gr.Row():
@@ -274,9 +263,6 @@ class BatchTab(StudyTab):
         if large := [size for size in sizes if count and size > count]:
             says += f" · batches of {max(large)} use some prompts twice: only {count:g} are chosen"
         return says
-
-    def follow(self, study: Batch, *looked_at: Any) -> LiveBatch:
-        return LiveBatch(self.results, *looked_at)
 
     def _chosen(self, values: Values, own: prompts.PromptSet | str) -> prompts.PromptSet | str:
         return own if values[self.set] == OWN else prompts.built_in(values[self.set])

@@ -24,7 +24,7 @@ LISTED = 20  # alternatives shown
 
 @dataclass(frozen=True)
 class TextPlace:
-    """A place in a run.
+    """A place in a run's first repeat.
 
     Attributes:
         decoder: the decoder whose text it is

@@ -182,7 +182,7 @@ class CompareTab(StudyTab):
             self.preset: _preset_of(data["settings"]),
         }
 
-    def follow(self, study: Comparison, *looked_at: Any) -> LiveComparison:
+    def follow(self, study: Comparison) -> LiveComparison:
         return LiveComparison(study, self.results)
 
     def _preset(self, name: str) -> Updates:

@@ -68,9 +68,7 @@ class ComparisonResults:
         top = [self.picture, self.headline, self.box, *self.charts, self.summary, self.strip]
         return [*top, self.table, self.timing, *self.details, *self.kept.outputs]
 
-    def show(
-        self, run: Run, unkept: bool = False, *looked_at: Any, settled: bool = True
-    ) -> Updates:
+    def show(self, run: Run, unkept: bool = False, settled: bool = True) -> Updates:
         """Updates that show a run.
 
         Args:

@@ -45,7 +45,7 @@ class DrawResults(Figures):
         parts = [self.first, self.headline, self.again, self.trees, self.table, self.timing]
         return [*parts, self.shown]
 
-    def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
+    def show(self, run: Run, unkept: bool = False) -> Updates:
         if not run.results:
             return self.begin()
         more = not unkept and run.settings.get("temperature") != 0 and recorded(run.id) is None
@@ -56,7 +56,7 @@ class DrawResults(Figures):
             self.timing: words.timing(run),
         }
 
-    def growing(self, run: Run, *looked_at: Any) -> Updates:
+    def growing(self, run: Run) -> Updates:
         return {
             self.box: gr.update(visible=True),
             self.first: draws.first_words(run),

@@ -25,7 +25,7 @@ from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.show.tables import Table
-from workbench.studies.settings import counted
+from workbench.studies.settings import counted, seconds_left
 from workbench.terminal import flags, show
 
 
@@ -50,7 +50,7 @@ def watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Expe
                 description="stopping after this item" if stop.is_set() else now.doing,
                 completed=now.done,
                 total=now.total,
-                left="" if now.eta is None else f", about {show.duration(now.eta)} left",
+                left="" if now.eta is None else f", about {seconds_left(now.eta)} left",
             )
             bar.refresh()
     return now

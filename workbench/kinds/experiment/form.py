@@ -18,6 +18,7 @@ from workbench.models.presets import PairChoice
 from workbench.page import words
 from workbench.page.host import Host
 from workbench.page.widgets import QUIET, room
+from workbench.studies.settings import seconds_left
 
 # Between two drawings of a running experiment; drawing takes time from the timed decoders.
 REDRAW_SECONDS = 10.0
@@ -214,7 +215,7 @@ class ExperimentsTab:
     def _says(self, now: ExperimentProgress | None) -> str:
         here, says = self.background, self.background.says(now)
         if now and now.running and now.eta is not None:
-            says += f" · about {words.seconds_left(now.eta)} left"
+            says += f" · about {seconds_left(now.eta)} left"
         parts = [words.note(says)] if says else []
         if now:
             parts.append(words.bar(now.done / max(1, now.total)))
