@@ -72,7 +72,6 @@ UNNAMED = "comparison"  # the kind of a link that names none
 
 
 def studies() -> Mapping[str, type[Study]]:
-    """The classes of studies, by the name of their kind in runs, links and files."""
     return {name: kind.part(kind.study) for name, kind in KINDS.items() if kind.study is not None}
 
 
@@ -82,7 +81,6 @@ def study_of(kind: str) -> type[Study]:
 
 
 def part_of(kind: str, name: str) -> Any:
-    """What the module of this kind has by this name; None if the kind is not known here."""
     return KINDS[kind].part(name) if kind in KINDS else None
 
 

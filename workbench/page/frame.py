@@ -169,7 +169,7 @@ class StudyTab:
 
     def __init__(self, host: Host, pair: gr.State):
         self.host, self.pair = host, pair
-        most, own = host.limits.of_settings, self.study.own()
+        most, own = host.limits.most, self.study.own()
         self.start = {**tuned(host.first), **self.opening["settings"]}
         engines = [*host.device.engines()] if self.study.asks_engines else ()
         self.form = SettingsForm(self.start, most, f"{self.prefix}decoders", own, engines)

@@ -1,6 +1,7 @@
 """Prompts: texts and chats, and sets of them from a file, a link or this project."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,6 @@ class Chat:
 
     @staticmethod
     def of(messages: Any) -> "Chat":
-        """The chat of a list of messages, each with role and content; raises InputError."""
         refuse(
             (not messages, "The prompt is empty; give at least one message."),
             (
@@ -115,11 +115,7 @@ class Prompt:
 
 def is_text(value: str) -> bool:
     """Whether it can be encoded; half a character (a lone surrogate) from a browser cannot."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return re.search("[\ud800-\udfff]", value) is None
 
 
 def checked(prompt: Any) -> Words:
@@ -150,7 +146,6 @@ class PromptSet:
     prompts: tuple[Prompt, ...]
 
     def first(self, count: int) -> "PromptSet":
-        """The first prompts, or all if there are fewer; raises InputError if `count` is below 1."""
         if not is_whole(count) or count < 1:
             raise InputError(
                 f"The number of prompts must be a whole number of at least 1, not {quoted(count)}."
@@ -158,7 +153,6 @@ class PromptSet:
         return PromptSet(self.name, self.prompts[:count])
 
     def to_json(self) -> dict[str, Any]:
-        """The name and the number; for a set that is not built in, the texts, too."""
         texts = None if self.name in BUILT_IN else [plain(p.text) for p in self.prompts]
         return {"name": self.name, "count": len(self.prompts), "texts": texts}
 
@@ -211,7 +205,6 @@ def built_in(name: str) -> PromptSet:
 
 
 def file_of(name: str) -> Path:
-    """The file of a set that ships with the workbench."""
     return assets() / "batch" / f"{name}.jsonl"
 
 
@@ -242,7 +235,6 @@ def read(path: str | Path) -> PromptSet:
 
 
 def parse(name: str, data: bytes) -> PromptSet:
-    """The prompts in the content of a file of this name; raises InputError as `read` does."""
     refuse(
         (
             len(data) > LARGEST_FILE,

@@ -77,12 +77,10 @@ def is_engine(name: str) -> bool:
 
 
 def known(name: str) -> bool:
-    """Whether a name is that of a decoder, or can be that of an engine."""
     return name in catalog or (is_engine(name) and bool(NAME.fullmatch(name[len(SERVED) :])))
 
 
 def settings_of(name: str) -> Sequence[Field]:
-    """The settings that only this decoder has; raises InputError for an unknown name."""
     return () if is_engine(name) else fields(catalog[name])
 
 
@@ -306,18 +304,6 @@ def with_seed(settings: Mapping[str, Any]) -> str:
     return f"{in_words(settings)}, seed {settings.get('seed', Settings.seed)}"
 
 
-def named(settings: Mapping[str, Any]) -> str | None:
-    """The preset that these settings follow, or None."""
-    return next(
-        (
-            name
-            for name, own in SETTINGS.items()
-            if all(settings.get(n) == v for n, v in own.items())
-        ),
-        None,
-    )
-
-
 # ---- Values as text: settings, for inputs on the page and for links, and back; counts and places
 
 
@@ -330,7 +316,6 @@ def is_text(field: Field) -> bool:
 
 
 def is_list(field: Field) -> bool:
-    """Whether the setting is several numbers or several texts, written as one text."""
     return isinstance(field.default, tuple)
 
 

@@ -7,7 +7,7 @@ section 3). A visitor has no limits on their own machine, and some if the public
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from itertools import cycle, islice
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
@@ -75,7 +75,6 @@ PADDED = "vanilla"  # the scheme that all others are compared with
 
 
 def schemes_at(size: int, schemes: Sequence[str]) -> list[str]:
-    """The schemes that differ at this batch size."""
     return list(schemes) if size > 1 else [ALONE]
 
 
@@ -183,11 +182,6 @@ class Start:
 
     @staticmethod
     def from_json(data: Any) -> "Start":
-        """The start in data that `to_json` gave.
-
-        Raises:
-            InputError: if the data is not a start
-        """
         try:
             return Start(tuple(data["ids"]), tuple(_step(step) for step in data["trail"]))
         except (TypeError, KeyError, ValueError):
@@ -389,31 +383,20 @@ class Study(ABC):
         data[name] = prompts.typed(text)
 
 
-PUBLIC_TOKENS = 256
-PUBLIC_DRAWS = 200
-
-
 @dataclass(frozen=True)
 class Limits:
-    """The largest study that this place runs, and who may wait for it; None means no limit.
+    """The largest study that this place runs, and who may wait for it.
 
     Attributes:
         public: whether strangers share this device (a Hugging Face Space)
-        max_new_tokens: the most new tokens of a study
-        max_repeats: the most repeats
-        max_prompts: the most prompts
-        max_timings: the most timings of a decoder
-        max_draws: the most draws of a decoder
+        most: the largest values of settings that all decoders share, and the most prompts or draws;
+            what is left out has no limit
         queue_size: the most visitors that may wait for the device
         custom_models: whether pairs outside the presets may be loaded
     """
 
     public: bool = False
-    max_new_tokens: int | None = None
-    max_repeats: int | None = None
-    max_prompts: int | None = None
-    max_timings: int | None = None
-    max_draws: int | None = None
+    most: Mapping[str, int] = field(default_factory=dict)
     queue_size: int = 32
     custom_models: bool = True
 
@@ -430,54 +413,29 @@ class Limits:
         """
         public = environ.get("SYSTEM") == "spaces" or bool(environ.get("SPACE_ID"))
         usual = PUBLIC if public else Limits()
+        tokens = count_of(environ, "WORKBENCH_MAX_TOKENS", usual.most.get("max_new_tokens"))
         return replace(
             usual,
-            max_new_tokens=count_of(environ, "WORKBENCH_MAX_TOKENS", usual.max_new_tokens),
+            most={**usual.most, "max_new_tokens": tokens} if tokens else usual.most,
             queue_size=count_of(environ, "WORKBENCH_QUEUE", usual.queue_size),
             custom_models=not public or environ.get("ALLOW_CUSTOM_MODELS") == "1",
         )
 
-    @property
-    def of_settings(self) -> dict[str, int]:
-        """The largest value of each shared setting that is limited here."""
-        most = {
-            "max_new_tokens": self.max_new_tokens,
-            "repeats": self.max_repeats,
-            "timings": self.max_timings,
-            "draws": self.max_draws,
-        }
-        return {name: value for name, value in most.items() if value is not None}
-
     def check(self, study: Study) -> None:
-        """Refuse a study that asks for more than this place allows.
-
-        Raises:
-            InputError: if it does
-        """
-        for name, count, most in (
-            ("new tokens", study.settings.max_new_tokens, self.max_new_tokens),
-            ("repeats", study.settings.repeats, self.max_repeats),
-            ("timings", study.settings.timings, self.max_timings),
-            (study.counts, len(study.prompts), getattr(self, f"max_{study.counts}")),
-        ):
-            if most is not None and count > most:
+        counts = {**vars(study.settings), study.counts: len(study.prompts)}
+        for name, most in self.most.items():
+            if counts.get(name, 0) > most:
+                what = name.removeprefix("max_").replace("_", " ")
                 raise InputError(
-                    f"At most {most} {name} here; ask for fewer, or run it on your own machine."
+                    f"At most {most} {what} here; ask for fewer, or run it on your own machine."
                 )
 
 
-PUBLIC = Limits(
-    public=True,
-    max_new_tokens=PUBLIC_TOKENS,
-    max_repeats=5,
-    max_prompts=24,
-    max_timings=3,
-    max_draws=PUBLIC_DRAWS,
-)
+MOST = {"max_new_tokens": 256, "repeats": 5, "timings": 3, "prompts": 24, "draws": 200}
+PUBLIC = Limits(public=True, most=MOST)
 
 
 def count_of(environ: Mapping[str, str], name: str, default: Any) -> Any:
-    """The number in a variable; raises InputError if it is no whole number of at least 1."""
     text = environ.get(name, "").strip()
     if not text:
         return default

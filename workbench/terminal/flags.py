@@ -87,19 +87,19 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
     )
 
 
-def number(flag: str, text: str) -> int:
-    refuse(
-        (
-            not (text.isascii() and text.isdecimal() and len(text) < 20),
-            f"--{flag} takes a whole number, not {quoted(text)}.",
-        )
-    )
-    return int(text)
-
-
 def numbers(args: argparse.Namespace, names: Iterable[str]) -> dict[str, int]:
     fields = {name: name.replace("-", "_") for name in names}
-    return {field: number(name, getattr(args, field)) for name, field in fields.items()}
+    texts = {name: getattr(args, field) for name, field in fields.items()}
+    refuse(
+        *(
+            (
+                not (text.isascii() and text.isdecimal() and len(text) < 20),
+                f"--{name} takes a whole number, not {quoted(text)}.",
+            )
+            for name, text in texts.items()
+        )
+    )
+    return {field: int(texts[name]) for name, field in fields.items()}
 
 
 def add_prompt(command: argparse.ArgumentParser) -> None:
@@ -135,24 +135,21 @@ def add(command: argparse.ArgumentParser, start: Start, study: type[Study]) -> N
     Args:
         study: the kind of study that it runs
     """
-    for field in study.own():
-        flag, usual = f"--{field.name.replace('_', '-')}", written(field, field.default) or "none"
+    for field in (*study.own(), *shared()):
+        flag = f"--{field.name.replace('_', '-')}"
+        usual = written(field, start.get(field.name, field.default)) or "none"
         range = "; ".join(filter(None, [allowed(field), f"default {usual}"]))
         help = f"{field.metadata['help']} ({range})"
-        command.add_argument(flag, metavar=field.name.split("_")[-1].upper(), help=help)
+        if isinstance(field.default, bool):
+            command.add_argument(flag, action=argparse.BooleanOptionalAction, help=help)
+        else:
+            command.add_argument(flag, metavar=field.name.split("_")[-1].upper(), help=help)
     command.add_argument(
         "--decoders", nargs="+", metavar="NAME", help=f"default: {' '.join(start['decoders'])}"
     )
     command.add_argument(
         "--preset", metavar="NAME", help=f"settings to start from: {', '.join(map(repr, SETTINGS))}"
     )
-    for field in shared():
-        flag, help = f"--{field.name.replace('_', '-')}", field.metadata["help"]
-        help += f" (default {start.get(field.name, field.default)})"
-        if isinstance(field.default, bool):
-            command.add_argument(flag, action=argparse.BooleanOptionalAction, help=help)
-        else:
-            command.add_argument(flag, metavar=field.name.split("_")[-1].upper(), help=help)
     command.add_argument(
         "--set",
         action="append",

@@ -67,7 +67,6 @@ def remarks(run: Run) -> list[Text]:
 
 
 def whole(run: Run) -> Group:
-    """A whole run: its title, the texts of its first repeat if it kept them, and its summary."""
     head = Text.assemble(
         (run.id, "bold"),
         f"  {run.created}  {printable(run.models)}\n",
@@ -149,11 +148,6 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
 
 
 def loaded(args: argparse.Namespace) -> tuple[Device, PairChoice]:
-    """The device, with the pair that the flags name in memory, and the choice of that pair.
-
-    Raises:
-        InputError: if the pair cannot be used
-    """
     choice, device = flags.pair(args), Device(PairKeeper(), flags.every_engine(args))
     with Console(stderr=True).status("Loading the models"):
         transformers_logging.disable_progress_bar()

@@ -136,18 +136,11 @@ def test_a_run_of_another_pair_says_which_one_to_load(exact, run, pair):
         alternatives(exact, other, TextPlace("greedy", 1))
 
 
-def test_a_run_without_its_prompts_tokens_is_branched_if_they_are_as_many(exact, run):
-    """Runs of earlier versions, also the recorded ones, only have the number of prompt tokens."""
-
-    def older(length: int) -> Run:
-        samples = [replace(r.alone, prompt_ids=[], prompt_length=length) for r in run.results]
-        pairs = zip(run.results, samples, strict=True)
-        return replace(run, results=[replace(r, samples=[s]) for r, s in pairs])
-
-    length, place = run.results[0].alone.prompt_length, TextPlace("greedy", 2)
-    assert branch(exact, older(length), place, 5) == branch(exact, run, place, 5)
-    with pytest.raises(InputError, match="tokenised differently here"):
-        branch(exact, older(length + 1), place, 5)
+def test_a_run_without_its_prompts_tokens_is_not_branched(exact, run):
+    """Runs of versions 1 and 2 only have the number of prompt tokens."""
+    older = [replace(r, samples=[replace(r.alone, prompt_ids=[])]) for r in run.results]
+    with pytest.raises(InputError, match="did not keep the tokens of its prompt; run it again"):
+        branch(exact, replace(run, results=older), TextPlace("greedy", 2), 5)
 
 
 ASKED = "prompt=ab<b>&decoders=greedy,mtad&max_new_tokens=6&temperature=0.7&top_k=5&timings=1"

@@ -12,7 +12,7 @@ from workbench.runs.draws import findings
 from workbench.runs.events import pooled
 from workbench.runs.record import Run
 from workbench.runs.store import recordings
-from workbench.studies.study import PUBLIC_DRAWS, Limits
+from workbench.studies.study import MOST, Limits
 
 
 def draw(draws: int = 100, **shared) -> Draw:
@@ -33,10 +33,9 @@ def test_batches_are_small_enough_to_stop_and_hardly_draw_twice(draws):
 
 def test_a_public_place_limits_the_draws_and_not_the_prompts():
     limits = Limits.from_environment({"SYSTEM": "spaces"})
-    limits.check(draw(PUBLIC_DRAWS))
-    with pytest.raises(InputError, match=f"At most {PUBLIC_DRAWS} draws"):
-        limits.check(draw(PUBLIC_DRAWS + 1))
-    assert limits.of_settings["draws"] == PUBLIC_DRAWS
+    limits.check(draw(MOST["draws"]))
+    with pytest.raises(InputError, match=f"At most {MOST['draws']} draws"):
+        limits.check(draw(MOST["draws"] + 1))
     Limits().check(draw(1000))
 
 

@@ -130,7 +130,7 @@ def test_values_that_no_form_sends_are_none(form):
 
 def test_the_form_promises_no_more_than_this_place_allows():
     """On a public Space it promised 100,000 tokens and 1,000 repeats; 256 and 5 are allowed."""
-    form = laid_out({}, Limits.from_environment({"SYSTEM": "spaces"}).of_settings)
+    form = laid_out({}, Limits.from_environment({"SYSTEM": "spaces"}).most)
     help = {c.field.name: c.component.info for c in form.controls if c.owner == "settings"}
     assert help["max_new_tokens"].endswith("(1 to 256)")
     assert help["repeats"].endswith("(1 to 5)")

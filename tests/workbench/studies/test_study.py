@@ -7,7 +7,7 @@ from workbench.kinds.batch import Batch
 from workbench.kinds.comparison import Comparison
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
-from workbench.studies.study import PUBLIC_TOKENS, Limits
+from workbench.studies.study import MOST, Limits
 
 SPACE = Limits.from_environment({"SYSTEM": "spaces"})
 
@@ -28,9 +28,9 @@ def test_a_space_has(environ):
     limits = Limits.from_environment(environ)
     assert limits.public
     assert not limits.custom_models
-    limits.check(comparison(max_new_tokens=PUBLIC_TOKENS))
-    with pytest.raises(InputError, match=f"At most {PUBLIC_TOKENS} new tokens"):
-        limits.check(comparison(max_new_tokens=PUBLIC_TOKENS + 1))
+    limits.check(comparison(max_new_tokens=MOST["max_new_tokens"]))
+    with pytest.raises(InputError, match=f"At most {MOST['max_new_tokens']} new tokens"):
+        limits.check(comparison(max_new_tokens=MOST["max_new_tokens"] + 1))
     with pytest.raises(InputError, match="repeats"):
         limits.check(comparison(repeats=100))
 
@@ -47,7 +47,7 @@ def test_its_owner_sets_them():
     own = {"ALLOW_CUSTOM_MODELS": "1", "WORKBENCH_MAX_TOKENS": "8", "WORKBENCH_QUEUE": "3"}
     limits = Limits.from_environment({"SYSTEM": "spaces", **own})
     assert limits.custom_models
-    assert (limits.max_new_tokens, limits.queue_size) == (8, 3)
+    assert (limits.most["max_new_tokens"], limits.queue_size) == (8, 3)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])

@@ -12,10 +12,9 @@ from decoders.inputs import is_whole
 from decoders.settings import Law
 from workbench.kinds.comparison import Comparison
 from workbench.measuring.transcript import Pieces, Place
-from workbench.measuring.work import encode_prompt
 from workbench.models.keeper import environment
 from workbench.runs.record import Run, Sample
-from workbench.studies.prompts import Chat, Words, checked
+from workbench.studies.prompts import Chat, Words
 from workbench.studies.settings import Settings
 from workbench.studies.study import BranchStep, Start
 
@@ -143,32 +142,22 @@ def prefix(pair: ModelPair, run: Run, where: TextPlace) -> tuple[list[int], Plac
     """
     text = sample(run, where)
     of_pair(pair, run)
-    if not 0 <= where.at <= len(text.tokens):
-        raise InputError(
-            f"This text has {len(text.tokens)} tokens; choose a place from 0 to "
-            f"{len(text.tokens)}, not {where.at}."
-        )
-    before, place, pieces = text.tokens[: where.at], Place(), Pieces(pair.tokenizer)
-    for token in before:
-        in_vocabulary(pair, token.id)
-        _, place = pieces.extend(place, token.id)
-    return [*_prompt(pair, run, text), *(token.id for token in before)], place
-
-
-def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
-    """The prompt's token ids as the run used them; runs of earlier versions did not keep them."""
-    templated, system = (run.settings.get(name) for name in ("chat_template", "system"))
-    ids = (
-        sample.prompt_ids
-        or encode_prompt(pair, checked(run.study["prompt"]), bool(templated), str(system or "")).ids
+    count = len(text.tokens)
+    refuse(
+        (
+            not 0 <= where.at <= count,
+            f"This text has {count} tokens; choose a place from 0 to {count}, not {where.at}.",
+        ),
+        (
+            not text.prompt_ids,
+            "This run did not keep the tokens of its prompt; run it again to branch from it.",
+        ),
     )
-    if len(ids) != sample.prompt_length:
-        raise InputError(
-            "The prompt of this run is tokenised differently here; run it again to branch from it."
-        )
-    for token in ids:
-        in_vocabulary(pair, token)
-    return ids
+    before, place = [token.id for token in text.tokens[: where.at]], Place()
+    ids = [in_vocabulary(pair, token) for token in (*text.prompt_ids, *before)]
+    for token in before:
+        _, place = Pieces(pair.tokenizer).extend(place, token)
+    return ids, place
 
 
 def sample(run: Run, where: TextPlace) -> Sample:
@@ -192,11 +181,6 @@ def sample(run: Run, where: TextPlace) -> Sample:
 
 
 def of_pair(pair: ModelPair, run: Run) -> None:
-    """Refuse a run that was made with another pair.
-
-    Raises:
-        InputError: if it was; the message names the pair to load
-    """
     here, roles = environment(pair), ["target", "draft"]
     known = [name for name in run.settings.get("decoders", ()) if name in catalog]
     if any(catalog[name](**run.settings.get(name, {})).uses_head for name in known):

@@ -22,11 +22,6 @@ PLACE = ("run", "decoder", "at", "token")
 def answer_branching(
     host: Host, runner: Runner, results: ComparisonResults, pair: gr.State
 ) -> None:
-    """Answer questions about tokens of the strip.
-
-    The models list the alternatives of a token, and a new run continues from one of them.
-    """
-
     def look(choice: PairChoice, event: gr.EventData) -> dict[str, Any]:
         question = sent(event, "ask", *PLACE)
         answer = {"ask": question.get("ask")}  # for the strip: no two questions share one
@@ -68,11 +63,6 @@ def likely(
 def continued(
     host: Host, question: dict[str, Any], choice: PairChoice, names: Sequence[str] | None
 ) -> Comparison:
-    """The study that continues a kept run's text from a place; for `names`, see `branch.branch`.
-
-    Raises:
-        InputError: as in `branch.branch`, and if the pair is not in memory
-    """
     where = place(question)
     run = host.store.get(question["run"])
     return branch.branch(host.loaded(choice), run, where, question["token"], names)

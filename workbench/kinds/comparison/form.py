@@ -24,7 +24,6 @@ from workbench.studies.settings import (
     SETTINGS,
     Settings,
     in_words,
-    named,
     shared,
 )
 
@@ -193,8 +192,8 @@ class CompareTab(StudyTab):
 
 
 def _preset_of(settings: Mapping[str, Any]) -> str:
-    """The preset that these settings follow; those left out have their default."""
-    return named({**{f.name: f.default for f in shared()}, **settings}) or CUSTOM
+    whole = {**{f.name: f.default for f in shared()}, **settings}
+    return next((n for n, own in SETTINGS.items() if own.items() <= whole.items()), CUSTOM)
 
 
 TAB = CompareTab

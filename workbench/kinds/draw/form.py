@@ -110,7 +110,7 @@ class DrawTab(StudyTab):
     def _more(self, id: str, draws: int | None = None) -> tuple[Draw, Run]:
         """The study that adds draws to a run as that is by now, and the run."""
         earlier = self.host.store.get(id)
-        return again(earlier, draws, self.host.limits.max_draws), earlier
+        return again(earlier, draws, self.host.limits.most.get("draws")), earlier
 
 
 TAB = DrawTab

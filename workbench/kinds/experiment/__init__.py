@@ -128,7 +128,6 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; the exit status is 0, 1 if a row failed, 130 if it was stopped."""
     if not args.out.is_dir():
         raise InputError(f"There is no folder {args.out} to write a report into.")
     console, journal, words = Console(highlight=False), Journal(), args.words
