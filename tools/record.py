@@ -21,11 +21,11 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from decoders import catalog, smollm2
+from decoders import Warping, catalog, smollm2
 from decoders.process import assets
 from workbench.kinds.batch import Batch
 from workbench.kinds.comparison import Comparison
@@ -38,7 +38,7 @@ from workbench.runs.record import Run
 from workbench.runs.store import FOLDER, Recording, id_of
 from workbench.show.tables import verdict
 from workbench.studies.prompts import built_in, title
-from workbench.studies.settings import OPENING, PROMPTS, SETTINGS, SHOWN, Settings, placed
+from workbench.studies.settings import OPENING, PROMPTS, SHOWN, Settings, placed
 from workbench.studies.study import Study
 
 STORY = PROMPTS["A story"]
@@ -74,10 +74,10 @@ def checksum(run: Run) -> str:
 
 
 def compared(
-    prompt: str, decoders: list[str], preset: str, pair: PairChoice = SMOL, **more: Any
+    prompt: str, decoders: list[str], sampling: dict[str, Any], pair: PairChoice = SMOL, **more: Any
 ) -> Callable[[dict[str, Any]], Study]:
     asked = {
-        **tuned(pair), "decoders": decoders, **SETTINGS[preset], "chat_template": "auto", **more,
+        **tuned(pair), "decoders": decoders, **sampling, "chat_template": "auto", **more,
     }  # fmt: skip
     return lambda settings: Comparison(prompt, Settings.from_json({**asked, **settings}))
 
@@ -99,7 +99,7 @@ def batch(_: dict[str, Any]) -> Study:
 
 
 def draws(_: dict[str, Any]) -> Study:
-    asked = {**tuned(SMOL), **START, **SETTINGS[OPENING], "seed": 1}
+    asked = {**tuned(SMOL), **START, **OPENING, "seed": 1}
     return Draw.from_json({"prompt": question("Why does bread rise?"), "settings": asked})
 
 
@@ -117,7 +117,7 @@ ENTRIES = (
         compared(
             question("Summarize this text in two sentences:\n\nThe lighthouse"),
             ["greedy", "lookup", "suffix", "speculative"],
-            "greedy (T=0)",
+            asdict(Warping(0.0)),
             max_new_tokens=112,
         ),
     ),
@@ -129,7 +129,7 @@ ENTRIES = (
         compared(
             question("Why does bread rise?"),
             ["multinomial", "beam_search", "beam_sampling"],
-            "MTAD paper",
+            asdict(Warping(1.0, 20, 0.9)),  # of the paper
             seed=1,
         ),
     ),
@@ -141,7 +141,7 @@ ENTRIES = (
         compared(
             question("Write a short letter"),
             ["greedy", "speculative", "mtad"],
-            "MTAD paper",
+            asdict(Warping(1.0, 20, 0.9)),  # of the paper
             seed=3,
         ),
     ),
@@ -152,7 +152,7 @@ ENTRIES = (
         compared(
             question("What is the difference"),
             ["beam_sampling", "dsbd"],
-            "DSBD paper",
+            asdict(Warping(1.0, 10, 0.8)),  # of the paper
             seed=1,
             dsbd={"draft_beams": 6, "draft_length": 3},
         ),

@@ -257,7 +257,7 @@ def _lines(name: str, data: bytes) -> Iterator[Prompt]:
     is_json = Path(name).suffix.lower() == ".jsonl"
     for number, line in enumerate(data.split(b"\n"), 1):
         place = f"{name}, line {number}"
-        text = _decode(line, place).rstrip("\r")
+        text = decoded(line, place).rstrip("\r")
         if text.strip():
             prompt = _json_prompt(text, place) if is_json else text
             if (length := len(title(prompt))) > LONGEST_PROMPT:
@@ -268,7 +268,7 @@ def _lines(name: str, data: bytes) -> Iterator[Prompt]:
             yield Prompt(prompt, place)
 
 
-def _decode(data: bytes, place: str) -> str:
+def decoded(data: bytes, place: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

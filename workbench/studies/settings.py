@@ -243,19 +243,9 @@ def shared() -> list[Field]:
 
 
 SHOWN = tuple(catalog[name]() for name in ("greedy", "speculative", "mtad", "dsbd", "beam_search"))
-OPENING = "stories"  # the page opens with it: it suits the pair that ships with this project
-# Sampling, and nothing else: decoders and the number of tokens stay as they are. A decoder's
-# defaults are those of its paper; a paper's preset adds its warping.
-SETTINGS: dict[str, dict[str, Any]] = {
-    name: asdict(warping)
-    for name, warping in {
-        OPENING: Warping(0.7, top_p=0.9),
-        "greedy (T=0)": Warping(0.0),
-        "MTAD paper": Warping(1.0, 20, 0.9),
-        "DSBD paper": Warping(1.0, 10, 0.8),
-        "sampling T=1": Warping(),
-    }.items()
-}
+# The sampling that forms, commands and endpoints begin with; it suits the pair that ships with this
+# project.
+OPENING = asdict(Warping(0.7, top_p=0.9))
 # What cuts tokens off, in words.
 CUTS = {
     name: {"top_n_sigma": "top-nσ"}.get(name, name.replace("_", "-"))

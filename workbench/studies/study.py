@@ -146,6 +146,13 @@ class BranchStep:
     at: int
     chosen: str
 
+    def __post_init__(self) -> None:
+        texts, counts = (self.run, self.decoder, self.chosen), (self.repeat, self.at)
+        sound = all(isinstance(text, str) for text in texts) and all(
+            is_whole(count) and 0 <= count <= MOST_TOKENS for count in counts
+        )
+        refuse((not sound, "A step of a branch has a run, a decoder, a text and two numbers."))
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -183,22 +190,11 @@ class Start:
     @staticmethod
     def from_json(data: Any) -> "Start":
         try:
-            return Start(tuple(data["ids"]), tuple(_step(step) for step in data["trail"]))
-        except (TypeError, KeyError, ValueError):
+            return Start(tuple(data["ids"]), tuple(BranchStep(**step) for step in data["trail"]))
+        except (TypeError, KeyError):
             raise InputError(
                 "The start of a branch must have `ids` and a `trail`, as exports have them."
             ) from None
-
-
-def _step(data: Mapping[str, Any]) -> BranchStep:
-    step = BranchStep(*(data[name] for name in BranchStep.__dataclass_fields__))
-    texts, counts = (step.run, step.decoder, step.chosen), (step.repeat, step.at)
-    if not (
-        all(isinstance(text, str) for text in texts)
-        and all(is_whole(count) and 0 <= count <= MOST_TOKENS for count in counts)
-    ):
-        raise ValueError
-    return step
 
 
 Keep = Literal["trace", "text", "lengths", "figures"]

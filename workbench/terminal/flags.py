@@ -15,9 +15,8 @@ from workbench.engines.addresses import LISTED, Engine
 from workbench.models.presets import PAIRS, PairChoice, first, tuned
 from workbench.runs.record import Run
 from workbench.show.view import WRITERS
-from workbench.studies.prompts import Chat, Words, typed
+from workbench.studies.prompts import Chat, Words, decoded, typed
 from workbench.studies.settings import (
-    SETTINGS,
     Settings,
     allowed,
     parse,
@@ -118,13 +117,7 @@ def prompt(args: argparse.Namespace) -> Words:
     """
     text = args.prompt
     if text == "-":
-        try:
-            text = sys.stdin.read()
-            text.encode()  # some locales pass on other bytes as halves of characters
-        except UnicodeError:
-            raise InputError(
-                "Standard input is not text in UTF-8; save the prompt as plain text in UTF-8."
-            ) from None
+        text = decoded(sys.stdin.buffer.read(), "Standard input")
     words = typed(text)
     return Chat.of(words) if isinstance(words, list) else words
 
@@ -146,9 +139,6 @@ def add(command: argparse.ArgumentParser, start: Start, study: type[Study]) -> N
             command.add_argument(flag, metavar=field.name.split("_")[-1].upper(), help=help)
     command.add_argument(
         "--decoders", nargs="+", metavar="NAME", help=f"default: {' '.join(start['decoders'])}"
-    )
-    command.add_argument(
-        "--preset", metavar="NAME", help=f"settings to start from: {', '.join(map(repr, SETTINGS))}"
     )
     command.add_argument(
         "--set",
@@ -197,19 +187,15 @@ def add_models(command: argparse.ArgumentParser, usual: str = OPENING) -> None:
 
 
 def settings(args: argparse.Namespace, start: Start) -> Settings:
-    """The settings that the flags name, over those of the preset, the command and the pair.
+    """The settings that the flags name, over those of the command and the pair.
 
     Args:
         start: the settings that the command begins with, besides those kept with the pair
 
     Raises:
-        InputError: for an unknown preset, decoder or setting, and for a value that cannot be used
+        InputError: for an unknown decoder or setting, and for a value that cannot be used
     """
-    if args.preset is not None and args.preset not in SETTINGS:
-        raise InputError(
-            f"There is no preset {quoted(args.preset)}: {nearest(args.preset, SETTINGS)}"
-        )
-    data: dict[str, Any] = {**tuned(pair(args)), **start, **SETTINGS.get(args.preset, {})}
+    data: dict[str, Any] = {**tuned(pair(args)), **start}
     data["decoders"] = args.decoders or data["decoders"]
     for field in shared():
         if (text := getattr(args, field.name)) is not None:

@@ -2,22 +2,18 @@
 
 import dataclasses
 import pickle
-from dataclasses import asdict
 
 import pytest
 
-from decoders import InputError, Warping, catalog
+from decoders import InputError, catalog
 from workbench.engines import addresses
 from workbench.studies import settings
 from workbench.studies.settings import (
-    SETTINGS,
-    SHOWN,
     Served,
     Settings,
     in_words,
     known,
     method_of,
-    named,
     parse,
     settings_of,
     shared,
@@ -74,27 +70,9 @@ def test_settings_keep_the_engines_names_and_nothing_else_of_them():
 
 
 def test_the_papers_settings_are_the_papers():
-    assert SETTINGS["MTAD paper"] == asdict(Warping(temperature=1.0, top_k=20, top_p=0.9))
-    assert SETTINGS["DSBD paper"] == asdict(Warping(temperature=1.0, top_k=10, top_p=0.8))
-    assert SETTINGS["greedy (T=0)"]["temperature"] == 0
     mtad, dsbd = catalog["mtad"](), catalog["dsbd"]()
     assert (mtad.draft_length, mtad.beams, mtad.threshold) == (4, 8, 0.1)
     assert (dsbd.draft_length, dsbd.draft_beams) == (2, 4)
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_preset_says_how_tokens_are_drawn_and_nothing_else(name):
-    """Presets silently reset decoders and tokens."""
-    assert set(SETTINGS[name]) == set(asdict(Warping()))
-    Settings(SHOWN, **SETTINGS[name])
-    assert named(SETTINGS[name]) == name
-    assert in_words(SETTINGS[name]).startswith("temperature ")
-
-
-def test_what_follows_no_preset_has_no_name():
-    for other in ({"top_k": 21}, {"min_p": 0.1}, {"top_n_sigma": 1}, {"temperature_last": True}):
-        assert named({**SETTINGS["MTAD paper"], **other}) is None
-    assert named({}) is None
 
 
 def test_drawing_in_words():

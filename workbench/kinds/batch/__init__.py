@@ -388,8 +388,8 @@ def register(commands: Any) -> None:
     command.set_defaults(command=run)
     command.add_argument(
         "--prompts", default="refrains", metavar="SET",
-        help=f"{' or '.join(prompts.BUILT_IN)}; or a file with one prompt per line, a .jsonl file, "
-        "or a folder of text files (default: refrains)",
+        help=f"{' or '.join(prompts.BUILT_IN)}; or a file with one prompt per line, or a .jsonl "
+        "file (default: refrains)",
     )  # fmt: skip
     command.add_argument(
         "--count", type=int, metavar="N", help="the first N prompts of the set (default: all)"

@@ -19,7 +19,7 @@ from workbench.runs.record import Result, Run
 from workbench.show import comparison, laws, looks, panel, tables
 from workbench.show.view import Body, Line, View, comparisons, figure_html
 from workbench.studies.prompts import Prompt, Words, checked, plain, title
-from workbench.studies.settings import OPENING, SETTINGS, SHOWN, Served, Settings, known, method_of
+from workbench.studies.settings import OPENING, SHOWN, Served, Settings, known, method_of
 from workbench.studies.study import BASELINE, Job, Start, Study
 from workbench.terminal import flags, show
 
@@ -82,7 +82,7 @@ class Comparison(Study):
 # The settings that page, terminal and endpoint begin with, besides those kept with the pair.
 START = {
     "decoders": [method.name for method in SHOWN],
-    **SETTINGS[OPENING],
+    **OPENING,
     "chat_template": "auto",
 }
 

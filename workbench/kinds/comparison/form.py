@@ -18,16 +18,8 @@ from workbench.page.host import Host
 from workbench.page.runner import Answer, Jobs, answers, asked
 from workbench.page.widgets import QUIET, Updates, Values
 from workbench.runs.store import recordings
-from workbench.studies.settings import (
-    OPENING,
-    PROMPTS,
-    SETTINGS,
-    Settings,
-    in_words,
-    shared,
-)
+from workbench.studies.settings import PROMPTS, Settings
 
-CUSTOM = "custom"
 DARING = 1.5  # the highest temperature of the slider in the first band
 
 
@@ -92,13 +84,6 @@ class CompareTab(StudyTab):
                 gr.HTML("<h2>Decoders and settings</h2>")
                 close = gr.Button("Close", size="sm", elem_id="close-sheet", scale=0, min_width=80)
             self.asked = self.lay_out_summary("token-count")
-            self.preset = gr.Dropdown(
-                [(f"{name}: {in_words(own)}", name) for name, own in SETTINGS.items()]
-                + [("your own settings", CUSTOM)],
-                value=OPENING,
-                label="Sampling",
-                elem_id="preset",
-            )
             search = gr.Textbox(
                 label="Search decoders", placeholder="a name, or what it does", max_lines=1,
                 elem_id="search-decoders",
@@ -115,20 +100,14 @@ class CompareTab(StudyTab):
                 None, None, None, js=f"WorkbenchPage.sheet({str(shown).lower()})",
                 api_visibility="private",
             )  # fmt: skip
-        self.told: list[Any] = [self.share, self.asked, self.heeds, self.preset]
+        self.told: list[Any] = [self.share, self.asked, self.heeds]
 
     @property
     def fields(self) -> list[Any]:
-        return [self.prompt, self.asked, self.preset, self.daring]
+        return [self.prompt, self.asked, self.daring]
 
     def _wire(self) -> None:
         super()._wire()
-        self.preset.input(
-            self._preset,
-            self.preset,
-            [self.preset, *(self.form.shared[name] for name in SETTINGS[OPENING])],
-            **self.noted.filling,
-        )
         temperature = self.form.shared["temperature"]
         self.daring.input(
             None, self.daring, temperature, js="(value) => value", api_visibility="private"
@@ -146,7 +125,6 @@ class CompareTab(StudyTab):
         temperature = settings.get("temperature", Settings.temperature)
         return {
             **super().fill(data),
-            self.preset: _preset_of(settings),
             self.daring: min(DARING, temperature) if type(temperature) in (int, float) else 0,
         }
 
@@ -178,22 +156,10 @@ class CompareTab(StudyTab):
         return {
             **super().telling(values, data, choice),
             self.heeds: gr.update(value="".join(map(words.note, notes)), visible=bool(notes)),
-            self.preset: _preset_of(data["settings"]),
         }
 
     def follow(self, study: Comparison) -> LiveComparison:
         return LiveComparison(study, self.results)
-
-    def _preset(self, name: str) -> Updates:
-        """Updates for a preset: it sets the sampling; decoders and the number of tokens stay."""
-        if name not in SETTINGS:
-            return {self.preset: gr.skip()}
-        return {self.form.shared[each]: value for each, value in SETTINGS[name].items()}
-
-
-def _preset_of(settings: Mapping[str, Any]) -> str:
-    whole = {**{f.name: f.default for f in shared()}, **settings}
-    return next((n for n, own in SETTINGS.items() if own.items() <= whole.items()), CUSTOM)
 
 
 TAB = CompareTab
