@@ -11,14 +11,9 @@ from bisect import bisect_left
 
 import numpy as np
 
-from decoders.distribution import Distribution, above, minimum
+from decoders.distribution import Distribution, above
 
 # ---- Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192, section 3)
-
-
-def acceptance(p: Distribution, q: Distribution) -> float:
-    """beta = sum min(p, q), the chance to accept a draft token (theorem 3.5); alpha is its mean."""
-    return minimum(p, q).total
 
 
 def expected_tokens(alpha: float, gamma: float) -> float:

@@ -18,7 +18,6 @@ from workbench.measuring.meter import Window
 from workbench.measuring.transcript import Pieces, Texts, Transcript, finite
 from workbench.measuring.work import Measured, StopClock, Update, Work, parts_of
 from workbench.runs.record import Energy, Lap, Load, Result, RoundRecord, Sample, TokenRecord
-from workbench.studies.settings import changed
 from workbench.studies.study import SCHEMES, Job, batches
 
 SUMMED = (
@@ -286,7 +285,6 @@ class _Running:
             job.method.name, job.repeat, job.seed, metrics, window.energy, samples,
             [] if metrics["seconds"] is None else [self._lap(metrics, window)],
             job.batch_size, job.scheme, error=error,
-            settings={} if job.method in self.work.settings.methods else changed(job.method),
         )  # fmt: skip
         outputs = {
             r.prompt: r.result.tokens

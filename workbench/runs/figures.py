@@ -43,17 +43,12 @@ def label(decoder: str) -> str:
     return getattr(method_of(decoder), "title", plain) if known(decoder) else plain
 
 
-def titled(result: Result) -> str:
-    own = (f"{name}={value}" for name, value in result.settings.items())
-    return " ".join([label(result.decoder), *own])
-
-
 def rows(results: Sequence[Result]) -> list[Row]:
     """The results in groups, in the order in which the first of each group ran."""
     greedy = {(r.repeat, r.batch_size, r.scheme): r for r in results if r.decoder == BASELINE}
     groups: dict[tuple[str, str, int, str], list[Result]] = {}
     for result in results:
-        key = (titled(result), result.decoder, result.batch_size, result.scheme)
+        key = (label(result.decoder), result.decoder, result.batch_size, result.scheme)
         groups.setdefault(key, []).append(result)
     return [
         Row(*key, group, [greedy.get((r.repeat, key[2], baseline_scheme(key[3]))) for r in group])

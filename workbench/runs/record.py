@@ -419,7 +419,7 @@ class Result:
             before
         remarks: sentences about its timings that a reader of the figures must know, such as that
             one failed
-        settings: the decoder's own settings, if they differ from its defaults and from the study's
+        settings: of advice, which earlier versions gave, the decoder's own settings
         server: of an engine, what it is
     """
 

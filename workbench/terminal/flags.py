@@ -79,7 +79,6 @@ def command(
 
 
 def listed(title: str, entries: Mapping[str, str]) -> str:
-    """Names and their meanings, as a paragraph of a description."""
     width = max(map(len, entries)) + 2
     return "\n".join(
         ["", "", f"{title}:", *(f"  {name:{width}}{help}" for name, help in entries.items())]
@@ -110,11 +109,6 @@ def add_prompt(command: argparse.ArgumentParser) -> None:
 
 
 def prompt(args: argparse.Namespace) -> Words:
-    """The prompt that the operand names, a text or a list of messages.
-
-    Raises:
-        InputError: if standard input is not text, and for messages that cannot be used
-    """
     text = args.prompt
     if text == "-":
         text = decoded(sys.stdin.buffer.read(), "Standard input")

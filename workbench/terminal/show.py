@@ -56,7 +56,6 @@ def summary(run: Run) -> Group:
 
 
 def remarks(run: Run) -> list[Text]:
-    """Notes for a reader of the figures: on the timings, and the reason for missing energy."""
     sources = dict.fromkeys(
         result.energy.source for result in run.results if result.energy.joules is None
     )

@@ -239,11 +239,6 @@ READINGS = ((False, "with the reading of prompts"), (True, "without the reading 
 
 
 def findings(run: Run) -> list[str]:
-    """The findings in sentences.
-
-    They are whether all outputs have the tokens that they must have, what failed, and the spread of
-    each decoder's acceptance lengths.
-    """
     compared = [r.agreement for r in run.results if r.agreement is not None]
     words = "Identical tokens in every scheme and at every batch size."
     if not compared:

@@ -30,7 +30,6 @@ from workbench.terminal import flags, show
 
 
 def watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> ExperimentProgress:
-    """Run an experiment with a bar; returns how far it came, at its end or at an interrupt."""
     with (
         show.interruptible() as stop,
         closing(driver.run(experiment, journal, crew, stop)) as happening,
