@@ -55,9 +55,6 @@ def every_engine(args: argparse.Namespace) -> Callable[[], dict[str, Engine]]:
     return lambda: {**addresses.engines(), **engines(args)}
 
 
-Start = Mapping[str, Any]  # the settings that a command begins with, as in `Settings.to_json`
-
-
 def command(
     commands: Any, name: str, help: str, description: str, examples: str
 ) -> argparse.ArgumentParser:
@@ -116,10 +113,11 @@ def prompt(args: argparse.Namespace) -> Words:
     return Chat.of(words) if isinstance(words, list) else words
 
 
-def add(command: argparse.ArgumentParser, start: Start, study: type[Study]) -> None:
+def add(command: argparse.ArgumentParser, start: Mapping[str, Any], study: type[Study]) -> None:
     """Add the flags that `settings`, `own`, `pair` and `files` read.
 
     Args:
+        start: the settings that it begins with, as in `Settings.to_json`
         study: the kind of study that it runs
     """
     for field in (*study.own(), *shared()):
@@ -180,7 +178,7 @@ def add_models(command: argparse.ArgumentParser, usual: str = OPENING) -> None:
     )
 
 
-def settings(args: argparse.Namespace, start: Start) -> Settings:
+def settings(args: argparse.Namespace, start: Mapping[str, Any]) -> Settings:
     """The settings that the flags name, over those of the command and the pair.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
+from decoders.errors import refuse
 from workbench.kinds import branch
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.comparison.results import ComparisonResults, samples
@@ -14,6 +15,7 @@ from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.runner import Answer, Jobs, Runner, answers, sentence, told
 from workbench.page.widgets import DEVICE, QUIET, Updates, sent
+from workbench.runs.record import Run
 from workbench.studies.prompts import is_text
 
 PLACE = ("run", "decoder", "at", "token")
@@ -51,33 +53,41 @@ def likely(
     """The tokens that could stand at a place of a kept run's text, and the id of a typed one.
 
     One visitor at a time may call it.
-
-    Raises:
-        InputError: as in `branch.alternatives`, and for data that no strip sends
     """
-    where = place(question)
-    run = host.store.get(question["run"])
+    run, where = place(host, question)
     return host.device.ask(choice, branch.alternatives, run, where, question.get("token"))
 
 
 def continued(
     host: Host, question: dict[str, Any], choice: PairChoice, names: Sequence[str] | None
 ) -> Comparison:
-    where = place(question)
-    run = host.store.get(question["run"])
+    run, where = place(host, question)
     return branch.branch(host.loaded(choice), run, where, question["token"], names)
 
 
-def place(question: dict[str, Any]) -> branch.TextPlace:
-    """The place that a question is about; raises InputError for data that no strip sends."""
-    parts = [question.get(name) for name in PLACE]
-    if not all(isinstance(each, str) for each in parts[:2]) or not isinstance(
-        parts[3], (int, str, type(None))
-    ):
-        raise InputError("Name a token by its run, its decoder and its place.")
-    if not all(is_text(each) for each in parts if isinstance(each, str)):
-        raise InputError("That is half a character (a lone surrogate), not a token; type it again.")
-    return branch.TextPlace(question["decoder"], question["at"])
+def place(host: Host, question: dict[str, Any]) -> tuple[Run, branch.TextPlace]:
+    """The run and the place that a question is about.
+
+    Raises:
+        InputError: if there is no such run, and for data that no strip sends
+    """
+    run, decoder, at, token = parts = [question.get(name) for name in PLACE]
+    texts = [each for each in parts if isinstance(each, str)]
+    refuse(
+        (
+            not (
+                isinstance(run, str)
+                and isinstance(decoder, str)
+                and isinstance(token, (int, str, type(None)))
+            ),
+            "Name a token by its run, its decoder and its place.",
+        ),
+        (
+            not all(map(is_text, texts)),
+            "That is half a character (a lone surrogate), not a token; type it again.",
+        ),
+    )
+    return host.store.get(run), branch.TextPlace(decoder, at)
 
 
 def endpoints(host: Host) -> Jobs:

@@ -15,7 +15,7 @@ from rich.text import Text
 from transformers.utils import logging as transformers_logging
 
 from decoders import InputError
-from decoders.errors import quoted
+from decoders.errors import quoted, refuse
 from workbench.experiments import driver
 from workbench.experiments.journal import ExperimentProgress, Journal
 from workbench.experiments.plan import ExperimentRequest, find, read, shipped
@@ -149,12 +149,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def request_of(name: str, args: argparse.Namespace) -> ExperimentRequest:
-    if args.limit is not None and not (args.limit.isdecimal() and int(args.limit) > 0):
-        raise InputError(f"--limit takes a whole number of at least 1, not {quoted(args.limit)}.")
-    if args.data is not None and not args.data.exists():
-        raise InputError(
-            f"There is no folder {args.data}; --data takes the folder of downloaded sets."
-        )
+    refuse(
+        (
+            args.limit is not None and not (args.limit.isdecimal() and int(args.limit) > 0),
+            f"--limit takes a whole number of at least 1, not {quoted(args.limit)}.",
+        ),
+        (
+            args.data is not None and not args.data.exists(),
+            f"There is no folder {args.data}; --data takes the folder of downloaded sets.",
+        ),
+    )
     choice = flags.pair(args, PairChoice())  # a plan that names none is of the embedded pair
     of = read(name) if Path(name).suffix == ".toml" else find(name)
     named = args.models or choice != PairChoice()
