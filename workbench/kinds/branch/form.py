@@ -71,7 +71,8 @@ def place(host: Host, question: dict[str, Any]) -> tuple[Run, branch.TextPlace]:
     Raises:
         InputError: if there is no such run, and for data that no strip sends
     """
-    run, decoder, at, token = parts = [question.get(name) for name in PLACE]
+    parts: list[Any] = [question.get(name) for name in PLACE]
+    run, decoder, at, token = parts
     texts = [each for each in parts if isinstance(each, str)]
     refuse(
         (
