@@ -141,10 +141,6 @@ def add(command: argparse.ArgumentParser, start: Mapping[str, Any], study: type[
         help="a setting of one decoder",
     )
     add_models(command)
-    add_files(command)
-
-
-def add_files(command: argparse.ArgumentParser) -> None:
     for kind in WRITERS:
         command.add_argument(
             f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}"
