@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 import decoders as library
 from tests.models import build_pair
 from workbench.kinds.batch import Batch
-from workbench.kinds.branch import TextPlace, branch
+from workbench.kinds.branch import branch
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.draw import Draw
 from workbench.measuring import session
@@ -94,7 +94,7 @@ def draw_run(pair, unmetered) -> Run:
 @pytest.fixture(scope="session")
 def branch_run(pair, run, unmetered) -> Run:
     """A branch of the second decoder's text, by two decoders."""
-    study = branch(pair, run, TextPlace("beam_search", 3), 5, ["greedy", "mtad"])
+    study = branch(pair, run, "beam_search", 3, 5, ["greedy", "mtad"])
     return finished(pair, study, unmetered)
 
 

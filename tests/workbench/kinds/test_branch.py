@@ -13,7 +13,7 @@ from tests.models import build_pair, build_tokenizer, plain_logits
 from tests.workbench.conftest import finished
 from tests.workbench.measuring.conftest import comparison
 from tests.workbench.page.visitor import Visitor
-from workbench.kinds.branch import TextPlace, alternatives, branch
+from workbench.kinds.branch import alternatives, branch
 from workbench.kinds.comparison import Comparison
 from workbench.measuring.work import admit
 from workbench.page.host import Host
@@ -47,9 +47,9 @@ def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered
     own = decoders.generate(exact, "abcab", name, **SHARED).tokens
     assert [t.id for t in result.alone.tokens] == own
     for at in range(len(own) + 1):
-        offered = [each.id for each in alternatives(exact, run, TextPlace(name, at))[0]]
+        offered = [each.id for each in alternatives(exact, run, name, at)[0]]
         other = [id for id in offered if id not in own[at : at + 1]][at % 3]
-        study = branch(exact, run, TextPlace(name, at), other)
+        study = branch(exact, run, name, at, other)
         ids = [*prompt, *own[:at], other]
         assert admit(exact, study) == [ids]
         assert [(job.method, job.seed) for job in study.jobs()] == [(decoders.catalog[name](), 7)]
@@ -62,10 +62,10 @@ def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered
 
 
 def test_all_chosen_decoders_continue_and_a_branch_can_be_branched(exact, run, unmetered):
-    study = branch(exact, run, TextPlace("mtad", 3), 5, ["greedy", "dsbd"])
+    study = branch(exact, run, "mtad", 3, 5, ["greedy", "dsbd"])
     first = finished(exact, study, unmetered)
     assert first.decoders == ["greedy", "dsbd"]
-    second = branch(exact, first, TextPlace("dsbd", 2), 6)
+    second = branch(exact, first, "dsbd", 2, 6)
     kept = [t.id for t in first.results[1].alone.tokens[:2]]
     assert second.start.ids == (*study.start.ids, *kept, 6)
     trail = [(step.run, step.decoder, step.at) for step in second.start.trail]
@@ -78,9 +78,9 @@ def test_all_chosen_decoders_continue_and_a_branch_can_be_branched(exact, run, u
 def test_a_branch_is_never_tokenised_again(exact, run, unmetered):
     """`ab` and `c` are two tokens, and their text would be three."""
     one, two = exact.tokenizer.convert_tokens_to_ids(["ab", "c"])
-    study = branch(exact, run, TextPlace("greedy", 0), one)
+    study = branch(exact, run, "greedy", 0, one)
     first = finished(exact, study, unmetered)
-    again = branch(exact, first, TextPlace("greedy", 0), two)
+    again = branch(exact, first, "greedy", 0, two)
     assert again.prompt.endswith("abc")
     assert again.start.ids[-2:] == (one, two)
     assert list(exact.tokenizer(again.prompt).input_ids) != list(again.start.ids)
@@ -93,7 +93,7 @@ def test_probabilities_are_those_of_a_plain_pass(exact, run):
     logits = plain_logits(exact.target, [*prompt, *(t.id for t in own[:2])])
     raw, warped = logits.softmax(-1), warp(logits, Warping(0.8, 20, 1.0))
     least = int(raw.argmin())
-    found, _ = alternatives(exact, run, TextPlace("speculative", 2), least)
+    found, _ = alternatives(exact, run, "speculative", 2, least)
     assert [each.id for each in found[:20]] == torch.topk(raw, 20).indices.tolist()
     assert found[-1].id == least
     assert found[-1].warped == 0
@@ -106,41 +106,41 @@ def test_probabilities_are_those_of_a_plain_pass(exact, run):
 def test_a_decoder_that_does_not_sample_has_no_chances_of_plain_sampling(exact, run, name):
     """Greedy and beam search listed what plain sampling would draw; greedy always takes the
     likeliest, beam search draws nothing."""
-    found = [each.warped for each in alternatives(exact, run, TextPlace(name, 2))[0]]
+    found = [each.warped for each in alternatives(exact, run, name, 2)[0]]
     assert found == ([1.0] + [0.0] * 19 if name == "greedy" else [None] * 20)
 
 
-@pytest.mark.parametrize(("where", "token", "says"), [
-    (TextPlace("greedy", 99), 5, "This text has 8 tokens; choose a place from 0 to 8, not 99."),
-    (TextPlace("typical", 1), 5, "This run has no text of 'typical'"),
-    (TextPlace("greedy", True), 5, "A place is a decoder's name"),
-    (TextPlace("greedy", 1), 67, "There is no token 67; the vocabulary has ids 0 to 66."),
-    (TextPlace("greedy", 1), "#999999", "There is no token 999999"),
-    (TextPlace("greedy", 1), "ab c", "4 tokens here (a | b |   | c)"),
-    (TextPlace("greedy", 1), "", "is no token"),
+@pytest.mark.parametrize(("decoder", "at", "token", "says"), [
+    ("greedy", 99, 5, "This text has 8 tokens; choose a place from 0 to 8, not 99."),
+    ("typical", 1, 5, "This run has no text of 'typical'"),
+    ("greedy", True, 5, "A place is a decoder's name"),
+    ("greedy", 1, 67, "There is no token 67; the vocabulary has ids 0 to 66."),
+    ("greedy", 1, "#999999", "There is no token 999999"),
+    ("greedy", 1, "ab c", "4 tokens here (a | b |   | c)"),
+    ("greedy", 1, "", "is no token"),
 ])  # fmt: skip
-def test_what_is_not_there_is_one_sentence(exact, run, where, token, says):
+def test_what_is_not_there_is_one_sentence(exact, run, decoder, at, token, says):
     for ask in (branch, alternatives):
         with pytest.raises(InputError) as told:
-            ask(exact, run, where, token)
+            ask(exact, run, decoder, at, token)
         assert says in str(told.value)
         assert "\n" not in str(told.value)
 
 
 def test_a_run_of_another_pair_says_which_one_to_load(exact, run, pair):
     with pytest.raises(InputError, match=r"This run was made with .*; load that pair to continue"):
-        branch(pair, run, TextPlace("greedy", 1), 5)
+        branch(pair, run, "greedy", 1, 5)
     where = {**run.environment, "target": {"name": "big/one"}, "draft": None}
     other = replace(run, environment=where)
     with pytest.raises(InputError, match="This run was made with big/one; load that pair"):
-        alternatives(exact, other, TextPlace("greedy", 1))
+        alternatives(exact, other, "greedy", 1)
 
 
 def test_a_run_without_its_prompts_tokens_is_not_branched(exact, run):
     """Runs of versions 1 and 2 only have the number of prompt tokens."""
     older = [replace(r, samples=[replace(r.alone, prompt_ids=[])]) for r in run.results]
     with pytest.raises(InputError, match="did not keep the tokens of its prompt; run it again"):
-        branch(exact, replace(run, results=older), TextPlace("greedy", 2), 5)
+        branch(exact, replace(run, results=older), "greedy", 2, 5)
 
 
 ASKED = "prompt=ab<b>&decoders=greedy,mtad&max_new_tokens=6&temperature=0.7&top_k=5&timings=1"

@@ -13,7 +13,7 @@ from tests.workbench.conftest import finished
 from workbench.experiments.sets import FORMATS, ScoredSet
 from workbench.kinds import registry
 from workbench.kinds.batch import Batch
-from workbench.kinds.branch import TextPlace, branch
+from workbench.kinds.branch import branch
 from workbench.kinds.comparison import Comparison
 from workbench.kinds.draw import Draw
 from workbench.measuring.work import admit
@@ -158,14 +158,14 @@ def test_a_branch_goes_on_with_the_answer(pair, prompt, shared, unmetered):
     """Of a wrapped text it was a text without its template, and asked anew it was another one."""
     run = finished(pair, study(prompt, **shared, temperature=0.8), unmetered)
     parent = run.results[0].alone
-    asked = branch(pair, run, TextPlace("greedy", 2), ord("a"))
+    asked = branch(pair, run, "greedy", 2, ord("a"))
     assert isinstance(asked.prompt, Chat)
     assert asked.prompt.messages[-1][0] == "assistant"
     kept = [t.id for t in parent.tokens[:2]]
     assert admit(pair, asked) == [[*parent.prompt_ids, *kept, ord("a")]]
-    once_more = branch(pair, finished(pair, asked, unmetered), TextPlace("greedy", 1), ord("b"))
+    once_more = branch(pair, finished(pair, asked, unmetered), "greedy", 1, ord("b"))
     assert once_more.prompt.messages[:-1] == asked.prompt.messages[:-1]
-    at_once = branch(pair, run, TextPlace("greedy", 0), "a")
+    at_once = branch(pair, run, "greedy", 0, "a")
     found = finished(pair, at_once, unmetered).results[0].alone
     assert [p.text for p in found.prompt_parts] == [*(p.text for p in parent.prompt_parts), "a"]
 

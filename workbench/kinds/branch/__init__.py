@@ -22,19 +22,6 @@ LISTED = 20  # alternatives shown
 
 
 @dataclass(frozen=True)
-class TextPlace:
-    """A place in a run's first repeat.
-
-    Attributes:
-        decoder: the decoder whose text it is
-        at: tokens of the text before it
-    """
-
-    decoder: str
-    at: int
-
-
-@dataclass(frozen=True)
 class Candidate:
     """A token that could stand at a place.
 
@@ -53,11 +40,13 @@ class Candidate:
 
 
 def alternatives(
-    pair: ModelPair, run: Run, where: TextPlace, token: int | str | None = None
+    pair: ModelPair, run: Run, decoder: str, at: int, token: int | str | None = None
 ) -> tuple[list[Candidate], int | None]:
     """The likeliest tokens at a place, from one pass over the tokens before it.
 
     Args:
+        decoder: the decoder whose text it is, of the run's first repeat
+        at: tokens of the text before the place
         token: a token that a reader typed, if any, see `token_of`; it is among them
 
     Returns:
@@ -68,8 +57,8 @@ def alternatives(
             single token
     """
     wanted = None if token is None else token_of(pair, token)
-    ids, place = prefix(pair, run, where)
-    settings = Settings.from_json({**run.settings, "decoders": [where.decoder]})
+    ids, place = prefix(pair, run, decoder, at)
+    settings = Settings.from_json({**run.settings, "decoders": [decoder]})
     (method,) = settings.methods
     places = read(
         pair,
@@ -93,14 +82,16 @@ def alternatives(
 def branch(
     pair: ModelPair,
     run: Run,
-    where: TextPlace,
+    decoder: str,
+    at: int,
     token: int | str,
     names: Sequence[str] | None = None,
 ) -> Comparison:
     """The study that continues a run's text from a place, with the settings of the run.
 
     Args:
-        pair: see `alternatives`, as for `run` and `where`
+        decoder: the decoder whose text it is, of the run's first repeat
+        at: tokens of the text before the place
         token: the token to continue with, see `token_of`
         names: decoders of the run; by default the one whose text it is
 
@@ -108,18 +99,16 @@ def branch(
         InputError: as in `alternatives`, and for a text that is not a single token
     """
     chosen = token_of(pair, token)
-    ids, place = prefix(pair, run, where)
+    ids, place = prefix(pair, run, decoder, at)
     text = Pieces(pair.tokenizer).label(place, chosen)
-    before = "".join(token.text for token in sample(run, where).tokens[: where.at])
+    before = "".join(token.text for token in sample(run, decoder, at).tokens[:at])
     earlier = Start.from_json(run.study["start"]).trail if run.study.get("start") else ()
     return Comparison(
         _continued(run, before + text),
-        Settings.from_json(
-            {**run.settings, "decoders": [where.decoder] if names is None else names}
-        ),
+        Settings.from_json({**run.settings, "decoders": [decoder] if names is None else names}),
         Start(
             (*ids, chosen),
-            (*earlier, BranchStep(run.id, where.decoder, 0, where.at, text)),
+            (*earlier, BranchStep(run.id, decoder, 0, at, text)),
         ),
     )
 
@@ -134,47 +123,47 @@ def _continued(run: Run, text: str) -> Words:
     return str(prompt) + text
 
 
-def prefix(pair: ModelPair, run: Run, where: TextPlace) -> tuple[list[int], Place]:
+def prefix(pair: ModelPair, run: Run, decoder: str, at: int) -> tuple[list[int], Place]:
     """The token ids before a place, beginning with the prompt, and the place after their text.
 
     Raises:
         InputError: if they are not known
     """
-    text = sample(run, where)
+    text = sample(run, decoder, at)
     of_pair(pair, run)
     count = len(text.tokens)
     refuse(
         (
-            not 0 <= where.at <= count,
-            f"This text has {count} tokens; choose a place from 0 to {count}, not {where.at}.",
+            not 0 <= at <= count,
+            f"This text has {count} tokens; choose a place from 0 to {count}, not {at}.",
         ),
         (
             not text.prompt_ids,
             "This run did not keep the tokens of its prompt; run it again to branch from it.",
         ),
     )
-    before, place = [token.id for token in text.tokens[: where.at]], Place()
+    before, place = [token.id for token in text.tokens[:at]], Place()
     ids = [in_vocabulary(pair, token) for token in (*text.prompt_ids, *before)]
     for token in before:
         _, place = Pieces(pair.tokenizer).extend(place, token)
     return ids, place
 
 
-def sample(run: Run, where: TextPlace) -> Sample:
+def sample(run: Run, decoder: str, at: int) -> Sample:
     refuse(
         (
             run.kind != Comparison.kind,
             f"Only texts of a comparison can be branched; this run is a {run.kind}.",
         ),
         (
-            not (is_whole(where.at) and isinstance(where.decoder, str)),
+            not (is_whole(at) and isinstance(decoder, str)),
             "A place is a decoder's name and a number of tokens of its text.",
         ),
     )
-    results = [r for r in run.results if (r.decoder, r.repeat) == (where.decoder, 0)]
+    results = [r for r in run.results if (r.decoder, r.repeat) == (decoder, 0)]
     if not results:
         raise InputError(
-            f"This run has no text of {quoted(where.decoder)}; it has "
+            f"This run has no text of {quoted(decoder)}; it has "
             f"{', '.join(run.decoders) or 'none'}."
         )
     return results[0].alone

@@ -54,19 +54,20 @@ def likely(
 
     One visitor at a time may call it.
     """
-    run, where = place(host, question)
-    return host.device.ask(choice, branch.alternatives, run, where, question.get("token"))
+    return host.device.ask(
+        choice, branch.alternatives, *place(host, question), question.get("token")
+    )
 
 
 def continued(
     host: Host, question: dict[str, Any], choice: PairChoice, names: Sequence[str] | None
 ) -> Comparison:
-    run, where = place(host, question)
-    return branch.branch(host.loaded(choice), run, where, question["token"], names)
+    where = place(host, question)
+    return branch.branch(host.loaded(choice), *where, question["token"], names)
 
 
-def place(host: Host, question: dict[str, Any]) -> tuple[Run, branch.TextPlace]:
-    """The run and the place that a question is about.
+def place(host: Host, question: dict[str, Any]) -> tuple[Run, str, int]:
+    """The run that a question is about, a decoder, and a place in its text.
 
     Raises:
         InputError: if there is no such run, and for data that no strip sends
@@ -88,7 +89,7 @@ def place(host: Host, question: dict[str, Any]) -> tuple[Run, branch.TextPlace]:
             "That is half a character (a lone surrogate), not a token; type it again.",
         ),
     )
-    return host.store.get(run), branch.TextPlace(decoder, at)
+    return host.store.get(run), decoder, at
 
 
 def endpoints(host: Host) -> Jobs:

@@ -54,7 +54,7 @@ def of_round(pair: ModelPair, run: Run, decoder: str, number: int) -> dict[str, 
     Raises:
         InputError: for a round whose draft cannot be judged again
     """
-    rounds = branch.sample(run, branch.TextPlace(decoder, 0)).rounds
+    rounds = branch.sample(run, decoder, 0).rounds
     if type(number) is not int or not 0 <= number < len(rounds):
         raise InputError(f"This text has rounds 0 to {len(rounds) - 1}, not {quoted(number)}.")
     drafted = [t for t in rounds[number].trials if t.fate in DRAFTED]
@@ -65,7 +65,7 @@ def of_round(pair: ModelPair, run: Run, decoder: str, number: int) -> dict[str, 
     (method,) = settings.methods
     own, certain, note = _source(method)
     at = sum(len(each.nodes) for each in rounds[:number])
-    ids, _ = branch.prefix(pair, run, branch.TextPlace(decoder, at))
+    ids, _ = branch.prefix(pair, run, decoder, at)
     places = read(
         pair, ids, [t.token for t in drafted], penalties=settings.penalties, drafted=True,
         draft="head" if method.uses_head else True, **asdict(method.warping(Warping.of(settings))),
