@@ -113,6 +113,7 @@ class Database(ABC):
 
     @abstractmethod
     def _unusable(self, error: Exception) -> InputError:
+        """The error in the words of this store."""
 
 
 def missing(db: sqlite3.Connection) -> set[str]:
