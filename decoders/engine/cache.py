@@ -305,7 +305,6 @@ class Arena:
         values: the values by layer, (rows, K, D)
         scratch: a row that no request has, where passes of fixed shapes write what nobody reads; -1
             if there is none
-        pending: rows that are to be moved, and where to, before anything else is done to them
     """
 
     def __init__(
@@ -328,7 +327,6 @@ class Arena:
         self._name_layers()
         self._taken: list[CacheRows] = []
         self.scratch = -1
-        self.pending: tuple[list[int], list[int]] = [], []
 
     def _name_layers(self) -> None:
         layers = [tensor for slab in self._slabs for tensor in slab.unbind()]
@@ -363,7 +361,6 @@ class Arena:
         """Make room for `extra` more rows, if need be by moving to a stretch of twice the size."""
         if len(cache) + extra <= cache.capacity:
             return
-        self.settle()
         place = self.take(2 * (len(cache) + extra))
         if place is None:
             raise RuntimeError("a request needs more cache rows than its decoder announced")
@@ -375,14 +372,12 @@ class Arena:
         cache.base, cache.capacity = place.base, place.capacity
         self._taken.sort(key=lambda c: c.base)
 
-    def sync(self, requests: Iterable[tuple[CacheRows, TokenTree]], later: bool = False) -> None:
+    def sync(self, requests: Iterable[tuple[CacheRows, TokenTree]]) -> None:
         """Drop the rows of nodes that their trees dropped, and close gaps where there are many.
 
         Args:
             requests: the cache and the tree of each
-            later: leave the rows that close them `pending`
         """
-        self.settle()
         old: list[int] = []
         new: list[int] = []
         for cache, tree in requests:
@@ -390,16 +385,8 @@ class Arena:
                 old += [cache.base + row for row in moved]
                 end = cache.base + len(cache)
                 new += range(end - len(moved), end)
-        self.pending = old, new
-        if not later:
-            self.settle()
-
-    def settle(self) -> None:
-        (old, new), self.pending = self.pending, ([], [])
         if old:
-            places = torch.tensor([old, new], device=self.keys[0].device)
-            with one_thread():
-                self.shift(*places)
+            self.shift(old, new)
 
     def append(self, cache: CacheRows, tree: TokenTree, nodes: Sequence[NodeId]) -> Mask | None:
         """Give `nodes` the next rows of a cache, which moves if it is full.
@@ -415,10 +402,12 @@ class Arena:
         self.make_room(cache, len(nodes))
         return cache.append(tree, nodes)
 
-    def shift(self, old: torch.Tensor, new: torch.Tensor) -> None:
-        """Copy rows, whose numbers are on the device."""
-        for slab in self._slabs:
-            slab[:, new] = slab[:, old]
+    def shift(self, old: list[int], new: list[int]) -> None:
+        """Copy these rows, all at once."""
+        places = torch.tensor([old, new], device=self.keys[0].device)
+        with one_thread():
+            for slab in self._slabs:
+                slab[:, places[1]] = slab[:, places[0]]
 
     # Rows of an inference tensor could not be written outside of inference mode.
     @torch.inference_mode(False)

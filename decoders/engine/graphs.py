@@ -22,7 +22,7 @@ from decoders.devices import device_of
 from decoders.distribution import UNDER_ONE, Tops, read_of
 from decoders.engine.attention.interface import Packing
 from decoders.engine.lowering.program import Pass, Programs, nearly, runs_plainly
-from decoders.engine.pack import MASKS, MOVES, InputPlan, PackedInputs, brought
+from decoders.engine.pack import MASKS, InputPlan, PackedInputs, brought
 from decoders.engine.protocols import Launch, Layers, OpenChain
 from decoders.engine.recorder import CannotRecord
 from decoders.errors import first_line
@@ -104,14 +104,12 @@ class Extras(NamedTuple):
         steps: tokens of each chain that it draws; 0 for none
         chance: whether any of them is drawn, and not the likeliest
         sorts: whether top-p or min-p alone cuts any of their distributions
-        moves: whether cache rows are moved first, to close the gaps that branches have left
     """
 
     held: int
     steps: int = 0
     chance: bool = False
     sorts: bool = False
-    moves: bool = False
 
 
 class Graph:
@@ -139,7 +137,7 @@ class Graph:
         self.shape, self.extras = shape, extras
         self.keys, self.scratch = packing.keys, packing.scratch
         self.steps = extras.steps if extras else 0
-        self.plan = InputPlan(shape.tokens, requests, self.steps, bool(extras and extras.moves))
+        self.plan = InputPlan(shape.tokens, requests, self.steps)
         self.memory = torch.zeros(self.plan.size, dtype=torch.uint8, device=device)
         inputs = self.plan.of(self.memory)
         self._pinned = device_of(device).pins
@@ -149,7 +147,6 @@ class Graph:
         rows.fill_(self.scratch)
         if self.steps:
             inputs["chain"][1].fill_(self.scratch)
-        moves, arena = inputs.get("moves"), packing.arena
         # On the host, where the launch only reads the number of requests, the most that they and
         # their texts can hold, and whether any has a mask and any has none.
         segments = torch.tensor([[0, longest, 0, LONGEST_TEXT, -1, 0]] * requests)
@@ -161,12 +158,9 @@ class Graph:
             table=inputs["table"],
             masks=inputs["masks"],
             scratch=-1,
-            arena=None,
         )
 
         def whole() -> tuple[torch.Tensor, ...]:
-            if moves is not None:
-                arena.shift(*moves)
             logits, *states = run(
                 input_ids=ids[None],
                 position_ids=positions[None],
@@ -286,11 +280,6 @@ class Graph:
         _, parts = self._parts
         parts["temperatures"][:] = 1, max(temperature, sys.float_info.min)
         count = len(inputs.wanted)
-        if extras.moves:
-            old, new = inputs.packing.arena.pending
-            inputs.packing.arena.pending = [], []
-            parts["moves"][:] = self.scratch
-            parts["moves"][:, : len(old)] = old, new
         if extras.steps:
             count = extras.steps * requests
             self._fill_chains(inputs, parts, chains)
@@ -491,7 +480,7 @@ class Graphs:
 
     def _as_it_is(self, inputs: PackedInputs, features: Layers) -> tuple[torch.Tensor, ...]:
         run = self.programs.plain if self.why else self.programs
-        return run(**on_device(inputs)._asdict(), features=features)
+        return run(**brought(inputs)._asdict(), features=features)
 
     def _replayed(
         self,
@@ -515,11 +504,6 @@ class Graphs:
         shape = isinstance(packing, Packing) and GraphSize.of(inputs.input_ids, packing)
         if not shape or self.why or len(inputs.wanted) > shape.tokens:
             return None
-        moves = len(packing.arena.pending[0])
-        if extras and moves <= MOVES:
-            extras = extras._replace(moves=moves > 0)
-        else:
-            packing.arena.settle()
         # An arena that grows has another list of keys, of which no other has the number while its
         # graphs are there.
         key = shape, features, extras, id(packing.keys)
@@ -527,10 +511,9 @@ class Graphs:
             if key in self._graphs:
                 return run(self._graphs[key])
             self.prune()
-            packing.arena.settle()
             # A program is made before the capture.
             self.programs.serving(shape.tokens, features)
-            expected = self.programs.plain(**on_device(inputs)._asdict(), features=features)
+            expected = self.programs.plain(**brought(inputs)._asdict(), features=features)
             try:
                 graph = Graph(shape, self.programs, packing, features, extras, self.record)
                 result = run(graph)
@@ -546,8 +529,3 @@ class Graphs:
             self._graphs[key] = graph
             # As all later passes of the shape: with the same bits.
             return result
-
-
-def on_device(inputs: PackedInputs) -> PackedInputs:
-    inputs.packing.arena.settle()
-    return brought(inputs, inputs.packing.keys[0].device)

@@ -25,7 +25,6 @@ from decoders.tree import TokenTree
 
 ALIGNED = 64  # bytes: the most that memory-efficient SDPA and any dtype need
 MASKS = 2**16  # numbers in all masks of a graph's pass
-MOVES = 128  # cache rows that a graph moves
 NOTHING = torch.zeros(1, dtype=torch.bool)  # in place of tensors that nobody reads
 
 
@@ -69,13 +68,12 @@ class InputPlan:
         tokens: the most tokens of the pass
         requests: the most requests
         steps: tokens of each chain that it draws; 0 for none
-        moves: whether it moves cache rows first
 
     Attributes:
         size: its bytes
     """
 
-    def __init__(self, tokens: int, requests: int, steps: int, moves: bool):
+    def __init__(self, tokens: int, requests: int, steps: int):
         # Lines of indices: ids, positions, rows, wanted; of `chain`: positions and rows of the
         # second pass, and by how much they grow in each further one.
         sizes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
@@ -83,8 +81,6 @@ class InputPlan:
             "table": (torch.int32, (5, requests + 1)),
             "temperatures": (torch.float64, (2,)),
         }
-        if moves:
-            sizes["moves"] = torch.long, (2, MOVES)
         if steps:
             sizes |= {
                 "chain": (torch.long, (3, requests)),
@@ -165,14 +161,14 @@ def pack(
         arena.values,
         window,
         arena.scratch,
-        arena,
     )
     return PackedInputs(ids, places, answered, packing)
 
 
-def brought(inputs: PackedInputs, device: torch.device) -> PackedInputs:
+def brought(inputs: PackedInputs) -> PackedInputs:
     """A pass whose tensors have stayed on the host, brought to the device."""
     ids, places, wanted, packing = inputs
+    device = packing.keys[0].device
     tensors = ids, places, wanted, packing.rows, packing.table, packing.masks
     ids, places, wanted, rows, table, masks = (tensor.to(device) for tensor in tensors)
     return PackedInputs(ids, places, wanted, replace(packing, rows=rows, table=table, masks=masks))
@@ -295,15 +291,14 @@ class Arenas:
         for arena, cache in zip(self.each, caches, strict=False):
             arena.give_back(cache)
 
-    def sync(self, requests: Sequence[tuple[Caches, TokenTree]], later: bool = False) -> None:
+    def sync(self, requests: Sequence[tuple[Caches, TokenTree]]) -> None:
         """Drop the rows of nodes that their trees dropped, and those that no later token sees.
 
         Args:
             requests: the caches and the tree of each
-            later: see `Arena.sync`
         """
         for place, arena in enumerate(self.each):
-            arena.sync(((caches[place], tree) for caches, tree in requests), later)
+            arena.sync((caches[place], tree) for caches, tree in requests)
 
     def pack(
         self,

@@ -248,9 +248,7 @@ class PackedPasses(Passes):
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
         """Collect what each request feeds, after dropping the cache rows of dropped nodes."""
         feeds = []
-        # A graph moves rows itself.
-        later = self.simple and self._graphs is not None
-        self.arenas.sync([(self.caches[tree], tree) for tree, _ in wants], later)
+        self.arenas.sync([(self.caches[tree], tree) for tree, _ in wants])
         for tree, nodes in wants:
             cache, *_ = self.caches[tree]
             if any(n in cache.row for n in nodes):

@@ -2,21 +2,19 @@
 
 A model calls it by the name `NAME` in the registry of `transformers`, and the packing is passed as
 the keyword argument `packing` of the model's forward. It says which tokens and cache rows belong to
-which request. Caches have no padding; FlashAttention, Triton, or a call for each request attends.
+which request. Caches have no padding; Triton or a call for each request attends.
 """
 
-import inspect
 import logging
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
@@ -96,87 +94,15 @@ def attend_request(
     return out
 
 
-FLASH = (
-    torch.version.cuda is not None
-    and torch.backends.cuda.is_flash_attention_available()
-    and {"seqused_k", "enable_gqa"} <= inspect.signature(varlen_attn).parameters.keys()
-)
 # Triton comes with CUDA builds of torch, and compiles its launchers with a C compiler.
 TRITON = find_spec("triton") is not None and any(
     map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))
 )
-
-
-# Ways that raised an error on this machine are not tried again.
-FAILED: set[Callable[..., torch.Tensor]] = set()
-
-
-def choose_way(
-    q: torch.Tensor,
-    values: torch.Tensor,
-    segments: torch.Tensor,
-    special: bool,
-    flash: bool = FLASH,
-    triton: bool = TRITON,
-) -> Callable[..., torch.Tensor]:
-    """Choose FlashAttention for chains and Triton for everything else, or the way without kernels.
-
-    Kernels need a CUDA device that supports them; elsewhere attention runs request by request.
-    FlashAttention lacks soft-capping and sinks, which `special` announces.
-    """
-    if not takes_kernels(q.device, q.dtype):
-        return attend_one_by_one
-    size = q.shape[-1]
-    if (
-        flash
-        and attend_chains not in FAILED
-        and not special
-        and q.dtype != torch.float32
-        and size == values.shape[-1]
-        and size % 8 == 0
-        and size <= 256
-        and bool((segments[:, 4] < 0).all())
-    ):
-        return attend_chains
-    return attend_with_triton if triton and attend_with_triton not in FAILED else attend_one_by_one
+FAILED: list[str] = []  # why Triton does not run on this machine, where it is not tried again
 
 
 def takes_kernels(device: torch.device, dtype: torch.dtype) -> bool:
     return device_of(device).has_kernels(dtype)
-
-
-def attend_chains(
-    q: torch.Tensor,
-    packing: "Packing",
-    layer: int,
-    scale: float,
-    softcap: float = 0.0,
-    sinks: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """FlashAttention, in one call, for passes in which every request's tokens are a chain."""
-    segments, window = packing.segments, packing.window
-    starts, bases, totals, *_ = packing.table
-    count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
-    most, longest = int(count.max()), int((past + count).max())
-    hides = 0 < window < longest
-    out: Any = varlen_attn(
-        q.transpose(0, 1),
-        packing.keys[layer],
-        packing.values[layer],
-        starts,
-        # Where each request's keys begin; seqused_k says how many there are, so there may be gaps
-        # between requests.
-        bases,
-        most,
-        longest,
-        scale=scale,
-        # Causal, with the last query aligned with the last key. A window would prevent the split of
-        # keys and the packing of groups for single tokens.
-        window_size=(window - 1 if hides else -1, 0) if hides or most > 1 else (-1, -1),
-        enable_gqa=True,
-        seqused_k=totals[:-1],
-    )
-    return out.contiguous()
 
 
 def attend_with_triton(
@@ -227,7 +153,6 @@ class Packing:
         window: how many rows, its own included, a token of a chain sees; 0 for all. Masks
             themselves hide the rows outside of the window.
         scratch: an arena row that no request has, or -1
-        arena: the arena, whose pending rows are moved before the pass
     """
 
     rows: torch.Tensor
@@ -238,7 +163,6 @@ class Packing:
     values: Sequence[torch.Tensor]
     window: int = 0
     scratch: int = -1
-    arena: Any = None
 
     @cached_property
     def parts(self) -> list[tuple[int, int, int, int, torch.Tensor | None, bool]]:
@@ -354,6 +278,8 @@ def attend_layer(
 ) -> torch.Tensor:
     """Write k and v into the arena, then let each request's tokens attend to its rows.
 
+    One kernel takes all passes of a GPU, so a token has the same bits in a chain and in a tree.
+
     q is (1, H, tokens, D), k (1, K, tokens, D) and v (1, K, tokens, D'); the result is (1, tokens,
     H, D'). A way to attend takes q, (H, tokens, D), and returns (tokens, H, D').
 
@@ -363,27 +289,21 @@ def attend_layer(
     packing, layer = of_layer(packing, layer)
     packing.keys[layer].index_copy_(0, packing.rows, k[0].transpose(0, 1))
     packing.values[layer].index_copy_(0, packing.rows, v[0].transpose(0, 1))
-    q, special = q[0], bool(softcap) or sinks is not None
-    while True:
-        way = choose_way(q, packing.values[layer], packing.segments, special)
+    q = q[0]
+    if TRITON and not FAILED and takes_kernels(q.device, q.dtype):
         try:
             # Kernels are launched on the current device, and layers may lie on several devices.
             with torch.cuda.device_of(q):
-                return way(q, packing, layer, scale, softcap, sinks)[None]
+                return attend_with_triton(q, packing, layer, scale, softcap, sinks)[None]
+        except torch.OutOfMemoryError:
+            raise
         # It may come from a compiler that lacks Python.h, from a driver or from an untested GPU.
         except Exception as error:
-            if (
-                way is attend_one_by_one
-                or way in FAILED
-                or isinstance(error, torch.OutOfMemoryError)
-            ):
-                raise
-            FAILED.add(way)
+            FAILED.append(first_line(error))
             logging.getLogger("decoders").warning(
-                "%s does not run here (%s); passes use slower attention.",
-                str(way.__doc__).split(",")[0],
-                first_line(error),
+                "Triton does not run here (%s); passes use slower attention.", FAILED[0]
             )
+    return attend_one_by_one(q, packing, layer, scale, softcap, sinks)[None]
 
 
 # The registry of masks gets no entry, so models build no masks and do not search the positions for

@@ -69,7 +69,6 @@ def test_rows_move_all_at_once(moved):
     arena.take(16)
     for tensor in (arena.keys[0], arena.values[0]):
         tensor[10:16, 0, 0] = torch.arange(6.0, dtype=torch.float64)
-    arena.pending = [10 + row for row in moved], [*range(12, 12 + len(moved))]
-    arena.settle()
+    arena.shift([10 + row for row in moved], [*range(12, 12 + len(moved))])
     for tensor in (arena.keys[0], arena.values[0]):
         assert tensor[10 : 12 + len(moved), 0, 0].tolist() == [0, 1, *moved]

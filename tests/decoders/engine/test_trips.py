@@ -13,7 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from decoders import ModelPair, catalog, devices, generate
-from decoders.engine.attention import interface
 from tests.decoders.engine.test_graphs import stand_in, with_kernels
 from tests.models import build_both
 from tests.pairwise import EVERYWHERE
@@ -100,7 +99,6 @@ def opened():
     doors = Doors()
     with pytest.MonkeyPatch.context() as patch:
         with_kernels(patch)
-        patch.setattr(interface, "TRITON", False)
         patch.setitem(devices.KINDS, "cpu", Gpu)
         devices.device_of.cache_clear()
 

@@ -1,8 +1,7 @@
 """Every way to attend agrees with plain attention, request by request, in float64.
 
 Without a CUDA device, Triton's kernel is compiled but runs under the interpreter, which has no
-bfloat16 products, and the documented behaviour of `torch.nn.attention.varlen` stands in for
-FlashAttention; `python -m decoders.selftest` tries whole models on a device."""
+bfloat16 products; `python -m tests.speed.gpu` tries whole models on a device."""
 
 import multiprocessing
 import random
@@ -10,20 +9,16 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from decoders import ModelPair, generate
 from decoders.engine.attention import interface
 from decoders.engine.attention.interface import (
-    attend_chains,
     attend_one_by_one,
     attend_with_triton,
-    choose_way,
 )
 from decoders.engine.cache import Arena, CacheRows, Reach, ReachRows
 from decoders.engine.pack import Feed, Packing, pack
@@ -304,72 +299,11 @@ def test_a_way_that_fails_at_its_first_launch(monkeypatch, caplog):
     pair = partial(ModelPair, model, model, passes="plain")
     expected = [r.tokens for r in generate(pair(), prompts, "specinfer", **options)]
     caplog.clear()
-    monkeypatch.setattr(interface, "FAILED", set())
+    monkeypatch.setattr(interface, "FAILED", [])
     monkeypatch.setattr(interface, "takes_kernels", lambda device, dtype: True)
     monkeypatch.setattr(interface, "TRITON", True)
-    monkeypatch.setattr(interface, "choose_way", partial(choose_way, flash=True, triton=True))
     found = [r.tokens for r in generate(pair(), prompts, "specinfer", **options)]
     said = [r.getMessage() for r in caplog.records if r.name == "decoders"]
-    assert {m.split(" does not run here (")[0] for m in said} == {"FlashAttention", "Triton"}
-    assert len(said) == 2
+    (warning,) = said
+    assert warning.startswith("Triton does not run here (")
     assert found == expected
-
-
-def documented_varlen_attn(
-    query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, scale, window_size, enable_gqa,
-    seqused_k,
-):  # fmt: skip
-    """The documentation of `varlen_attn`, as a loop."""
-    left, right = window_size
-    if left < 0:  # one token sees all keys anyway, and may so split them
-        assert window_size == ((-1, 0) if max_q > 1 else (-1, -1))
-    for t in (cu_seq_q, cu_seq_k, seqused_k):
-        assert (t.dtype, t.is_contiguous()) == (torch.int32, True)
-    assert max_q == cu_seq_q.diff().max()
-    assert max_k == seqused_k.max()
-    out = torch.empty_like(query)
-    for i, used in enumerate(seqused_k.tolist()):
-        queries = slice(cu_seq_q[i], cu_seq_q[i + 1])
-        rows = slice(cu_seq_k[i], cu_seq_k[i] + used)
-        q, k, v = (t[None].transpose(1, 2) for t in (query[queries], key[rows], value[rows]))
-        bias = causal_lower_right(q.shape[2], used)
-        if left >= 0:
-            assert right == 0
-            last = used - q.shape[2] + torch.arange(q.shape[2])[:, None]
-            bias = (torch.arange(used) <= last) & (torch.arange(used) >= last - left)
-        result = scaled_dot_product_attention(q, k, v, bias, scale=scale, enable_gqa=enable_gqa)
-        out[queries] = result[0].transpose(0, 1)
-    return out
-
-
-CHAINS = "chains", "prompts", "single tokens"
-
-
-@pytest.mark.parametrize("case", [*CHAINS, *(f"window, {case}" for case in CHAINS)])
-def test_flash_is_called_as_documented(monkeypatch, case):
-    monkeypatch.setattr(interface, "varlen_attn", documented_varlen_attn)
-    drawn, run = CASES[case]
-    assert worst_error(attend_chains, draw_pass(0, **drawn), torch.float32, **run) < TOLERANCE
-
-
-@pytest.mark.parametrize(("device", "capability", "dtype", "size", "softcap", "trees", "way"), [
-    ("cpu", None, torch.float32, 64, 0, False, "attend_one_by_one"),
-    ("cuda", (9, 0), torch.bfloat16, 64, 0, False, "attend_chains"),
-    ("cuda", (9, 0), torch.bfloat16, 64, 0, True, "attend_with_triton"),
-    ("cuda", (9, 0), torch.bfloat16, 64, 3, False, "attend_with_triton"),
-    ("cuda", (9, 0), torch.float64, 64, 0, True, "attend_one_by_one"),
-    ("cuda", (7, 5), torch.float16, 64, 0, False, "attend_one_by_one"),
-])  # fmt: skip
-@needs_triton
-def test_the_way_is_chosen_by_capability(
-    monkeypatch, device, capability, dtype, size, softcap, trees, way
-):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    q = SimpleNamespace(device=torch.device(device), dtype=dtype, shape=(4, 3, size))
-    segments = torch.tensor([(0, 1, 0, 5, -1), (1, 3, 8, 1, 0 if trees else -1)])
-    values = torch.empty(0, 2, size)
-    run = q, values, segments, softcap
-    assert choose_way(*run, flash=True, triton=True).__name__ == way
-    without_flash = way.replace("attend_chains", "attend_with_triton")
-    assert choose_way(*run, flash=False, triton=True).__name__ == without_flash
-    assert choose_way(*run, flash=False, triton=False) is attend_one_by_one
