@@ -47,7 +47,6 @@ DECODERS = {
     "__init__": CALLED
     | {"devices", "divergence", "generate", "integrations", "judge", "methods", "process"},
     "__main__": {"__init__", "errors", "methods", "settings"},
-    "selftest": REQUEST | {"__init__", "engine", "generate"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files
 # offer, and beyond that these. A kind's folder has the study with its look and its command, which

@@ -13,7 +13,7 @@ KIND = re.compile(
     r"\.type\s*[!=]=\s*[\"'](cpu|cuda|mps|xpu)|\.is_cuda|\.is_cpu|torch\.cuda\.(is_available|get_device|synchronize|mem)"
 )
 # These ask: of tensors that have no data, of the board itself, and of graphs, which only CUDA has.
-ASKED = {"decoders/devices.py", "workbench/measuring/meter.py", "decoders/selftest.py"}
+ASKED = {"decoders/devices.py", "workbench/measuring/meter.py"}
 
 
 def test_no_other_file_asks_what_kind_of_device_it_is():
