@@ -4,7 +4,6 @@ The package is a file of weights in GGUF (Q4_1), which is read; its code is neve
 unpacked once into float16, so that a first start computes with the same numbers as later ones.
 """
 
-import functools
 import hashlib
 import logging
 import os
@@ -156,23 +155,7 @@ def _read(file: Path) -> tuple[Any, Any]:
 
         # Otherwise newer versions keep the weights packed, which others unpack always.
         options["quantization_config"] = GgufConfig(dequantize=True)
-    with _names_once():
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            file.parent, dtype=torch.float16, **options
-        )
+    model: Any = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float16, **options)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     return model, tokenizer
-
-
-@contextmanager
-def _names_once() -> Iterator[None]:
-    """A context in which the map of names is made once, and not for each of the 397 modules."""
-    import gguf
-
-    usual = gguf.get_tensor_name_map
-    gguf.get_tensor_name_map = functools.cache(usual)
-    try:
-        yield
-    finally:
-        gguf.get_tensor_name_map = usual

@@ -23,7 +23,7 @@ from decoders.distribution import UNDER_ONE, Tops, read_of
 from decoders.engine.attention.interface import Packing
 from decoders.engine.lowering.program import Pass, Programs, nearly, runs_plainly
 from decoders.engine.pack import MASKS, InputPlan, PackedInputs, brought
-from decoders.engine.protocols import Launch, Layers, OpenChain
+from decoders.engine.protocols import Launch, Layers, OpenChain, comparable
 from decoders.engine.recorder import CannotRecord
 from decoders.errors import first_line
 from decoders.shapes import Logits
@@ -331,11 +331,6 @@ class Graph:
             warpings[place] = each.warping.numbers
             if each.numbers is not None:
                 numbers[:, place] = each.numbers(steps)
-
-
-def comparable(logits: Logits) -> Logits:
-    """Logits in a type that readings know."""
-    return logits if logits.dtype == torch.float64 else logits.float()
 
 
 def draw(

@@ -30,6 +30,7 @@ from decoders.engine.protocols import (
     Passes,
     Wants,
     Waste,
+    comparable,
 )
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
@@ -199,7 +200,7 @@ class PackedPasses(Passes):
         forward, program = self.model.forward, None
         if sought and isinstance(forward, Programs):
             program = forward.serving(longest)
-        launch, output = None, None
+        launch, hidden = None, list[torch.Tensor]()
         # A part of a prompt draws nothing.
         ready = all(f.wanted == list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
         chains = chains if ready else ()
@@ -210,8 +211,8 @@ class PackedPasses(Passes):
             launch = self.model.launch(self._graphs, inputs, *asked)
             rows = launch.rows
         elif program is None:
-            output = self.model(inputs, features)
-            rows = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
+            logits, *hidden = self.model(inputs, features)
+            rows = comparable(logits)
         else:
             size = self.model.weight_bytes * 4 // program.dtype.itemsize
             launch = call(program, size, feeds, inputs, sought, chains)
@@ -226,10 +227,8 @@ class PackedPasses(Passes):
             if launch and len(launch.tokens):
                 part = slice(place, None, launch.tokens.shape[1])
                 picks = launch.tokens[:, place].tolist()
-            if features and output:
-                states = Features(
-                    feed.nodes, tuple(s[fed : fed + len(feed.nodes)] for s in output.features)
-                )
+            if hidden:
+                states = Features(feed.nodes, tuple(s[fed : fed + len(feed.nodes)] for s in hidden))
                 fed += self.length_of(feed)
             answers.append(
                 Answer(

@@ -13,19 +13,6 @@ from decoders.tree import TokenTree
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """The result of one pass.
-
-    Attributes:
-        logits: logits of the tokens that want them, (n, V)
-        features: for each requested layer, the hidden states of all tokens of the pass, (tokens, H)
-    """
-
-    logits: Logits
-    features: tuple[torch.Tensor, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Features:
     """Hidden states of the nodes that one pass fed.
 
@@ -44,15 +31,6 @@ class Features:
     def first(self, count: int) -> "Features":
         """Those of the first `count` nodes."""
         return Features(self.nodes[:count], tuple(state[:count] for state in self.states))
-
-    def at(self, node: NodeId) -> tuple[torch.Tensor, ...]:
-        """Look up the hidden states of one node, (H,) for each layer.
-
-        Raises:
-            ValueError: if the pass did not feed this node
-        """
-        place = self.nodes.index(node)
-        return tuple(states[place] for states in self.states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +116,11 @@ def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:
         )
         together.append(replace(answer, rows=rows, part=part))
     return together
+
+
+def comparable(logits: Logits) -> Logits:
+    """Logits in a type that readings know."""
+    return logits if logits.dtype == torch.float64 else logits.float()
 
 
 # For each request, the nodes whose logits it wants.

@@ -21,7 +21,16 @@ from decoders.engine.models.loaded import undisturbed
 from decoders.engine.models.packed import way_of
 from decoders.engine.pack import Arenas, Caches, Feed, PackedInputs, missing_ancestors
 from decoders.engine.passes import ALL, call, length
-from decoders.engine.protocols import Answer, Features, Launch, Layers, OpenChain, Passes, Wants
+from decoders.engine.protocols import (
+    Answer,
+    Features,
+    Launch,
+    Layers,
+    OpenChain,
+    Passes,
+    Wants,
+    comparable,
+)
 from decoders.engine.weights import COPIED_BYTES, BytesRead, PassLinear, forget_copies
 from decoders.errors import InputError
 from decoders.process import one_thread
@@ -402,7 +411,7 @@ class Head:
                 packing=inputs.packing,
                 states=states[None],
             )
-        return logits if logits.dtype == torch.float64 else logits.float(), own
+        return comparable(logits), own
 
     def draw(
         self,

@@ -28,7 +28,7 @@ from decoders.engine.lowering.program import Pass, Program, Programs, runs_plain
 from decoders.engine.models.loaded import Loaded, undisturbed
 from decoders.engine.pack import Arenas, Feed, Idle, PackedInputs
 from decoders.engine.passes import PackedPasses
-from decoders.engine.protocols import Launch, Layers, OpenChain, Output, Passes
+from decoders.engine.protocols import Launch, Layers, OpenChain, Passes
 from decoders.engine.weights import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError, first_line
 from decoders.tree import TokenTree
@@ -341,7 +341,7 @@ class PackedModel(Loaded):
                 self.forward.serving(1)
         return self
 
-    def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output:
+    def __call__(self, inputs: PackedInputs, features: Layers = ()) -> tuple[torch.Tensor, ...]:
         """Run one pass.
 
         Args:
@@ -349,17 +349,11 @@ class PackedModel(Loaded):
             features: layers whose hidden states are returned for all tokens
 
         Returns:
-            logits and hidden states in the model's dtype
+            in the model's dtype the logits of the tokens that want them, (n, V), and for each of
+                these layers the hidden states of all tokens of the pass, (tokens, H)
         """
         with undisturbed(self.device):
-            logits, *states = self.forward(
-                input_ids=inputs.input_ids,
-                position_ids=inputs.position_ids,
-                wanted=inputs.wanted,
-                packing=inputs.packing,
-                features=features,
-            )
-        return Output(logits, tuple(states))
+            return self.forward(**inputs._asdict(), features=features)
 
     def plain(
         self,

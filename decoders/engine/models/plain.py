@@ -17,7 +17,15 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from decoders.engine.fingerprint import twin
 from decoders.engine.models.loaded import Loaded, in_eval_mode, undisturbed
-from decoders.engine.protocols import Answer, Features, Layers, Passes, Wants, of_one_pass
+from decoders.engine.protocols import (
+    Answer,
+    Features,
+    Layers,
+    Passes,
+    Wants,
+    comparable,
+    of_one_pass,
+)
 from decoders.engine.weights import hasten
 from decoders.errors import NotPackedError
 from decoders.shapes import NodeId, TokenId
@@ -400,7 +408,7 @@ class PlainPasses(Passes):
             before, rows = branches.passes, branches.logits(nodes)
             passes = branches.passes - before
             yield Answer(
-                rows if rows.dtype == torch.float64 else rows.float(),
+                comparable(rows),
                 slice(0, len(nodes)),
                 branches.bytes,
                 # The loop divides the weights of an answer by the requests of its pass, but here

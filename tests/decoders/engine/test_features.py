@@ -53,12 +53,13 @@ def features_agree(engine, model, tolerance, chunk=None, layers=LAYERS):
         while waiting:
             answers = engine.run(waiting, chunk, layers)
             for (tree, _), answer in zip(waiting, answers, strict=True):
-                for node in answer.features.nodes:
+                for place, node in enumerate(answer.features.nodes):
                     text = [tree.tokens[n] for n in tree.lineage(node)]
-                    for ours, theirs in zip(
-                        answer.features.at(node), by_transformers(model, text), strict=True
-                    ):
-                        torch.testing.assert_close(ours, theirs[-1], rtol=tolerance, atol=tolerance)
+                    theirs = by_transformers(model, text)
+                    for ours, their in zip(answer.features.states, theirs, strict=True):
+                        torch.testing.assert_close(
+                            ours[place], their[-1], rtol=tolerance, atol=tolerance
+                        )
                     told += 1
             waiting = [
                 want for want, answer in zip(waiting, answers, strict=True) if answer.part is None
