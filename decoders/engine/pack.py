@@ -341,14 +341,10 @@ class Arenas:
 
 
 class Idle:
-    """Arenas that no request uses, kept for the next run. Runs may come from several threads.
+    """Arenas that no request uses, kept for the next run. Runs may come from several threads."""
 
-    Args:
-        most: the most bytes that all of them together may have, or None for no limit
-    """
-
-    def __init__(self, most: int | None):
-        self.most, self._arenas, self._lock = most, list[Arenas](), Lock()
+    def __init__(self) -> None:
+        self._arenas, self._lock = list[Arenas](), Lock()
 
     def take(self, kind: type[CacheRows], most: int | None = None) -> Arenas | None:
         """Take arenas with this kind of rows and this limit, if there are any."""
@@ -359,17 +355,9 @@ class Idle:
         return None
 
     def keep(self, arenas: Arenas) -> bool:
-        """Keep arenas, perhaps instead of older ones; return whether they were kept.
-
-        Of those with a limit all have the same.
-        """
+        """Keep arenas; of those with a limit all have the same."""
         with self._lock:
             if arenas.most is not None:
                 self._arenas = [a for a in self._arenas if a.most in (None, arenas.most)]
-            if self.most is not None:
-                if arenas.size > self.most:
-                    return False
-                while sum(a.size for a in (*self._arenas, arenas)) > self.most:
-                    self._arenas.pop(0)
             self._arenas.append(arenas)
-            return True
+        return True

@@ -315,12 +315,16 @@ class PassLinear(torch.nn.Linear):
         copy = self.copied() if self.copies else self.weight
         if isinstance(copy, torch.Tensor):
             return self._by_onednn(x, copy)
-        if not few(x.numel() // self.in_features, x.dtype):
+        tokens = x.numel() // self.in_features
+        if not few(tokens, x.dtype):
             return self._by_onednn(x, self.weight)
         rows = x.to(torch.float32).contiguous()
         out = rows.new_empty(*x.shape[:-1], self.out_features)
-        sizes = x.numel() // self.in_features, self.in_features, self.out_features
-        multiply(copy, rows.data_ptr(), out.data_ptr(), *sizes)
+        weights, bias, form = copy.places()
+        kernels().multiply(
+            rows.data_ptr(), tokens, weights, self.in_features, self.out_features, out.data_ptr(),
+            bias, form, copy.factor,
+        )  # fmt: skip
         return out.to(x.dtype)
 
     def _by_onednn(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -364,12 +368,6 @@ def forget_copies(model: torch.nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, PassLinear):
             module._decoders_copy = None
-
-
-def multiply(copy: Halves, x: int, out: int, tokens: int, size: int, width: int) -> None:
-    """Multiply rows (tokens, size) at one address, writing (tokens, width) to another."""
-    weights, bias, form = copy.places()
-    kernels().multiply(x, tokens, weights, size, width, out, bias, form, copy.factor)
 
 
 class BytesRead:

@@ -246,7 +246,7 @@ def way_of(run: Pass, why: str = "") -> str:
     return f"packed passes, {kind}" + (f" ({why})" if why else "")
 
 
-IDLE_BYTES = 2**26  # of arenas that a model keeps between two runs on a CPU
+IDLE_BYTES = 2**26  # of arenas, the most that are kept between two runs on a CPU
 # How passes run: as programs (of the kernels on a CPU, CUDA graphs on a GPU) where there can be
 # some, else plainly; or always plainly, module by module.
 PASSES = "program", "plain"
@@ -303,7 +303,7 @@ class PackedModel(Loaded):
         self._examples = 0
         self.row_bytes = sum(self.arenas().row_bytes)
         self.forward, self._why = self._ways(passes, trials)
-        self._idle = Idle(None if isinstance(self.forward, Graphs) else IDLE_BYTES)
+        self._idle = Idle()
         self._arenas, self._lending = WeakSet[Arenas](), Lock()
 
     def _ways(self, passes: str, trials: TrialLog | None) -> tuple[Pass, str]:
@@ -474,7 +474,7 @@ class PackedModel(Loaded):
             self._idle.keep(arenas)
             graphs.prune()
             return True
-        usual = arenas.most is None and arenas.layout is self.layout
+        usual = arenas.most is None and arenas.layout is self.layout and arenas.size <= IDLE_BYTES
         return usual and device_of(self.device).on_host and self._idle.keep(arenas)
 
     def _example(self, tokens: int, wanted: int) -> tuple:
