@@ -250,10 +250,8 @@ class PackedPasses(Passes):
         self.arenas.sync([(self.caches[tree], tree) for tree, _ in wants])
         for tree, nodes in wants:
             cache, *_ = self.caches[tree]
-            if any(n in cache.row for n in nodes):
-                raise RuntimeError(
-                    "a node was asked about a second time after its logits were dropped"
-                )
+            again = any(n in cache.row for n in nodes)
+            assert not again, "a node was asked about again after its logits were dropped"
             missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)
             if chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk:
                 missing, wanted = missing[:chunk], [missing[chunk - 1]]

@@ -37,7 +37,7 @@ class Operation(NamedTuple):
         results: the Value of each tensor that the call made; None for one that it only passed on
     """
 
-    function: Callable
+    function: Any
     arguments: tuple
     options: dict[str, Any]
     results: tuple[Value | None, ...]

@@ -237,8 +237,7 @@ class HeadPasses(Passes):
             parents, known = each.tree.parents, each.known
             states = known.own | known.true
             ready = [node for node in each.missing if parents[node] in states]
-            if not ready:
-                raise RuntimeError("a head was asked about a text that the target has not read")
+            assert ready, "a head was asked about a text that the target has not read"
             each.entering = [states[parents[node]] for node in ready]
             wanted = [node for node in ready if node in each.wanted]
             feeds.append(Feed(each.tree, known.rows, ready, wanted))

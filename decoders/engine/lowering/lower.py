@@ -223,8 +223,7 @@ class Lowering:
         step = step._replace(arguments=arguments, options=tree_map(renamed, step.options))
         result = step.results[0] if len(step.results) == 1 else None
         if not isinstance(step.function, torch._ops.OpOverload):
-            if result is None:
-                raise CannotLower("an instruction has one result")
+            assert result is not None  # a product or attention has one
             self._rows[result] = self._called(step)
             return
         first: Any = step.arguments[0] if step.arguments else None
@@ -289,19 +288,20 @@ class Lowering:
 
     def _weight(self, weight: Any, *shape: int) -> torch.Tensor:
         tensor = weight.value if isinstance(weight, Constant) else None
-        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
-            raise CannotLower("a weight is no tensor of real numbers")
-        if (shape and tuple(tensor.shape) != shape) or not tensor.is_contiguous():
-            raise CannotLower("a weight has another shape")
+        if (
+            not isinstance(tensor, torch.Tensor)
+            or not tensor.is_floating_point()
+            or not tensor.is_contiguous()
+            or (shape and tuple(tensor.shape) != shape)
+        ):
+            raise CannotLower("a weight has another shape or no real numbers")
         return tensor
 
     def _called(self, step: Operation) -> Operand:
         """A step that is a function of this engine: a product or attention."""
         if step.function is attend_layer:
             return self._attention(*step.arguments)
-        layer = getattr(step.function, "__self__", None)
-        if not isinstance(layer, PassLinear):
-            raise CannotLower("no instruction does one of its functions")
+        layer: PassLinear = step.function.__self__
         x = self.rows_of(step.arguments[0])
         if x.by_heads or x.shape[-1] != layer.in_features or x.width != layer.in_features:
             raise CannotLower("a product is of several rows a token")

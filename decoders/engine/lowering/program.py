@@ -300,8 +300,6 @@ class Programs:
 
     def _make(self, features: Layers) -> Any:
         try:
-            if self._most < SIZES[-1][0]:
-                raise CannotLower("it sees too few tokens")
             # Preparations that a model or a layer makes in its first pass are not recorded.
             self.plain(**self._example(3, 1), features=features)
             (cached,) = packings_of(self.example(1, 1)[3])[:1]
