@@ -307,8 +307,6 @@ class Loop(AbstractContextManager["Loop"]):
             turn.start(heeds=any(engine.reads for engine in self._engines(turn)))
 
     def _next(self) -> str:
-        if len(self.active) == 1:
-            return self.active[0].waiting.model
         # Drafts go first, so that all active turns share the target's pass.
         models = (turn.waiting.model for turn in self.active)
         return next((model for model in models if model != "target"), "target")

@@ -88,7 +88,6 @@ class Readings:
             self._look_through(rows.numpy(), tops)
         else:
             self._fetch(rows, temperatures, tops)
-        self._sound = all(map(math.isfinite, self.highest))
 
     def _look_through(self, rows: np.ndarray, tops: Tops | None) -> None:
         self.host = rows
@@ -130,7 +129,7 @@ class Readings:
 
         NaN and infinity show in the maximum, and -inf only rules a token out.
         """
-        return self._sound or all(map(math.isfinite, self.highest[part]))
+        return all(map(math.isfinite, self.highest[part]))
 
     def __iter__(self) -> Iterator["Reading"]:
         return iter(self.of(slice(None), self.held))

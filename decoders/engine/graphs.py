@@ -432,7 +432,8 @@ class Graphs:
         answers = self._replayed(
             inputs, features, None, lambda graph: graph.run(inputs), lambda answers: answers
         )
-        return answers or self._as_it_is(inputs, features)
+        run = self.programs.plain if self.why else self.programs
+        return answers or run(**brought(inputs)._asdict(), features=features)
 
     def launch(
         self,
@@ -472,10 +473,6 @@ class Graphs:
             return launch
         logits, *_ = self(**inputs._asdict(), features=())
         return Launch(comparable(logits), None, np.empty((0, 1), np.int64))
-
-    def _as_it_is(self, inputs: PackedInputs, features: Layers) -> tuple[torch.Tensor, ...]:
-        run = self.programs.plain if self.why else self.programs
-        return run(**brought(inputs)._asdict(), features=features)
 
     def _replayed(
         self,

@@ -294,7 +294,6 @@ class Launches:
                 numbers[one.result] = out.view(m, -1)
 
     def _attend(self, one: Instruction, numbers: Results, packing: Any) -> None:
-        """Always by the same kernel: of chains, others would have other bits."""
         (sinks,), (layer, heads, groups, size, wide) = one.weights, one.integers
         scale, softcap = one.reals
         q, k, v = (numbers[number] for number in one.operands)
