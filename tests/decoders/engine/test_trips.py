@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from decoders import ModelPair, catalog, devices, generate
+from decoders.engine.cache import Arena
 from tests.decoders.engine.test_graphs import stand_in, with_kernels
 from tests.models import build_both
 from tests.pairwise import EVERYWHERE
@@ -49,7 +50,7 @@ class Doors(TorchDispatchMode):
 
     Attributes:
         count: "in" and "out" are copies, each of which waits; "operators" those on the device that
-            no graph replays; "launches" graphs
+            no graph replays; "launches" graphs; "moves" those of cache rows, which come before
     """
 
     def __init__(self):
@@ -120,6 +121,14 @@ def opened():
 
         for name in READS:
             reading(name)
+        shift = Arena.shift
+
+        def moving(arena, *rows):
+            doors.note("moves")
+            with doors.quiet():
+                shift(arena, *rows)
+
+        patch.setattr(Arena, "shift", moving)
 
         def entering(place, name, enters):
             """Notes the calls of a function that copy to the device."""
@@ -245,6 +254,7 @@ def test_a_launch_takes_one_copy_in_and_one_back(doors, decoder, sampling, reque
     assert 0 < count["launches"] <= most * count["rounds"] + most * (most - 1) // 2 + 2
     assert count["in"] == count["out"] == count["launches"]
     assert count["operators"] == 0
+    assert count["moves"] <= count["rounds"]
 
 
 def test_all_decoders_are_counted():
