@@ -7,7 +7,6 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakSet
 
 from decoders import InputError, ModelPair
 from decoders.inputs import Encoded, specials
@@ -50,8 +49,8 @@ class Host:
         self.pairs = self.pairs or PairKeeper(self.limits.custom_models, self.limits.public)
         self.device = Device(self.pairs)
         self._stops: dict[tuple[str | None, str], threading.Event] = {}  # by session and tab
-        self._left: WeakSet[threading.Event] = WeakSet()  # of runs that are no longer in view
-        self._timing: threading.Event | None = None  # ends what has its texts and times them
+        # Ends what has its texts and only times them; set when somebody waits for the device.
+        self.quiet = threading.Event()
 
     def check(self, study: Study, choice: PairChoice) -> None:
         """Refuse a study that cannot be run here; nothing is loaded and nothing runs.
@@ -221,22 +220,12 @@ class Host:
             self._stops[job].set()
 
     def leave(self, job: tuple[str | None, str]) -> None:
-        """Another run is shown in the place of a job's: what it has still to show is not."""
-        if job in self._stops:
-            self._left.add(self._stops[job])
+        """Another run is shown in the place of a job's: it ends, and shows nothing more."""
+        if stopped := self._stops.pop(job, None):
+            stopped.set()
 
     def in_view(self, stopped: threading.Event) -> bool:
-        return stopped not in self._left
-
-    def time_quietly(self, stopped: threading.Event) -> None:
-        """The study on the device has its texts; it may be ended for the next one."""
-        self._timing = stopped
-
-    def hurry(self) -> None:
-        """End the study that only times its texts: somebody waits for the device."""
-        if self._timing is not None:
-            self._timing.set()
-            self._timing = None
+        return stopped in self._stops.values()
 
     def open(self) -> None:
         """Load the first pair; if it is missing, the page says so when a visitor comes."""

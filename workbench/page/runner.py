@@ -3,7 +3,6 @@
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
@@ -20,14 +19,14 @@ from workbench.models.presets import PairChoice, tuned
 from workbench.page import words
 from workbench.page.host import Host
 from workbench.page.widgets import DEVICE, QUIET, Faults, Updates
-from workbench.runs.events import Ended, Event, Finished, Progress
+from workbench.runs.events import Ended, Event, Finished
 from workbench.runs.figures import rows, unsteady
 from workbench.runs.record import Run
 from workbench.studies.study import Study
 
 HERE = ("127.0.0.1", "::1")
-# While the clock stands still, a browser on these cores may draw an update, a finished panel.
-DRAWING_SECONDS, PANEL_SECONDS, FIGURES_SECONDS = 0.01, 0.02, 0.5
+# While the clock stands still, a browser on these cores may draw an update, or all figures.
+DRAWING_SECONDS, FIGURES_SECONDS = 0.02, 0.5
 log = logging.getLogger(__name__)
 # If a study adds to a run: makes it for that run as it is by now, and gives both.
 Renew = Callable[[], tuple[Study, Run]]
@@ -128,7 +127,7 @@ class Runner:
 
     def _queued(self) -> Updates:
         """Updates that run the last ticket once the device is free; until then one may leave."""
-        self.host.hurry()
+        self.host.quiet.set()  # somebody's texts are there and only timed
         return {
             self._number: secrets.token_hex(8),
             self.progress: words.note("Waiting for the device."),
@@ -160,6 +159,8 @@ class Runner:
                 study, earlier = renew() if renew else (study, None)
                 with closing(self.host.run(study, choice, stopped, earlier)) as events:
                     for updates in self._followed(events, follower, shared, stopped):
+                        if not self.host.in_view(stopped):
+                            return
                         if renew:  # what was added to a run would be added a second time
                             updates.pop(self.again, None)
                         yield updates
@@ -173,45 +174,40 @@ class Runner:
         shared: bool,
         stopped: threading.Event,
     ) -> Iterator[Updates]:
-        kept, told = "", False  # the id of the run once a part is finished; whether it was shown
-
-        def seen(updates: Updates) -> Updates:
-            return updates if self.host.in_view(stopped) else {self.progress: gr.skip()}
-
+        kept, quiet = "", False  # the id of the run once a part is finished; whether it is shown
         for event in events:
             if isinstance(event, Ended):
-                yield {**seen(self._ended(event, told)), **self.idle()}
+                yield {**self._ended(event, quiet), **self.idle()}
                 return
             if isinstance(event, Finished):
                 kept = event.run.id
-            if told:  # what is read stays as it is while it is timed
-                yield seen({self.progress: words.timing_on(event)})
-                continue
-            if self.tab.times_quietly and isinstance(event, Finished) and event.at.last_text:
-                told = True
-                self.host.time_quietly(stopped)
-                whole = self.tab.results.show(
-                    event.run, bool(event.unkept), settled=event.at.laps == 1
-                )
-                yield {**seen({**whole, self.progress: words.timing_on(event)}), **self.idle()}
-                if shared:  # what is timed next would wait for that drawing, and it for the timing
-                    stopped.wait(FIGURES_SECONDS)
-                continue
-            updates = follower.update(event)
-            if isinstance(event, Finished) and not updates:
-                continue  # drawn with the next event, which follows at once
-            yield seen({**updates, self.progress: words.progress(event, kept)})
-            if shared:
-                whole = updates and not isinstance(event, Progress)
-                time.sleep(PANEL_SECONDS if whole else DRAWING_SECONDS)
-        yield seen({self.progress: words.note("Stopped.")})
+            pause = DRAWING_SECONDS
+            if quiet:  # what is read stays as it is while it is timed
+                updates = {self.progress: words.timing_on(event)}
+                pause = 0.0
+            elif self.tab.times_quietly and isinstance(event, Finished) and event.at.last_text:
+                quiet = True
+                self.host.quiet = stopped
+                pause = FIGURES_SECONDS
+                settled = event.at.laps == 1
+                whole = self.tab.results.show(event.run, bool(event.unkept), settled=settled)
+                updates = {**whole, self.progress: words.timing_on(event), **self.idle()}
+            else:
+                updates = follower.update(event)
+                if isinstance(event, Finished) and not updates:
+                    continue  # drawn with the next event, which follows at once
+                updates = {**updates, self.progress: words.progress(event, kept)}
+            yield updates
+            if shared:  # what is timed next would wait for that drawing, and it for the timing
+                stopped.wait(pause)
+        yield {self.progress: words.note("Stopped.")}
 
-    def _ended(self, event: Ended, told: bool) -> Updates:
+    def _ended(self, event: Ended, quiet: bool) -> Updates:
         """Updates for the end; if the run is in view, only its figures settle."""
         run, results = event.run, self.tab.results
         lost = f"{event.unkept} Download this run, or it is lost." if event.unkept else ""
         updates: Updates = {}
-        if told:
+        if quiet:
             updates = results.settle(run)
             if event.unkept:
                 updates |= results.kept.show(run, True)
