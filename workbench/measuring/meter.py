@@ -10,9 +10,10 @@ Source:
         2312.02741).
 """
 
+import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -258,39 +259,29 @@ def _microjoules(file: Path) -> float:
     return int(file.read_text()) / 1e6
 
 
-TICKS = os.sysconf("SC_CLK_TCK")
-LOST = ("throttled", "stolen", "pressure")  # the counters of lost time, by their names in `Load`
-
-
 @dataclass(frozen=True)
 class Watch:
-    """Reads the counters around a lap, in the thread that decodes.
+    """Reads around a lap, in the thread that decodes, what disturbs it.
 
     Attributes:
-        wall: the machine's clock, in seconds; tests put simulated places here, as below
-        proc: the folder of the kernel's counters
-        cgroup: the file of the container's counters
+        waits: the kernel's file on threads that wait for a core; tests put a simulated one here
         gpu: why the GPU is slower than it could be, or shared; "" if neither
     """
 
-    wall: Callable[[], float] = time.perf_counter
-    proc: Path = Path("/proc")
-    cgroup: Path = Path("/sys/fs/cgroup/cpu.stat")
+    waits: Path = Path("/proc/pressure/cpu")
     gpu: Callable[[], str | None] = lambda: None
 
-    def read(self) -> dict[str, float]:
-        """All counters at one moment, in seconds, without those that cannot be read."""
-        counters = {
-            "wall": self.wall,
-            "throttled": self._throttled,
-            "stolen": self._stolen,
-            "pressure": self._pressure,
-        }
-        now = {name: _tried(read) for name, read in counters.items()}
-        return {name: value for name, value in now.items() if value is not None}
+    def read(self) -> tuple[float, float]:
+        """The wall's clock, and the seconds in which some thread waited; NaN if that is unknown."""
+        try:
+            some, *_ = self.waits.read_text().split("\n", 1)
+            waited = int(some.rsplit("total=", 1)[1]) / 1e6
+        except (OSError, ValueError, IndexError):
+            waited = math.nan
+        return time.perf_counter(), waited
 
     def load(
-        self, before: Mapping[str, float], after: Mapping[str, float], seconds: float,
+        self, before: tuple[float, float], after: tuple[float, float], seconds: float,
         computed: float,
     ) -> Load:  # fmt: skip
         """The load between two readings.
@@ -298,43 +289,20 @@ class Watch:
         Args:
             after: the second
             seconds: seconds on the lap's clock, fewer than on the wall's if it was stopped
-            computed: seconds of computing of the decoding thread
+            computed: seconds of computing of the decoding thread: a container's limit, the
+                machine's host and other programs make them fewer
         """
-        wall = after["wall"] - before["wall"]
+        wall, waited = after[0] - before[0], after[1] - before[1]
         if wall <= 0 or seconds <= 0:
             return Load()
-        both = [name for name in LOST if name in before and name in after]
-        lost = {name: max(0.0, after[name] - before[name]) / wall for name in both}
-        return Load(cpu_share=min(1.0, computed / seconds), gpu=_tried(self.gpu), **lost)
-
-    def missing(self) -> list[str]:
-        now = self.read()
-        return [name for name in LOST if name not in now]
-
-    def _throttled(self) -> float:
-        """Seconds lost to the container's limit."""
-        values = dict(line.split() for line in self.cgroup.read_text().splitlines())
-        return int(values["throttled_usec"]) / 1e6
-
-    def _stolen(self) -> float:
-        """Seconds lost to the hypervisor, of each core."""
-        ticks = int((self.proc / "stat").read_text().split("\n", 1)[0].split()[8])
-        return ticks / TICKS / (os.cpu_count() or 1)
-
-    def _pressure(self) -> float:
-        """Seconds in which some thread waited for a core."""
-        some, *_ = (self.proc / "pressure" / "cpu").read_text().split("\n", 1)
-        return int(some.rsplit("total=", 1)[1]) / 1e6
+        try:
+            gpu = self.gpu()
+        except Exception:  # no counter may break the work
+            gpu = None
+        pressure = None if math.isnan(waited) else max(0.0, waited) / wall
+        return Load(cpu_share=min(1.0, computed / seconds), pressure=pressure, gpu=gpu)
 
 
 def watch(device: torch.device | str) -> Watch:
     device = torch.device(device)
     return Watch(gpu=lambda: disturbed(device)) if device_of(device).meter == "GPU" else Watch()
-
-
-def _tried(read: Callable[[], Any]) -> Any:
-    """The counter, or None if it cannot be read: no counter may break the work."""
-    try:
-        return read()
-    except Exception:
-        return None

@@ -235,7 +235,7 @@ def run(
     watch = watch or watching(device)
     gauge, outside = meter or open_meter(device), (texts(study), chosen(study, engines))
     work = Work(pair, ids, study.settings, gauge, watch, cancelled, *outside, parts=parts)
-    where = environment(pair, threads) | {"counters_missing": watch.missing()}
+    where = environment(pair, threads)
     empty = Run(new_id(), date(), study.kind, study.title, study.to_json(), where, [])
     return _Session(study, work, empty, patience).events()
 

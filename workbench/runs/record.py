@@ -267,8 +267,8 @@ class Load:
         cpu_share: time of the decoding thread on a core / time of its clock
         preempted: of earlier versions: times per second that another program took a core from a
             worker of the decoding thread
-        throttled: share of the time in which the container's limit kept the cores away
-        stolen: share of the time in which the hypervisor did
+        throttled: likewise: share of the time in which the container's limit kept the cores away
+        stolen: likewise: share of the time in which the hypervisor did
         pressure: share of the time in which some thread of the machine waited for a core
         gpu: why the GPU was slower than it could be, or shared; "" if it was neither
     """

@@ -158,12 +158,10 @@ def test_a_decoder_that_watches_the_clock_may_draw_other_tokens(pair, unmetered)
     assert all(lap.same_tokens for lap in ended.run.results[0].laps)
 
 
-def test_the_run_says_its_threads_and_the_counters_that_are_missing(pair, unmetered, tmp_path):
-    blind = {"watch": Watch(proc=tmp_path, cgroup=tmp_path), "threads": Threads(1, "a test")}
-    *_, ended = run(pair, unmetered, study(timings=1), **blind)
+def test_the_run_says_its_threads(pair, unmetered):
+    *_, ended = run(pair, unmetered, study(timings=1), threads=Threads(1, "a test"))
     where = ended.run.environment
     assert (where["threads"], where["threads_reason"]) == (1, "a test")
-    assert where["counters_missing"] == ["throttled", "stolen", "pressure"]
 
 
 class TooCoarse:
