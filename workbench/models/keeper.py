@@ -4,7 +4,7 @@ import gc
 import os
 import platform
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,11 +23,11 @@ from decoders import (
     load_pair,
     parameters,
 )
-from decoders.devices import all_devices, device_of
+from decoders.devices import device_of
 from decoders.errors import quoted
 from decoders.process import assets
 from workbench.models import presets
-from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice, PairPreset
+from workbench.models.presets import PairChoice
 
 # Otherwise transformers asks a service of the hub to convert pickled weights, and loads the result
 # instead of the named files.
@@ -193,31 +193,6 @@ class PairKeeper:
         """
         loaded = self._loaded
         return loaded[1] if loaded is not None and loaded[0] == choice else None
-
-
-def offered() -> Iterator[tuple[str, str]]:
-    """(label, name) of each preset.
-
-    The label says how much memory its weights need on the best device: in the dtype that "auto"
-    means there if they fit, else in half precision; or that they do not fit.
-    """
-    device = torch.device(all_devices()[0])
-    for name, pair in PAIRS.items():
-        yield name if pair in (EMBEDDED, HEAD) else f"{name}: {_need(pair, device)}", name
-
-
-def _need(pair: PairPreset, device: torch.device) -> str:
-    usual = default_dtype(device)
-    for dtype in dict.fromkeys([usual, torch.bfloat16]):
-        size, name = pair.weight_bytes(dtype), str(dtype).removeprefix("torch.")
-        if presets.fits(size, device):
-            return f"{presets.shown_bytes(size)} in {name}" + (
-                "" if dtype == usual else f", choose dtype {name}"
-            )
-    return (
-        f"does not fit, {presets.shown_bytes(size)} in {name} and "
-        f"{presets.shown_bytes(presets.available_bytes(device) or 0)} free"
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import gradio as gr
 from decoders import InputError, catalog
 from decoders.devices import all_devices
 from decoders.settings import check
-from workbench.models.keeper import offered
 from workbench.models.presets import PAIRS, PairChoice
 from workbench.page import words
 from workbench.page.host import Host
@@ -77,10 +76,9 @@ def pair_picker(host: Host, pair: gr.State) -> None:
     usual = host.first.preset
     with gr.Row():
         preset = gr.Dropdown(
-            [*offered(), *([OWN] if host.limits.custom_models else [])],
+            [*PAIRS, *([OWN] if host.limits.custom_models else [])],
             value=usual.name if usual else OWN, label="Pair", elem_id="pair", scale=2,
             min_width=280,
-            info="Pairs in grey do not fit in this machine's memory.",
         )  # fmt: skip
         device = gr.Dropdown(
             ["auto", *all_devices()],

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decoders import InputError, ModelPair
-from decoders.inputs import Encoded, specials
+from decoders.inputs import Encoded
 from workbench.measuring.device import Device
 from workbench.measuring.work import admit, encode_prompt
 from workbench.models.keeper import PairKeeper
@@ -174,31 +174,12 @@ class Host:
         return len(_encoded(pair, prompt, settings).ids), pair.positions
 
     def notes(self, prompt: Any, settings: Mapping[str, Any], choice: PairChoice) -> list[str]:
-        """Sentences about tokens of a prompt that its writer may not expect.
-
-        Args:
-            prompt: see `tokens`, as for `settings` and `choice`
-        """
+        """Sentences about tokens of a prompt that its writer may not expect; see `tokens`."""
         pair = self.device.keeper.peek(choice)
-        if pair is None or pair.tokenizer is None:
-            return []
         try:
-            encoded = _encoded(pair, prompt, settings)
+            return [*_encoded(pair, prompt, settings).notes] if pair is not None else []
         except InputError:  # which is said in another place
             return []
-        said = [prompt] if isinstance(prompt, str) else [m["content"] for m in prompt]
-        names = dict.fromkeys(name for words in said for name in specials(words, pair.tokenizer))
-        if not encoded.ids or not names:
-            return list(encoded.notes)
-        kind = "a special token" if len(names) == 1 else "special tokens"
-        read = f"Your text has {' and '.join(names)}, which the tokenizer reads as {kind}."
-        return [read, *encoded.notes]
-
-    def parameters(self, choice: PairChoice) -> list[int]:
-        """The parameters of each model, the target first; [] if the pair is not in memory."""
-        pair = self.device.keeper.peek(choice)
-        models: list[Any] = [pair.target, pair.draft] if pair else []
-        return [sum(p.numel() for p in model.parameters()) for model in models if model is not None]
 
     def chats(self, choice: PairChoice) -> bool:
         """Whether the pair is in memory and has a chat template."""

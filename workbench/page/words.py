@@ -4,7 +4,6 @@ import base64
 import html
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from decoders import smollm2
 from workbench.kinds import registry
@@ -13,11 +12,10 @@ from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.figures import label, number
 from workbench.runs.record import Run
 from workbench.runs.store import Recording, recorded
-from workbench.show import looks, tables
+from workbench.show import tables
 from workbench.show.view import WRITERS
 from workbench.show.web import explained
 from workbench.studies.settings import Settings, counted, in_words, seconds_left, with_seed
-from workbench.studies.study import Start
 
 TITLE = "Decoding Workbench"
 NAME = f'<a class="wb-skip" href="#prompt">Skip to the prompt</a><h1>{TITLE}</h1>'
@@ -167,41 +165,16 @@ def headline(run: Run, settled: bool = True) -> str:
     return f'<div class="wb-headline">{line}{source(run)}</div>'
 
 
-def trail(run: Run) -> str:
-    """The runs that a branch came from, as links; "" for any other run."""
-    if not run.study.get("start"):
-        return ""
-    each = "".join(
-        f'<a href="?run={html.escape(quote(step.run, safe=""))}">'
-        f"run {html.escape(step.run[:12])}</a> › "
-        f"{html.escape(label(step.decoder))}, after {counted(step.at, 'token')}: "
-        f"“<bdi>{html.escape(looks.visible(step.chosen))}</bdi>” › "
-        for step in Start.from_json(run.study["start"]).trail
-    )
-    return f'<nav class="wb wb-trail" aria-label="Branched from">{each}this run</nav>'
-
-
-def introduction(choice: PairChoice, parameters: Sequence[int] = ()) -> str:
-    preset = choice.preset
-    if not parameters and preset and preset.target:
-        parameters = [model.parameters for model in (preset.target, preset.draft) if model]
-    sizes = " and ".join(f"{p / 1e9:.1f}B" if p >= 1e9 else f"{p / 1e6:.1f}M" for p in parameters)
-    counts = f" ({sizes} parameters)" if sizes else ""
-    writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}"
-    if preset is EMBEDDED:
-        writes = f"Two tiny story models{counts} run here; don't expect facts"
-    elif preset is SMOLLM2:
-        writes += (
-            ', under <a href="?tab=about" data-tab="about">two licences</a>; small models make '
-            "things up"
-        )
-    elif len(parameters) == 1:
-        writes += ", without a draft model"
-    missing = f" {html.escape(smollm2.MISSING)}" if not smollm2.at_hand() else ""
+def introduction(choice: PairChoice) -> str:
+    writes, missing = f"In use: <b>{html.escape(choice.title)}</b>", ""
+    if choice.preset is SMOLLM2:
+        writes += ', under <a href="?tab=about" data-tab="about">two licences</a>'
+    if choice.preset is EMBEDDED and not smollm2.at_hand():
+        missing = f" {html.escape(smollm2.MISSING)}"
     return (
         "<h2>A small model guesses. A large one checks.</h2><p>The large model writes word by "
         "word, then again with guesses: green ones it kept, struck ones it refused or never "
-        f'reached.</p><p class="models">{writes}.{missing if preset is EMBEDDED else ""}</p>'
+        f'reached.</p><p class="models">{writes}; small models make things up.{missing}</p>'
     )
 
 

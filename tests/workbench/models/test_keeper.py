@@ -13,8 +13,8 @@ from decoders.engine.loading import load as loading
 from tests.hub import TOKEN, everywhere, standing_in
 from tests.models import save_small_pair
 from workbench.models import keeper
-from workbench.models.keeper import PairError, PairKeeper, load, offered
-from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
+from workbench.models.keeper import PairError, PairKeeper, load
+from workbench.models.presets import PAIRS, PairChoice
 
 A, B = PairChoice("a"), PairChoice("b")
 
@@ -61,20 +61,6 @@ def test_a_pair_that_cannot_be_loaded_leaves_the_one_in_memory(loads):
     assert pairs.peek(A) == "A"
     pairs.get(A)
     assert len(loads) == 2
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the best device has another dtype")
-def test_presets_say_what_memory_they_need_and_which_do_not_fit(free):
-    def labels(number):
-        free(number)
-        return {name: label for label, name in offered()}
-
-    qwen = "Qwen3-8B + Qwen3-0.6B"
-    assert labels(None)[qwen] == f"{qwen}: 35.1 GB in float32"
-    assert labels(30 * 10**9)[qwen] == f"{qwen}: 17.6 GB in bfloat16, choose dtype bfloat16"
-    assert labels(1000)[qwen] == f"{qwen}: does not fit, 17.6 GB in bfloat16 and 0.0 MB free"
-    assert labels(1000)[EMBEDDED.name] == EMBEDDED.name
-    assert list(labels(None)) == list(PAIRS)
 
 
 @pytest.fixture(scope="module")

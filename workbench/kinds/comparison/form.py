@@ -132,7 +132,7 @@ class CompareTab(StudyTab):
         """The line about the pair, and what the prompt's box says while it is empty."""
         invites = "Ask something" if self.host.chats(choice) else "Begin a text"
         return {
-            self.introduction: words.introduction(choice, self.host.parameters(choice)),
+            self.introduction: words.introduction(choice),
             self.prompt: gr.update(placeholder=invites),
         }
 

@@ -91,7 +91,7 @@ class ComparisonResults:
         lines, table = rows(run.results), tables.markup(tables.figures(run))
         three = comparison.charts(lines, run.settings)
         return {
-            self.headline: words.trail(run) + words.headline(run, settled),
+            self.headline: words.headline(run, settled),
             self.box: gr.update(visible=True),
             **dict(zip(self.charts, three, strict=True)),
             self.summary: tables.bare(tables.figures(run, tables.CHARTED)),
