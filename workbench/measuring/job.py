@@ -125,7 +125,6 @@ def totals(
 
 
 def untold() -> dict[str, Any]:
-    """The figures of a job of which nothing is known."""
     return dict.fromkeys([*(f.name for f in fields(Metrics)), *OF_BATCHES])
 
 
@@ -158,8 +157,6 @@ def _ratio(part: float, whole: float) -> float | None:
 # The least seconds between two updates: one update per token in five panels more than doubled the
 # wall time.
 UPDATE_SECONDS = 0.4
-# The most share of the waiting time that drawing takes; a slow screen gets fewer updates.
-DRAWING_SHARE = 0.2
 OUT_OF_MEMORY = (
     "The device ran out of memory; take fewer beams, fewer tokens, a shorter prompt or a smaller "
     "pair."
@@ -250,15 +247,12 @@ class _Running:
             self.times.append(Times(each, max(len(r.gained) for r in batch), at_once))
 
     def _update(self, provisional: bool, seconds: float) -> Iterator[Update]:
-        """Yield an update at most ten times a second, and less often to a slow caller."""
         if time.monotonic() < self.due:
             return
-        drawing = time.monotonic()
         tokens, rounds = self._written()
         self.updated = True
         yield Update(sum(r.length for r in self.requests), tokens, rounds, provisional, seconds)
-        took = time.monotonic() - drawing
-        self.due = time.monotonic() + max(UPDATE_SECONDS, took * (1 / DRAWING_SHARE - 1))
+        self.due = time.monotonic() + UPDATE_SECONDS
 
     def _written(self) -> tuple[list[TokenRecord], list[RoundRecord]]:
         """The transcript so far.

@@ -63,15 +63,10 @@ def pair_picker(host: Host, pair: gr.State) -> None:
                 choice = PairChoice(target.strip(), (draft or "").strip() or None, *on)
             else:
                 raise InputError("Name a target: a hub id or a folder.")
-            there = host.device.pair(choice)
+            host.device.pair(choice)
         except InputError as error:
             return current, words.note(f"{error} In use: {current.title}.", "alert")
-        says = f"In use: {choice.title}."
-        if not there.one_tokenizer:
-            says += f" The draft knows {there.known:.0%} of the target's tokens."
-        for role, model in there.plain.items():
-            says += f" The {role} model runs {model.engine_name}."
-        return choice, words.note(says)
+        return choice, words.note(f"In use: {choice.title}.")
 
     usual = host.first.preset
     with gr.Row():

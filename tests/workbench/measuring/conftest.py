@@ -60,7 +60,6 @@ def make(kind: str, *names: str, **shared) -> Study:
 def every_round(monkeypatch):
     """A job reports every round, as for a caller that draws at once."""
     monkeypatch.setattr(job_module, "UPDATE_SECONDS", 0.0)
-    monkeypatch.setattr(job_module, "DRAWING_SHARE", 1.0)
 
 
 @pytest.fixture

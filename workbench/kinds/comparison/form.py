@@ -148,7 +148,7 @@ class CompareTab(StudyTab):
             count = self.host.tokens(prompt, settings, choice)
         except InputError as error:
             return f"{error} {words.chosen(settings)}"
-        return f"{words.length(count, settings)} · {words.chosen(settings)}"
+        return f"{words.length(count)} · {words.chosen(settings)}"
 
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
         """Also what its writer may not expect of the prompt, under its box."""
