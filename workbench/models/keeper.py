@@ -67,7 +67,8 @@ def load(choice: PairChoice, custom_allowed: bool = True, public: bool = False) 
     dtype = default_dtype(device) if choice.dtype == "auto" else choice.dtype
     kind = getattr(torch, str(dtype).removeprefix("torch."), None)
     try:
-        if isinstance(kind, torch.dtype):
+        # The embedded target is small.
+        if isinstance(kind, torch.dtype) and choice.target is not None:
             _must_fit(choice, device, kind, token)
         return load_pair(
             choice.target,
@@ -101,10 +102,7 @@ def load(choice: PairChoice, custom_allowed: bool = True, public: bool = False) 
 def _must_fit(
     choice: PairChoice, device: torch.device, dtype: torch.dtype, token: bool | None
 ) -> None:
-    if choice.preset:
-        size = choice.preset.weight_bytes(dtype)
-    else:
-        size = parameters(choice.target, choice.draft, token) * dtype.itemsize
+    size = parameters(choice.target, choice.draft, token) * dtype.itemsize
     quantised = QUANTISED_BYTES.get(choice.quantization or "", dtype.itemsize)
     size = round(size * min(1.0, quantised / dtype.itemsize))
     if not presets.fits(size, device):

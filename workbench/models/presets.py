@@ -25,6 +25,7 @@ from decoders import (
     copies_bytes,
     default_device,
     default_dtype,
+    parameters,
     smollm2,
 )
 from decoders.devices import device_of
@@ -74,17 +75,6 @@ HUB_SECONDS = 3  # for the hub to answer, when the page begins
 
 
 @dataclass(frozen=True)
-class HubModel:
-    id: str
-    parameters: int  # tied weights count once
-    revision: str | None = None  # pinned if the repository has only pickled weights
-
-    @property
-    def source(self) -> str:
-        return f"{self.id}@{self.revision}" if self.revision else self.id
-
-
-@dataclass(frozen=True)
 class PairChoice:
     """A pair to load.
 
@@ -124,84 +114,56 @@ class PairChoice:
 @dataclass(frozen=True)
 class PairPreset:
     name: str
-    target: HubModel | None = None  # None is the embedded one
-    draft: HubModel | None = None
-
-    def weight_bytes(self, dtype: torch.dtype) -> int:
-        """The memory of the weights alone, without caches.
-
-        It is 0 for the embedded pair, which is small.
-        """
-        return sum(m.parameters for m in (self.target, self.draft) if m) * dtype.itemsize
+    target: str | None = None  # None is the embedded one
+    draft: str | None = None
 
     def choice(
         self, device: str = "auto", dtype: str = "auto", quantization: str | None = None
     ) -> PairChoice:
-        target, draft = (m.source if m else None for m in (self.target, self.draft))
-        return PairChoice(target, draft, device, dtype, quantization)
+        return PairChoice(self.target, self.draft, device, dtype, quantization)
 
 
 EMBEDDED = PairPreset("Llama-Stories (embedded)")
-HEAD = PairPreset("Llama-Stories + head", draft=HubModel("head", 3_082_752))
-SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", HubModel(smollm2.NAME, smollm2.PARAMETERS))
+HEAD = PairPreset("Llama-Stories + head", draft="head")
+SMOLLM2 = PairPreset("SmolLM2-135M-Instruct + head", smollm2.NAME)
 HEADED = EMBEDDED, HEAD, SMOLLM2  # pairs that have a head
-SMOL = HubModel("HuggingFaceTB/SmolLM2-135M", 134_515_008)
-QWEN = HubModel("Qwen/Qwen3-0.6B", 596_049_920)
-LLAMA = HubModel("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
-GPT_OSS = HubModel("openai/gpt-oss-20b", 20_914_757_184)
+SMOL, QWEN = "HuggingFaceTB/SmolLM2-135M", "Qwen/Qwen3-0.6B"
+LLAMA, GPT_OSS = "meta-llama/Llama-3.2-1B-Instruct", "openai/gpt-oss-20b"
 LARGER = "Qwen3-4B + Qwen3-0.6B"  # on a GPU
-# The pairs that people run, from small to large; then the papers' pairs. A draft of another family
-# proposes the tokens that both know.
+# The pairs that people run, from small to large; then the papers' pairs, with pinned revisions
+# where the weights are pickled. A draft of another family proposes the tokens that both know.
 PAIRS = {
     pair.name: pair
     for pair in (
         EMBEDDED,
         HEAD,
         SMOLLM2,
-        PairPreset(
-            "SmolLM2-1.7B + SmolLM2-135M",
-            HubModel("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384),
-            SMOL,
-        ),
-        PairPreset(
-            "SmolLM3-3B + SmolLM2-135M", HubModel("HuggingFaceTB/SmolLM3-3B", 3_075_098_624), SMOL
-        ),
-        PairPreset(LARGER, HubModel("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
-        PairPreset("Qwen3-8B + Qwen3-0.6B", HubModel("Qwen/Qwen3-8B", 8_190_735_360), QWEN),
-        PairPreset("Qwen3-32B + Qwen3-0.6B", HubModel("Qwen/Qwen3-32B", 32_762_123_264), QWEN),
-        PairPreset(
-            "Gemma-3-1B + Gemma-3-270M",
-            HubModel("google/gemma-3-1b-it", 999_885_952),
-            HubModel("google/gemma-3-270m-it", 268_098_176),
-        ),
+        PairPreset("SmolLM2-1.7B + SmolLM2-135M", "HuggingFaceTB/SmolLM2-1.7B", SMOL),
+        PairPreset("SmolLM3-3B + SmolLM2-135M", "HuggingFaceTB/SmolLM3-3B", SMOL),
+        PairPreset(LARGER, "Qwen/Qwen3-4B", QWEN),
+        PairPreset("Qwen3-8B + Qwen3-0.6B", "Qwen/Qwen3-8B", QWEN),
+        PairPreset("Qwen3-32B + Qwen3-0.6B", "Qwen/Qwen3-32B", QWEN),
+        PairPreset("Gemma-3-1B + Gemma-3-270M", "google/gemma-3-1b-it", "google/gemma-3-270m-it"),
         PairPreset(
             "OLMo-2-7B + OLMo-2-1B",
-            HubModel("allenai/OLMo-2-1124-7B-Instruct", 7_298_617_344),
-            HubModel("allenai/OLMo-2-0425-1B-Instruct", 1_484_916_736),
+            "allenai/OLMo-2-1124-7B-Instruct",
+            "allenai/OLMo-2-0425-1B-Instruct",
         ),
         PairPreset(
-            "Llama-3.1-8B + Llama-3.2-1B",
-            HubModel("meta-llama/Llama-3.1-8B", 8_030_261_248),
-            HubModel("meta-llama/Llama-3.2-1B", 1_235_814_400),
+            "Llama-3.1-8B + Llama-3.2-1B", "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.2-1B"
         ),
-        PairPreset(
-            "Llama-3.3-70B + Llama-3.2-1B",
-            HubModel("meta-llama/Llama-3.3-70B-Instruct", 70_553_706_496),
-            LLAMA,
-        ),
+        PairPreset("Llama-3.3-70B + Llama-3.2-1B", "meta-llama/Llama-3.3-70B-Instruct", LLAMA),
         PairPreset("gpt-oss-20b, look-up only", GPT_OSS),
         PairPreset("gpt-oss-20b + Qwen3-0.6B", GPT_OSS, QWEN),
         PairPreset(
             "Llama-2-13B + Llama-68M",
-            HubModel("meta-llama/Llama-2-13b-hf", 13_015_864_320),
-            HubModel("JackFram/llama-68m", 68_030_208, "964a5d77df908b69f8d6476fb70e940425b04cb5"),
+            "meta-llama/Llama-2-13b-hf",
+            "JackFram/llama-68m@964a5d77df908b69f8d6476fb70e940425b04cb5",
         ),
         PairPreset(
             "OPT-13B + OPT-125M",
-            HubModel(
-                "facebook/opt-13b", 12_853_473_280, "e515202d1e7750da62d245fbccb2723b9c1790f5"
-            ),
-            HubModel("facebook/opt-125m", 125_239_296, "27dcfa74d334bc871f3234de431e71c6eeba5dd6"),
+            "facebook/opt-13b@e515202d1e7750da62d245fbccb2723b9c1790f5",
+            "facebook/opt-125m@27dcfa74d334bc871f3234de431e71c6eeba5dd6",
         ),
     )
 }
@@ -231,15 +193,14 @@ def first(environ: Mapping[str, str] = os.environ) -> PairChoice:
 
 def _runs_larger() -> bool:
     device, pair = default_device(), PAIRS[LARGER]
-    if device_of(device).on_host or not pair.target:
-        return False
-    if not fits(pair.weight_bytes(default_dtype(device)), device):
+    if device_of(device).on_host:
         return False
     try:
-        HfApi().model_info(pair.target.id, timeout=HUB_SECONDS)
+        HfApi().model_info(str(pair.target), timeout=HUB_SECONDS)
+        count = parameters(pair.target, pair.draft)
     except Exception:  # in whatever way a network fails
         return False
-    return True
+    return fits(count * default_dtype(device).itemsize, device)
 
 
 FILE = "settings.json"
