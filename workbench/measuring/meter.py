@@ -2,8 +2,7 @@
 
 Energy is in joules, or it is the reason why they are not known. The source is a counter; a window
 that it cannot resolve has no figure. The GPU that torch uses is read as NVML knows it: its energy,
-and the causes that slow it down. Disturbances are read from the counters of the operating system
-and the GPU.
+and who else uses it.
 
 Source:
     Yang et al. 2023, Part-time power measurements: nvidia-smi's lack of attention (arXiv
@@ -110,12 +109,8 @@ def board(device: torch.device, nvml: Any = None) -> tuple[Any, Any]:
 
 
 def disturbed(device: torch.device, nvml: Any = None) -> str:
-    """Why the GPU was slower than it could be, or shared; "" if it was neither."""
+    """Who else used the GPU; "" if nobody did."""
     nvml, handle = board(device, nvml)
-    slow = nvml.nvmlClocksEventReasonSwPowerCap | nvml.nvmlClocksEventReasonHwSlowdown
-    slow |= nvml.nvmlClocksEventReasonSwThermalSlowdown
-    if nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & slow:
-        return "the GPU slowed down because of its temperature or its power"
     others = [p for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if p.pid != os.getpid()]
     return (
         f"{counted(len(others), 'other process', 'other processes')} used the GPU" if others else ""
@@ -265,7 +260,7 @@ class Watch:
 
     Attributes:
         waits: the kernel's file on threads that wait for a core; tests put a simulated one here
-        gpu: why the GPU is slower than it could be, or shared; "" if neither
+        gpu: who else uses the GPU; "" if nobody does
     """
 
     waits: Path = Path("/proc/pressure/cpu")

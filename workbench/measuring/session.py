@@ -144,7 +144,6 @@ def agreement(
 
 
 def _likely(token: TokenRecord) -> dict[int, float]:
-    """The probabilities of the likeliest tokens at a place."""
     return {other.id: other.p for other in token.alternatives if other.p > 0}
 
 
@@ -367,7 +366,6 @@ class _Session:
             )  # fmt: skip
 
     def _eta(self, at: At, part: float = 0.0) -> float | None:
-        """Seconds until all jobs have run once, of which the one under way is done in part."""
         done, jobs = len(self.first) + part, len(self.jobs)
         if at.lap or done < SOON:
             return None

@@ -139,7 +139,6 @@ class Control:
         return self.field.name.replace("_", " ")
 
     def typed(self, raw: Any) -> Any:
-        """The setting's value for typed input, unchecked."""
         value = parse(self.field, raw)
         # A chat template that is ticked means nothing to a pair that has none.
         return "auto" if value is True and "auto" in self.field.metadata["choices"] else value

@@ -100,7 +100,6 @@ class Figures:
         return {**self.growing(run), **self.kept.show(run, unkept)}
 
     def growing(self, run: Run) -> Updates:
-        """Updates that show a run as far as it is finished."""
         return {
             self.box: gr.update(visible=True),
             self.table: tables.markup(tables.figures(run)),
@@ -198,7 +197,6 @@ class StudyTab:
 
     @property
     def fields(self) -> list[Any]:
-        """The components that `fill` changes besides decoders and settings."""
         return self.inputs
 
     def fill(self, data: Mapping[str, Any]) -> Updates:
@@ -341,7 +339,6 @@ class StudyTab:
         return self.telling(values, self.typed(values), choice)
 
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
-        """Updates of the link that fills this form, and of the line that sums it up."""
         return {
             self.share: words.settings_link(self.study.kind, data, self.linked),
             self.asked: words.note(self.says(data, choice)),

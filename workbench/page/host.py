@@ -142,11 +142,6 @@ class Host:
         return event
 
     def loaded(self, choice: PairChoice) -> ModelPair:
-        """The pair in memory.
-
-        Raises:
-            InputError: if it is not in memory
-        """
         if (pair := self.device.keeper.peek(choice)) is None:
             raise InputError(f"{choice.title} is not loaded; press Load under Models first.")
         return pair
@@ -174,7 +169,6 @@ class Host:
             return []
 
     def chats(self, choice: PairChoice) -> bool:
-        """Whether the pair is in memory and has a chat template."""
         pair = self.device.keeper.peek(choice)
         return pair is not None and bool(getattr(pair.tokenizer, "chat_template", None))
 

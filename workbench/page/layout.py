@@ -193,7 +193,6 @@ class _Visits:
         return {**updates, **self._told(notes)}
 
     def ready(self, choice: PairChoice) -> Updates:
-        """Updates once the browser has noted what was filled."""
         run = {self.first.runner.run: gr.update(interactive=True)}
         return {**run, **self.first.introduce(choice)}
 

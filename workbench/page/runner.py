@@ -67,7 +67,6 @@ class Runner:
 
     @property
     def starting(self) -> list[Any]:
-        """What a study changes when it begins."""
         return [self._ticket, self._number, *self.outputs]
 
     def lay_out_progress(self) -> None:
@@ -283,7 +282,6 @@ def answers(
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Turn any error into one sentence."""
     try:
         yield
     except Exception as error:

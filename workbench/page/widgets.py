@@ -77,7 +77,6 @@ class NotedForm:
         }
 
     def read(self, values: Any) -> Values:
-        """The values by field; raises `gr.Error` for values that no form sends."""
         if not isinstance(values, list) or len(values) != len(self.fields):
             raise gr.Error(
                 "These are not the values of this form; reload the page.", print_exception=False
@@ -236,7 +235,6 @@ class Rooms:
         return [self.tabs, self.inner]
 
     def select(self, id: str) -> Updates:
-        """Updates that open the tab of this id; {} if there is none."""
         if id in _ids(self.inner):
             return {
                 self.tabs: gr.update(selected=self.lab.id),

@@ -81,12 +81,15 @@ def timing(run: Run) -> str:
 def outcome(run: Run) -> str:
     seconds = sum(number(r, "seconds") or 0 for r in run.results)
     some = [r for r in run.results if any(s.tokens or s.finished != "cancelled" for s in r.samples)]
-    words = [counted(len(some), "result"), f"{seconds:.1f} s of computing"]
-    if (timings := max((len(r.laps) for r in run.results), default=0)) > 1:
-        words[-1] += f", timed {timings} times"
-    if failed := dict.fromkeys(label(r.decoder) for r in run.results if r.errors):
-        words.append(f"failed: {', '.join(failed)}")
-    return note(" · ".join(["Stopped" if run.cancelled else "Done", *words]))
+    timings = max((len(r.laps) for r in run.results), default=0)
+    failed = dict.fromkeys(label(r.decoder) for r in run.results if r.errors)
+    parts = [
+        "Stopped" if run.cancelled else "Done",
+        counted(len(some), "result"),
+        f"{seconds:.1f} s of computing" + (f", timed {timings} times" if timings > 1 else ""),
+        failed and f"failed: {', '.join(failed)}",
+    ]
+    return note(" · ".join(part for part in parts if part))
 
 
 def chosen(settings: Mapping[str, Any]) -> str:
@@ -141,7 +144,6 @@ def kept(run: Run, unkept: bool = False) -> str:
 
 
 def share(run: Run, unkept: bool = False) -> str:
-    """The same as a menu."""
     picture = "".join(
         f'<button type="button" class="button" data-save="{kind.lower()}">{kind}</button>'
         for kind in ("SVG", "PNG")

@@ -270,7 +270,7 @@ class Load:
         throttled: likewise: share of the time in which the container's limit kept the cores away
         stolen: likewise: share of the time in which the hypervisor did
         pressure: share of the time in which some thread of the machine waited for a core
-        gpu: why the GPU was slower than it could be, or shared; "" if it was neither
+        gpu: who else used the GPU, in earlier versions also why it was slow; "" if nobody did
     """
 
     cpu_share: Amount | None = None

@@ -192,32 +192,23 @@ def test_a_gauge_that_breaks_never_breaks_the_work(edge):
     assert window.energy.joules is None
 
 
-class BoardOfClocks(NVML):
-    """One board, which slows down for `reasons` and runs the processes `pids`."""
+class SharedBoard(NVML):
+    """One board, which runs the processes `pids`."""
 
-    nvmlClocksEventReasonSwPowerCap = 4
-    nvmlClocksEventReasonHwSlowdown = 8
-    nvmlClocksEventReasonSwThermalSlowdown = 32
-
-    def __init__(self, reasons=0, pids=()):
+    def __init__(self, *pids):
         super().__init__(board(7))
-        self.reasons, self.pids = reasons, pids
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, board):
-        return self.reasons
+        self.pids = pids
 
     def nvmlDeviceGetComputeRunningProcesses(self, board):
         return [SimpleNamespace(pid=pid) for pid in self.pids]
 
 
 @pytest.mark.parametrize(("nvml", "words"), [
-    (BoardOfClocks(reasons=1, pids=[os.getpid()]), ""),  # 1: the GPU is idle
-    (BoardOfClocks(reasons=32), "the GPU slowed down because of its temperature or its power"),
-    (BoardOfClocks(reasons=4), "the GPU slowed down because of its temperature or its power"),
-    (BoardOfClocks(pids=[os.getpid(), -1]), "1 other process used the GPU"),
-    (BoardOfClocks(pids=[-1, -2]), "2 other processes used the GPU"),
+    (SharedBoard(os.getpid()), ""),
+    (SharedBoard(os.getpid(), -1), "1 other process used the GPU"),
+    (SharedBoard(-1, -2), "2 other processes used the GPU"),
 ])  # fmt: skip
-def test_a_gpu_says_why_it_was_slow(gpu, nvml, words):
+def test_a_gpu_says_who_else_used_it(gpu, nvml, words):
     assert disturbed(torch.device("cuda"), nvml) == words
 
 
