@@ -3,7 +3,6 @@
 import gc
 import os
 import platform
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -152,37 +151,34 @@ class PairKeeper:
     Args:
         custom_allowed: whether pairs outside the presets may be loaded
         public: whether strangers share the device: they read what everybody may read
-        loader: loads a choice, by default `load`
+        loader: loads a choice
     """
 
     def __init__(
         self,
         custom_allowed: bool = True,
         public: bool = False,
-        loader: Callable[[PairChoice, bool, bool], ModelPair] | None = None,
+        loader: Callable[[PairChoice, bool, bool], ModelPair] = load,
     ) -> None:
         self._custom_allowed, self._public, self._loader = custom_allowed, public, loader
-        self._loading = threading.Lock()
         self._loaded: tuple[PairChoice, ModelPair] | None = None
 
     def get(self, choice: PairChoice) -> ModelPair:
-        """The chosen pair, loaded if another is in memory.
+        """The chosen pair, loaded if another is in memory; one thread may call it.
 
         Raises:
             PairError: with the reason, if it cannot be used; the one in memory then stays
         """
-        with self._loading:
-            if (pair := self.peek(choice)) is None:
-                try:
-                    loader = load if self._loader is None else self._loader
-                    pair = loader(choice, self._custom_allowed, self._public)
-                except InputError as error:
-                    raise PairError(str(error)) from error
-                self._loaded = choice, pair
-                # The memory of the pair before is freed now, not when Python next looks for rings
-                # of references.
-                gc.collect()
-            return pair
+        if (pair := self.peek(choice)) is None:
+            try:
+                pair = self._loader(choice, self._custom_allowed, self._public)
+            except InputError as error:
+                raise PairError(str(error)) from error
+            self._loaded = choice, pair
+            # The memory of the pair before is freed now, not when Python next looks for rings of
+            # references.
+            gc.collect()
+        return pair
 
     def peek(self, choice: PairChoice) -> ModelPair | None:
         """The chosen pair if it is in memory.

@@ -285,7 +285,6 @@ class StudyTab:
         return {fold: gr.update(open=True) for fold in self.folds}
 
     def unfolded(self, faults: Mapping[Any, str]) -> Updates:
-        """Updates that show the fields at which there are messages."""
         inside = {*self.form.components, *self.form.controls}
         return self.doors if faults.keys() & inside else {}
 

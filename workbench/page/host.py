@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decoders import InputError, ModelPair
+from decoders.errors import refuse
 from decoders.inputs import Encoded
 from workbench.measuring.device import Device
 from workbench.measuring.work import admit, encode_prompt
@@ -65,22 +66,24 @@ class Host:
             InputError: if it cannot be run
         """
         self.limits.check(study)
-        if (pair := self.device.keeper.peek(choice)) is not None:
-            if pair.draft is None and (
-                names := [label(m.name) for m in study.settings.methods if m.uses_draft]
-            ):
-                raise InputError(
-                    "The pair in use has no draft model: choose another pair under Models in the "
-                    f"Compare tab, or untick {', '.join(names)}."
-                )
-            if pair.head is None and (
-                names := [label(m.name) for m in study.settings.methods if m.uses_head]
-            ):
-                raise InputError(
-                    f"The pair in use has no head: choose another draft for {', '.join(names)}, or "
-                    "another pair under Models in the Compare tab."
-                )
-            admit(pair, study)
+        if (pair := self.device.keeper.peek(choice)) is None:
+            return
+        methods = study.settings.methods
+        drafts = ", ".join(label(m.name) for m in methods if m.uses_draft)
+        heads = ", ".join(label(m.name) for m in methods if m.uses_head)
+        refuse(
+            (
+                pair.draft is None and drafts,
+                "The pair in use has no draft model: choose another pair under Models in the "
+                f"Compare tab, or untick {drafts}.",
+            ),
+            (
+                pair.head is None and heads,
+                f"The pair in use has no head: choose another draft for {heads}, or another pair "
+                "under Models in the Compare tab.",
+            ),
+        )
+        admit(pair, study)
 
     def run(
         self,

@@ -155,7 +155,6 @@ def share(run: Run, unkept: bool = False) -> str:
 
 
 def headline(run: Run, settled: bool = True) -> str:
-    """The verdict in one line and, if the run was recorded beforehand, its place and date."""
     says = tables.verdict(run, settled)
     line = f'<p class="verdict">{explained(says)}</p>' if says else ""
     return f'<div class="wb-headline">{line}{source(run)}</div>'
