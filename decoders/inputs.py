@@ -506,3 +506,11 @@ def end_of_turn(tokenizer: Any) -> TokenId | None:
     after = tokenizer(whole.rpartition(mark)[2], add_special_tokens=False).input_ids
     special = special_tokens(tokenizer)
     return next((token for token in after if token in special), None)
+
+
+def specials(words: str, tokenizer: Any) -> list[str]:
+    """The special tokens that a tokenizer reads in a text, each once, by name."""
+    special = special_tokens(tokenizer)
+    words = words.encode(errors="ignore").decode()  # half a character is no token
+    ids = tokenizer(words, add_special_tokens=False).input_ids if words else []
+    return [special[token] for token in dict.fromkeys(ids) if token in special]

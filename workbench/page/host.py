@@ -10,7 +10,7 @@ from typing import Any
 
 from decoders import InputError, ModelPair
 from decoders.errors import refuse
-from decoders.inputs import Encoded
+from decoders.inputs import Encoded, specials
 from workbench.measuring.device import Device
 from workbench.measuring.work import admit, encode_prompt
 from workbench.models.keeper import PairKeeper
@@ -166,10 +166,19 @@ class Host:
     def notes(self, prompt: Any, settings: Mapping[str, Any], choice: PairChoice) -> list[str]:
         """Sentences about tokens of a prompt that its writer may not expect; see `tokens`."""
         pair = self.device.keeper.peek(choice)
+        if pair is None or pair.tokenizer is None:
+            return []
         try:
-            return [*_encoded(pair, prompt, settings).notes] if pair is not None else []
+            encoded = _encoded(pair, prompt, settings)
         except InputError:  # which is said in another place
             return []
+        said = [prompt] if isinstance(prompt, str) else [m["content"] for m in prompt]
+        names = dict.fromkeys(name for words in said for name in specials(words, pair.tokenizer))
+        if not encoded.ids or not names:
+            return list(encoded.notes)
+        kind = "a special token" if len(names) == 1 else "special tokens"
+        read = f"Your text has {' and '.join(names)}, which the tokenizer reads as {kind}."
+        return [read, *encoded.notes]
 
     def chats(self, choice: PairChoice) -> bool:
         pair = self.device.keeper.peek(choice)

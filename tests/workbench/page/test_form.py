@@ -229,6 +229,16 @@ def test_messages_in_the_box_are_a_prompt(house, template):
         assert visitor.breakdowns == other.breakdowns == []
 
 
+def test_special_tokens_that_are_typed_are_named(house):
+    """They were read as special tokens without a word; later the words were in the sheet alone."""
+    visitor = Visitor(house[1])
+    visitor.put("prompt", "Once<end>")
+    says = visitor.value("prompt-notes")
+    assert "Your text has &lt;end&gt;, which the tokenizer reads as a special token." in says
+    visitor.put("prompt", "Once")
+    assert not visitor.visible("prompt-notes")
+
+
 def test_opening_a_tab_changes_no_setting_of_a_link(house):
     """Outside of the first tab the box was switched without a word, and another study ran."""
     visitor = Visitor(house[1], "kind=draw&prompt=Once&draws=10&chat_template=False")
