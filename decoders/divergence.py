@@ -113,8 +113,13 @@ def read(
     read = [role for role in ("target", other) if role in pair.packed]
     pair.follow(read)
     models = [pair.packed[role] for role in read]
+    tokens = len(ids) + max(map(len, texts))
     for model in models:
-        _fits(model, len(ids) + max(map(len, texts)))
+        if model.positions is not None and tokens > model.positions:
+            raise InputError(
+                f"The prompt and the text, {tokens} tokens together, exceed the "
+                f"{model.positions} positions of the {model.name}; shorten them."
+            )
     tree, paths = _grown(ids, texts)
     nodes = sorted({node for path in paths for node in path})
     reads = models[-1].reads
@@ -126,19 +131,11 @@ def read(
     q = warp(others[0], sampling.warping).to(logits.device) if others else None
     row = {node: i for i, node in enumerate(nodes)}
     places = []
-    for tokens, path in zip(texts, paths, strict=True):
+    for each, path in zip(texts, paths, strict=True):
         # One text has all rows in order, which need no copy.
         rows: Any = [row[node] for node in path] if several else slice(None)
-        places.append(Places(ids, tokens, logits[rows], p[rows], None if q is None else q[rows]))
+        places.append(Places(ids, each, logits[rows], p[rows], None if q is None else q[rows]))
     return places if several else places[0]
-
-
-def _fits(model: Model, tokens: int) -> None:
-    if model.positions is not None and tokens > model.positions:
-        raise InputError(
-            f"The prompt and the text, {tokens} tokens together, exceed the {model.positions} "
-            f"positions of the {model.name}; shorten them."
-        )
 
 
 def _grown(

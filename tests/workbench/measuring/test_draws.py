@@ -68,7 +68,7 @@ def test_five_decoders_and_what_their_draws_say(pair, unmetered):
     assert compared == ["target", "target", "own", "first step", "own"]
     assert all(found[name].p > 0.001 for name in ("multinomial", "speculative", "dsbd"))
     assert found["mtad"].p is None
-    assert found["greedy"].distance > found["greedy"].most
+    assert found["greedy"].unlike
     for result in run.results:
         root = grown(sample.pieces for sample in texts_of([result]))
         assert root.count == 100 == sum(child.count for child in root.following)
