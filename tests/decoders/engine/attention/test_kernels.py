@@ -303,7 +303,6 @@ def test_a_way_that_fails_at_its_first_launch(monkeypatch, caplog):
     monkeypatch.setattr(interface, "takes_kernels", lambda device, dtype: True)
     monkeypatch.setattr(interface, "TRITON", True)
     found = [r.tokens for r in generate(pair(), prompts, "specinfer", **options)]
-    said = [r.getMessage() for r in caplog.records if r.name == "decoders"]
-    (warning,) = said
+    (warning,) = [r.getMessage() for r in caplog.records if r.name == "decoders"]
     assert warning.startswith("Triton does not run here (")
     assert found == expected
