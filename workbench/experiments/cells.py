@@ -183,10 +183,8 @@ def label(cell: Cell, part: Sweep) -> str:
         if len({repr(each[name]) for each in same}) > 1:
             short = "-".join(map(str, value)) if isinstance(value, tuple) else value
             own.append(f"{name}={short}")
-    words = [" ".join(own)]
-    for name in GRID:
-        if len(getattr(part, name)) > 1:
-            words.append(f"{name} {getattr(cell.settings, name):g}")
+    grids = [name for name in GRID if len(getattr(part, name)) > 1]
+    words = [" ".join(own), *(f"{name} {getattr(cell.settings, name):g}" for name in grids)]
     if len(part.batch_sizes) > 1:
         words.append(f"batch {cell.batch_size}")
     if len(part.schemes) > 1 and cell.batch_size > 1:

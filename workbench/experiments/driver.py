@@ -60,14 +60,18 @@ def prepare(request: ExperimentRequest, crew: Crew) -> Experiment:
         InputError: if the plan, its sets or its models cannot be used
     """
     plan, sets = request.read()
-    facts: dict[Any, Any] = {}
-    environment: dict[str, Any] = {"workers": crew.pool.says, "pairs": []}
-    for choice in dict.fromkeys(choice for part in plan.parts for choice in part.pairs):
-        known = answer(next(crew.idle(())).submit("facts", choice))
-        facts[choice] = known["identity"]
-        environment["pairs"].append(known["environment"])
-    spelled = blocks(plan, sets, facts, code())
-    environment |= {"code": code(), "sets": {name: s.revision for name, s in sets.items()}}
+    facts = {
+        choice: answer(next(crew.idle(())).submit("facts", choice))
+        for choice in dict.fromkeys(choice for part in plan.parts for choice in part.pairs)
+    }
+    identities = {choice: each["identity"] for choice, each in facts.items()}
+    spelled = blocks(plan, sets, identities, code())
+    environment = {
+        "workers": crew.pool.says,
+        "pairs": [each["environment"] for each in facts.values()],
+        "code": code(),
+        "sets": {name: each.revision for name, each in sets.items()},
+    }
     return Experiment(experiment_id(spelled), request, plan, sets, spelled, environment)
 
 

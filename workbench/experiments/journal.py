@@ -245,13 +245,10 @@ class Journal(Database):
         total = len({(block.id, item) for block in blocks for item in block.items})
         with self._open() as db:
             db.execute(
-                "INSERT OR IGNORE INTO experiments (id, created, title, request, environment, "
-                "total) VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO experiments (id, created, title, request, environment, total) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET title = excluded.title, "
+                "request = excluded.request, total = excluded.total, stop = 0",
                 (id, date(), title, json.dumps(request), json.dumps(environment), total),
-            )
-            db.execute(
-                "UPDATE experiments SET title = ?, request = ?, total = ?, stop = 0 WHERE id = ?",
-                (title, json.dumps(request), total, id),
             )
             db.execute("DELETE FROM cells WHERE experiment = ?", (id,))
             cells = [

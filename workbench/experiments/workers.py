@@ -139,8 +139,10 @@ class Bench:
             )
         except decoders.InputError as error:
             return failed(cell, item, dict(_first(prompts)).values(), str(error))
-        parts = [each.parts for each in encoded]
-        work = Work(pair, ids, cell.settings, *self._tools, lambda: False, parts=parts)
+        work = Work(
+            pair, ids, cell.settings, *self._tools, lambda: False,
+            parts=[each.parts for each in encoded],
+        )  # fmt: skip
         key = (cell.choice, cell.method, cell.batch_size, cell.scheme)
         measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, shows=False))
         self._warm.add(key)
