@@ -89,7 +89,6 @@ class Refusals:
         return self._after[count]
 
     def left(self, count: int) -> Distribution:
-        """What is left of p after so many refusals."""
         taken, rest = self.after(count)
         return above(self.p, self.q, taken) / rest if count else self.p
 

@@ -145,7 +145,6 @@ def uncertain(row: Row) -> bool:
 
 
 def number(result: Result, name: str) -> float | None:
-    """A metric; None if this result has no number of that name."""
     value = result.metrics.get(name)
     return value if isinstance(value, (int, float)) else None
 

@@ -11,9 +11,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from decoders import Fate
+from decoders.trace import DRAFTED
 from workbench.runs import timing
 from workbench.runs.figures import Row, label, unsteady
-from workbench.runs.record import RoundRecord
 from workbench.runs.store import ENERGY_ON_GPU
 from workbench.show import laws
 from workbench.show.looks import look_of
@@ -189,26 +189,19 @@ def acceptance_by_position(rows: Sequence[Row]) -> go.Figure:
 
 
 def acceptance(row: Row) -> tuple[Counter[int], Counter[int]]:
-    """For each place in the draft, the tokens tested there, and those kept."""
-    tested, accepted = Counter[int](), Counter[int]()
-    for position, fate in (
-        p for r in row.results for entry in r.alone.rounds for p in draft_positions(entry)
-    ):
-        tested[position] += fate != Fate.DISCARDED
-        accepted[position] += fate == Fate.ACCEPTED
-    return tested, accepted
+    """For each place in the draft, the tokens tested there, and those kept.
 
-
-def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
-    """(place in the draft from 1, fate) of every draft token of a round.
-
-    The place is its depth among the tokens tried.
+    The place of a token is its depth, from 1, among the tokens tried in a round.
     """
-    drafted = [t for t in round_.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)]
-    depth: dict[int, int] = {}
-    for trial in sorted(drafted, key=lambda t: t.node):  # parents have lower ids
-        depth[trial.node] = depth.get(trial.parent, 0) + 1
-    return [(depth[t.node], Fate(t.fate)) for t in drafted]
+    tested, accepted = Counter[int](), Counter[int]()
+    for entry in (entry for result in row.results for entry in result.alone.rounds):
+        depth: dict[int, int] = {}
+        drafted = [trial for trial in entry.trials if trial.fate in DRAFTED]
+        for trial in sorted(drafted, key=lambda t: t.node):  # parents have lower ids
+            place = depth[trial.node] = depth.get(trial.parent, 0) + 1
+            tested[place] += trial.fate != Fate.DISCARDED
+            accepted[place] += trial.fate == Fate.ACCEPTED
+    return tested, accepted
 
 
 def _titled(title: str, says: str, count: int) -> go.Figure:

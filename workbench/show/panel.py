@@ -189,8 +189,6 @@ def _detail(quantity: Quantity, row: Row) -> str:
         how, counts = f"mean of {len(row.results)} repeats", counts and f"the first: {counts}"
     elif quantity.timed and value and value.range:
         how = f"{range_text(quantity, value.range)} in {timings} timings"
-    elif quantity.timed and value and timings < 2:
-        how = "timed once"
     return " · ".join(filter(None, (how, counts)))
 
 

@@ -27,7 +27,6 @@ def gain(alpha: float, c: float) -> float:
 
 
 def gain_figure(v: Values, m: Measurements) -> go.Figure:
-    """The picture that the tab opens with: speed against how often a guess is kept."""
     run = m.speculative
     figure = family(
         canvas("how often a guess is kept", "times as fast"), UNIT, "cost",
@@ -146,7 +145,6 @@ SPECULATIVE = Page(
 
 
 def kept_figure(v: Values, m: Measurements) -> go.Figure:
-    """Theorem 3.6 in whole tokens, the round's own included, against U."""
     run = m.mtad
     return family(
         canvas("U = largest |ln p − ln q|, nats", "tokens per round, at least"),
@@ -207,7 +205,6 @@ MTAD = Page(
 
 
 def steps_figure(v: Values, m: Measurements) -> go.Figure:
-    """Theorem 3.2: layers per round against beta, flat beyond t."""
     run = m.dsbd
     return family(
         canvas("chance β that W<sub>min</sub> beams are accepted", "layers per round, at least"),
@@ -255,7 +252,6 @@ DSBD = Page(
 
 
 def padding_figure(v: Values, m: Measurements) -> go.Figure:
-    """Figure 6: the share of a padded batch that is padding, against p."""
     run = m.speculative
 
     def exact(batch: float, p: float) -> float:

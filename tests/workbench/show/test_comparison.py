@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoders import Fate
 from tests.pairwise import EVERYWHERE
 from workbench.runs.figures import Row, rows
 from workbench.runs.record import Energy, Lap, Load, Run
@@ -54,9 +53,7 @@ def test_perplexity_says_that_loops_score_well_and_shows_repetition(run):
 def test_acceptance_by_position_counts_what_was_tested(run):
     row = of(run, "speculative")
     tested, kept = comparison.acceptance(row)
-    rounds = [entry for r in row.results for entry in r.alone.rounds]
-    drafted = [t for entry in rounds for t in comparison.draft_positions(entry)]
-    assert tested.total() == sum(fate != Fate.DISCARDED for _, fate in drafted)
+    assert tested.total() == sum(r.metrics["tested"] for r in row.results)
     assert kept.total() == sum(r.metrics["accepted"] for r in row.results)
     line = comparison.acceptance_by_position([row]).data[0]
     assert list(line.y) == [kept[place] / tested[place] for place in line.x]
@@ -127,7 +124,9 @@ def test_a_chart_of_ones_own_is_one_function(run, monkeypatch):
 
 def test_positions_in_a_draft_are_depths(run):
     """A forest of beams has several tokens of one depth; a chain has one each."""
-    chain = of(run, "speculative").first.alone.rounds[0]
-    assert [place for place, _ in comparison.draft_positions(chain)] == [1, 2, 3, 4]
-    forest = of(run, "dsbd").first.alone.rounds[0]
-    assert sorted(place for place, _ in comparison.draft_positions(forest)) == [1] * 4 + [2] * 4
+    forest = of(run, "dsbd")
+    first = replace(forest.first.alone, rounds=forest.first.alone.rounds[:1])
+    places, _ = comparison.acceptance(
+        replace(forest, results=[replace(forest.first, samples=[first])])
+    )
+    assert set(places) == {1, 2}
