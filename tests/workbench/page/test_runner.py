@@ -312,3 +312,13 @@ def test_stop_ends_the_job_of_its_own_tab(house):
         visitor.press(names[0])
         assert (compare.is_set(), other.is_set()) == (True, False)
     visitor.press(names[0])  # nothing runs any more
+
+
+def test_who_leaves_a_run_ends_it(house):
+    """It went on unseen, and the next visitor waited for it."""
+    host, _ = house
+    with host.stoppable(("a visitor", "comparison")) as stopped:
+        assert host.in_view(stopped)
+        host.leave(("a visitor", "comparison"))
+        assert stopped.is_set()
+        assert not host.in_view(stopped)
