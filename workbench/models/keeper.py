@@ -151,14 +151,14 @@ class PairKeeper:
     Args:
         custom_allowed: whether pairs outside the presets may be loaded
         public: whether strangers share the device: they read what everybody may read
-        loader: loads a choice
+        loader: loads a choice, by default `load`
     """
 
     def __init__(
         self,
         custom_allowed: bool = True,
         public: bool = False,
-        loader: Callable[[PairChoice, bool, bool], ModelPair] = load,
+        loader: Callable[[PairChoice, bool, bool], ModelPair] | None = None,
     ) -> None:
         self._custom_allowed, self._public, self._loader = custom_allowed, public, loader
         self._loaded: tuple[PairChoice, ModelPair] | None = None
@@ -171,7 +171,7 @@ class PairKeeper:
         """
         if (pair := self.peek(choice)) is None:
             try:
-                pair = self._loader(choice, self._custom_allowed, self._public)
+                pair = (self._loader or load)(choice, self._custom_allowed, self._public)
             except InputError as error:
                 raise PairError(str(error)) from error
             self._loaded = choice, pair
