@@ -171,7 +171,8 @@ class PairKeeper:
         """
         if (pair := self.peek(choice)) is None:
             try:
-                pair = (self._loader or load)(choice, self._custom_allowed, self._public)
+                loader = load if self._loader is None else self._loader
+                pair = loader(choice, self._custom_allowed, self._public)
             except InputError as error:
                 raise PairError(str(error)) from error
             self._loaded = choice, pair
