@@ -69,7 +69,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A job under way, reported at most ten times a second.
+    """A job under way, reported a few times a second at most.
 
     Attributes:
         at: the job
