@@ -12,6 +12,8 @@ from tests.browser.actions import (
     open_recorded,
     press_run,
     run,
+    setting,
+    unfold_form,
 )
 from tests.browser.conftest import visits
 from workbench.runs.store import recordings
@@ -150,6 +152,27 @@ def test_after_a_reload_during_a_run_the_page_says_where_its_finished_part_is(ch
     expect(page.locator("#panels .wb-panel").first).to_be_visible()
     expect(page.locator("#notice")).to_have_count(0)  # it is said once
     context.close()
+
+
+def test_a_preset_says_what_it_sets_and_is_left_when_that_changes(visit, address):
+    """Presets kept their name after settings changed, and silently reset decoders and tokens. A
+    laptop did not show all of their names."""
+    page = visit(link(address, "Once", decoders="mtad", max_new_tokens=7), 1366, 700)
+    unfold_form(page)
+    preset = page.locator("#preset input")
+    expect(preset).to_have_value("sampling T=1: temperature 1")
+    preset.click()
+    page.get_by_role("option", name="MTAD paper: temperature 1, top-k 20, top-p 0.9").click()
+    expect(preset).to_have_value("MTAD paper: temperature 1, top-k 20, top-p 0.9")
+    for width in (768, 1024, 1366):
+        page.set_viewport_size({"width": width, "height": 700})
+        assert preset.evaluate(
+            "(box) => box.clientWidth > 0 && box.scrollWidth <= box.clientWidth"
+        ), width
+    expect(page.locator("#decoders input:checked")).to_have_count(1)
+    expect(setting(page, "max new tokens")).to_have_value("7")
+    setting(page, "top k").fill("21")
+    expect(preset).to_have_value("your own settings")
 
 
 def test_the_address_names_the_tab_and_back_goes_to_the_tab_before(visit, address):

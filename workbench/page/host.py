@@ -149,19 +149,27 @@ class Host:
             raise InputError(f"{choice.title} is not loaded; press Load under Models first.")
         return pair
 
-    def tokens(self, prompt: Any, settings: Mapping[str, Any], choice: PairChoice) -> int | None:
-        """The length of a prompt, 0 if it is empty; None if the pair is not in memory.
+    def tokens(
+        self, prompt: Any, settings: Mapping[str, Any], choice: PairChoice
+    ) -> tuple[int, int | None] | None:
+        """The length of a prompt; one that is empty or cannot be encoded has no tokens.
 
         Args:
             prompt: a study's prompt, as its `to_json` gives it
             settings: its settings, likewise
             choice: the visitor's pair
 
+        Returns:
+            the prompt's tokens and the pair's positions (None for no limit); None if the pair is
+                not in memory
+
         Raises:
             InputError: if it has no chat template to apply, or its messages cannot be used
         """
         pair = self.device.keeper.peek(choice)
-        return len(_encoded(pair, prompt, settings).ids) if pair is not None else None
+        if pair is None:
+            return None
+        return len(_encoded(pair, prompt, settings).ids), pair.positions
 
     def notes(self, prompt: Any, settings: Mapping[str, Any], choice: PairChoice) -> list[str]:
         """Sentences about tokens of a prompt that its writer may not expect; see `tokens`."""

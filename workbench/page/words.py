@@ -101,9 +101,15 @@ def chosen(settings: Mapping[str, Any]) -> str:
     )
 
 
-def length(count: int | None) -> str:
-    unknown = "Tokens are counted once the pair is loaded"
-    return unknown if count is None else counted(count, "prompt token")
+def length(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -> str:
+    if count is None:
+        return "Tokens are counted once the pair is loaded"
+    (used, limit), budget = count, settings.get("max_new_tokens", Settings.max_new_tokens)
+    if limit is None:
+        return counted(used, "prompt token")
+    room = limit - (int(budget) if isinstance(budget, (int, float)) else 0)
+    over = ": too long; shorten the prompt or ask for fewer tokens" if used > room else ""
+    return f"{used:,} of {max(room, 0):,} prompt tokens{over}"
 
 
 def heading(side: str, run: Run) -> str:

@@ -170,13 +170,28 @@ def round_times(rows: Sequence[Row]) -> go.Figure:
     return or_words(chart)
 
 
+def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
+    chart = _plane("Speed against perplexity", "perplexity", "tokens/s")
+    both = [(r, spread(BY_NAME["speed"], r), spread(BY_NAME["perplexity"], r)) for r in rows]
+    points = [(row, fast, likely) for row, fast, likely in both if fast and likely]
+    means = [likely.mean for *_, likely in points]
+    for row, fast, likely in points:
+        # From the outer thirds a name goes inwards: on a phone it ended beyond the edge.
+        third = (likely.mean - min(means)) / ((max(means) - min(means)) or 1.0)
+        side = "right" if third < 1 / 3 else "left" if third > 2 / 3 else "center"
+        quick = marked(significant(fast.mean), not unsteady(row))
+        chart.add_scatter(
+            x=[likely.mean], y=[fast.mean], mode="markers+text", text=[row.label],
+            textposition=f"top {side}", name=row.label,
+            marker={"color": BAR, "size": 11, "symbol": look_of(row.decoder).symbol},
+            hovertemplate=f"{quick} tokens/s, perplexity {likely.mean:.2f}<extra></extra>",
+        )  # fmt: skip
+    chart.update_layout(showlegend=False).update_xaxes(automargin=True)
+    return or_words(chart)
+
+
 def acceptance_by_position(rows: Sequence[Row]) -> go.Figure:
-    chart = canvas("place in the draft", "kept", height=340).update_layout(
-        title={
-            "text": "Acceptance by place", "font": {"size": 15}, "x": 0, "xanchor": "left",
-        },
-        legend={"y": -0.28, "yanchor": "top"}, margin={"t": 44, "l": 8, "r": 48},
-    )  # fmt: skip
+    chart = _plane("Acceptance by place", "place in the draft", "kept")
     for row in rows:
         tested, accepted = acceptance(row)
         shares = {
@@ -204,6 +219,13 @@ def acceptance(row: Row) -> tuple[Counter[int], Counter[int]]:
     return tested, accepted
 
 
+def _plane(title: str, x: str, y: str) -> go.Figure:
+    chart = canvas(x, y, height=340)
+    name = {"text": title, "font": {"size": 15}, "x": 0, "xanchor": "left"}
+    legend = {"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0}
+    return chart.update_layout(title=name, legend=legend, margin={"t": 44, "l": 8, "r": 48})
+
+
 def _titled(title: str, says: str, count: int) -> go.Figure:
     wrapped = wrap(says, CAPTION)
     says, lines = "<br>".join(wrapped), len(wrapped)
@@ -226,4 +248,4 @@ def _milliseconds(row: Row, timed: timing.LapFigure) -> float | None:
     return 1e3 * fmean(seconds) if seconds else None
 
 
-DETAILS = (acceptance_by_position, round_times)
+DETAILS = (acceptance_by_position, round_times, speed_against_perplexity)

@@ -246,6 +246,15 @@ SHOWN = tuple(catalog[name]() for name in ("greedy", "speculative", "mtad", "dsb
 # The sampling that forms, commands and endpoints begin with; it suits the pair that ships with this
 # project.
 OPENING = asdict(Warping(0.7, top_p=0.9))
+# Sampling by name, and nothing else: decoders and the number of tokens stay as they are. The
+# defaults of a decoder are those of its paper; a paper's preset adds its warping.
+PRESETS = {
+    "as the page opens": OPENING,
+    "greedy (T=0)": asdict(Warping(0.0)),
+    "MTAD paper": asdict(Warping(1.0, 20, 0.9)),
+    "DSBD paper": asdict(Warping(1.0, 10, 0.8)),
+    "sampling T=1": asdict(Warping()),
+}
 # What cuts tokens off, in words.
 CUTS = {
     name: {"top_n_sigma": "top-nσ"}.get(name, name.replace("_", "-"))

@@ -92,7 +92,7 @@ def test_other_visitors_load_nothing_while_one_switches_pairs(pair, tmp_path):
     host = Host(limits=Limits(), store=RunStore(tmp_path / "runs.sqlite"), pairs=pairs)
     host.open()
 
-    def type_and_press_run(i: int) -> int | None:
+    def type_and_press_run(i: int) -> tuple[int, int | None] | None:
         for choice in (PairChoice(), OTHER):
             host.chats(choice)
             host.check(study(f"visitor {i}"), choice)
@@ -102,7 +102,7 @@ def test_other_visitors_load_nothing_while_one_switches_pairs(pair, tmp_path):
         switch = interface.submit(host.device.pair, OTHER)
         assert loading.wait(30)
         told = list(interface.map(type_and_press_run, range(8)))
-        assert told == [4] * 8  # nobody waits for the other's pair
+        assert told == [(4, pair.positions)] * 8  # nobody waits for the other's pair
         go_on.set()
         assert switch.result(30) is pair
         assert list(interface.map(type_and_press_run, range(8))) == [None] * 8

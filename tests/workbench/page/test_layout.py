@@ -123,6 +123,7 @@ def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(
     assert len(visitor.value("panels")["panels"]) == len(first.decoders)
     assert visitor.value("prompt") == first.title
     assert sorted(visitor.ticked("decoders")) == sorted(first.settings["decoders"])
+    assert visitor.value("preset") == "as the page opens"
     assert 'id="picture"' in visitor.value("band-picture")
 
 
@@ -167,6 +168,7 @@ def test_a_link_to_settings_runs_at_once_and_one_to_a_batch_waits(visit):
 
 def test_a_link_means_what_it_meant_before_the_page_opened_on_other_sampling(visit):
     visitor = visit("prompt=Twice")
+    assert visitor.value("preset") == "sampling T=1"
     assert not visitor.value("headline")
     link = visitor.value("settings-link")
     assert "temperature" not in link

@@ -69,13 +69,16 @@ def test_time_per_round_is_that_of_the_timings_without_the_first_round(run):
 
 
 def test_charts_mark_what_cannot_be_trusted(run):
-    """The table and the bars of speed had ≈; the milliseconds per round did not."""
+    """The table and the bars of speed had ≈; the milliseconds per round and the legend of speeds
+    beside perplexities did not."""
     row = of(run, "mtad")
     busy = [
         replace(r, laps=[replace(lap, load=Load(pressure=0.9)) for lap in r.laps])
         for r in row.results
     ]
-    texts = [trace.text[0] for trace in comparison.round_times([replace(row, results=busy)]).data]
+    doubtful = [replace(row, results=busy)]
+    texts = [trace.text[0] for trace in comparison.round_times(doubtful).data]
+    texts.append(comparison.speed_against_perplexity(doubtful).data[0].hovertemplate)
     assert all(text.startswith("≈") for text in texts)
 
 

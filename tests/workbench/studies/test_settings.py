@@ -2,13 +2,15 @@
 
 import dataclasses
 import pickle
+from dataclasses import asdict
 
 import pytest
 
-from decoders import InputError, catalog
+from decoders import InputError, Warping, catalog
 from workbench.engines import addresses
 from workbench.studies import settings
 from workbench.studies.settings import (
+    PRESETS,
     Served,
     Settings,
     in_words,
@@ -70,6 +72,9 @@ def test_settings_keep_the_engines_names_and_nothing_else_of_them():
 
 
 def test_the_papers_settings_are_the_papers():
+    assert PRESETS["MTAD paper"] == asdict(Warping(temperature=1.0, top_k=20, top_p=0.9))
+    assert PRESETS["DSBD paper"] == asdict(Warping(temperature=1.0, top_k=10, top_p=0.8))
+    assert PRESETS["greedy (T=0)"]["temperature"] == 0
     mtad, dsbd = catalog["mtad"](), catalog["dsbd"]()
     assert (mtad.draft_length, mtad.beams, mtad.threshold) == (4, 8, 0.1)
     assert (dsbd.draft_length, dsbd.draft_beams) == (2, 4)

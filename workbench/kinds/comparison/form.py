@@ -18,8 +18,9 @@ from workbench.page.host import Host
 from workbench.page.runner import Answer, Jobs, answers, asked
 from workbench.page.widgets import QUIET, Updates, Values
 from workbench.runs.store import recordings
-from workbench.studies.settings import PROMPTS, Settings
+from workbench.studies.settings import PRESETS, PROMPTS, WARPING, Settings, in_words, shared
 
+CUSTOM = "custom"
 DARING = 1.5  # the highest temperature of the slider in the first band
 
 
@@ -84,6 +85,11 @@ class CompareTab(StudyTab):
                 gr.HTML("<h2>Decoders and settings</h2>")
                 close = gr.Button("Close", size="sm", elem_id="close-sheet", scale=0, min_width=80)
             self.asked = self.lay_out_summary("token-count")
+            self.preset = gr.Dropdown(
+                [(f"{name}: {in_words(own)}", name) for name, own in PRESETS.items()]
+                + [("your own settings", CUSTOM)],
+                value=preset_of(START), label="Sampling", elem_id="preset",
+            )  # fmt: skip
             search = gr.Textbox(
                 label="Search decoders", placeholder="a name, or what it does", max_lines=1,
                 elem_id="search-decoders",
@@ -100,14 +106,20 @@ class CompareTab(StudyTab):
                 None, None, None, js=f"WorkbenchPage.sheet({str(shown).lower()})",
                 api_visibility="private",
             )  # fmt: skip
-        self.told: list[Any] = [self.share, self.asked, self.heeds]
+        self.told: list[Any] = [self.share, self.asked, self.heeds, self.preset]
 
     @property
     def fields(self) -> list[Any]:
-        return [self.prompt, self.asked, self.daring]
+        return [self.prompt, self.asked, self.preset, self.daring]
 
     def _wire(self) -> None:
         super()._wire()
+        self.preset.input(
+            self._preset,
+            self.preset,
+            [self.preset, *(self.form.shared[name] for name in WARPING)],
+            **self.noted.filling,
+        )
         temperature = self.form.shared["temperature"]
         self.daring.input(
             None, self.daring, temperature, js="(value) => value", api_visibility="private"
@@ -125,6 +137,7 @@ class CompareTab(StudyTab):
         temperature = settings.get("temperature", Settings.temperature)
         return {
             **super().fill(data),
+            self.preset: preset_of(settings),
             self.daring: min(DARING, temperature) if type(temperature) in (int, float) else 0,
         }
 
@@ -148,7 +161,7 @@ class CompareTab(StudyTab):
             count = self.host.tokens(prompt, settings, choice)
         except InputError as error:
             return f"{error} {words.chosen(settings)}"
-        return f"{words.length(count)} · {words.chosen(settings)}"
+        return f"{words.length(count, settings)} · {words.chosen(settings)}"
 
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
         """Also what its writer may not expect of the prompt, under its box."""
@@ -156,10 +169,23 @@ class CompareTab(StudyTab):
         return {
             **super().telling(values, data, choice),
             self.heeds: gr.update(value="".join(map(words.note, notes)), visible=bool(notes)),
+            self.preset: preset_of(data["settings"]),
         }
 
     def follow(self, study: Comparison) -> LiveComparison:
         return LiveComparison(study, self.results)
+
+    def _preset(self, name: str) -> Updates:
+        """Updates for a preset: it sets the sampling; decoders and the number of tokens stay."""
+        if name not in PRESETS:
+            return {self.preset: gr.skip()}
+        return {self.form.shared[each]: value for each, value in PRESETS[name].items()}
+
+
+def preset_of(settings: Mapping[str, Any]) -> str:
+    """The preset that these settings follow; those left out have their default."""
+    whole = {**{f.name: f.default for f in shared()}, **settings}
+    return next((n for n, own in PRESETS.items() if own.items() <= whole.items()), CUSTOM)
 
 
 TAB = CompareTab
