@@ -6,7 +6,8 @@ import sys
 import pytest
 import torch
 
-from decoders.engine.weights import Halves, PassLinear, hasten, multiply
+from decoders.engine.kernels.loading import kernels
+from decoders.engine.weights import Halves, PassLinear, hasten
 from tests.pairwise import pairwise
 
 pytest.importorskip("numba")
@@ -50,6 +51,16 @@ def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, shape, bias, larg
     assert layer.copied_bytes == size * -(-width // 32) * 64  # whole blocks of 32 outputs
 
 
+def multiply(layer, x, out):
+    """Products of rows (n, size), by kernels, to rows (n, width)."""
+    weights = layer.for_kernels()
+    address, bias, form = weights.places()
+    kernels().multiply(
+        x.data_ptr(), len(x), address, x.shape[1], out.shape[1], out.data_ptr(), bias, form,
+        weights.factor,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("tokens", "shape", "bias"), pairwise(
     [1, 2, 5, 6, 7, 13, 40], [(16, 1), (32, 31), (64, 32), (96, 33), (16, 102)], [False, True]
 ))  # fmt: skip
@@ -59,16 +70,15 @@ def test_weights_in_bfloat16_are_read_where_they_are(tokens, shape, bias):
     size, width = shape
     layer = a_layer(size, width, bias, dtype=torch.bfloat16)
     layer.copies = False
-    weights = layer.for_kernels()
     x = torch.randn(tokens, size, generator=torch.Generator().manual_seed(0))
 
     def product(rows):
         out = torch.full((len(rows), width), torch.nan)
-        multiply(weights, rows.data_ptr(), out.data_ptr(), len(rows), size, width)
+        multiply(layer, rows, out)
         return out
 
     together = product(x)
-    assert weights.places()[0] == layer.weight.data_ptr()
+    assert layer.for_kernels().places()[0] == layer.weight.data_ptr()
     assert torch.equal(together, torch.cat([product(x[i : i + 1]) for i in range(tokens)]))
     exact = torch.nn.functional.linear(
         x.double(), layer.weight.double(), layer.bias.double() if bias else None
@@ -116,7 +126,7 @@ def test_vectors_of_any_length_give_the_same_bits(tmp_path):
     subprocess.run([sys.executable, "-c", NARROW, file], check=True, timeout=120)
     layer = a_layer(48, 150, bias=False, dtype=torch.bfloat16)
     layer.copies = False
-    multiply(layer.for_kernels(), x.data_ptr(), rows.data_ptr(), 11, 48, 150)
+    multiply(layer, x[0], rows)
     blocks, lying = torch.load(file)
     assert torch.equal(blocks, wide)
     assert torch.equal(lying, rows)
