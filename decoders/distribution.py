@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from decoders.devices import device_of
-from decoders.errors import allowed, refuse, setting
+from decoders.errors import InputError, allowed, setting
 from decoders.shapes import Logits, Probs, TokenId
 
 # Keeps a uniform number times the total below the total in spite of rounding.
@@ -370,7 +370,8 @@ class Warping:
             low, high, choices = (each.metadata[key] for key in ("low", "high", "choices"))
             value = allowed(each.name, getattr(self, each.name), low, high, choices)
             object.__setattr__(self, each.name, value)
-        refuse((self.top_p == 0, "top_p must be above 0, which would keep no token; 1 keeps all."))
+        if self.top_p == 0:
+            raise InputError("top_p must be above 0, which would keep no token; 1 keeps all.")
 
     @classmethod
     def of(cls, options: Any) -> Self:

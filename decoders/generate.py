@@ -74,15 +74,12 @@ class Sampling:
         whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
         flag("ignore_eos", self.ignore_eos)
         own = () if isinstance(plain(self.penalties), bool) else self.penalties
-        refuse(
-            (
-                not isinstance(own, (list, tuple))
-                or not all(isinstance(p, TEXT_ALONE) for p in own),
+        if not isinstance(own, (list, tuple)) or not all(isinstance(p, TEXT_ALONE) for p in own):
+            raise InputError(
                 "penalties must be true, false or a list of logits processors of transformers that "
                 f"need the text alone ({', '.join(p.__name__ for p in TEXT_ALONE)}), not "
-                f"{quoted(self.penalties)}.",
+                f"{quoted(self.penalties)}."
             )
-        )
 
 
 @dataclass(frozen=True)
@@ -109,13 +106,11 @@ class Batching:
             if (value := getattr(self, name)) is not None:
                 whole(name, value, most)
         allowed("padding", self.padding, choices=PADDINGS)
-        refuse(
-            (
-                self.padding != "none" and self.max_cache_bytes is not None,
+        if self.padding != "none" and self.max_cache_bytes is not None:
+            raise InputError(
                 "max_cache_bytes needs padding='none': the size of padded caches is not known "
-                "beforehand.",
+                "beforehand."
             )
-        )
 
 
 @dataclass(frozen=True)
@@ -164,14 +159,12 @@ class Task:
         rows = [method.most_rows(len(ids), budget) for ids in prompts]
         if (limit := batching.max_cache_bytes) is not None:
             need = max(rows) * row_bytes(pair, method)
-            refuse(
-                (
-                    need > limit,
+            if need > limit:
+                raise InputError(
                     f"Prompt {rows.index(max(rows)) + 1} can need {need} bytes of cache and "
                     f"max_cache_bytes is {limit}; raise it, or shorten the prompt or "
-                    "max_new_tokens.",
+                    "max_new_tokens."
                 )
-            )
         seeds, stop = as_seeds(sampling.seed, len(prompts)), sampling.stop
         stops = [] if callable(stop) else as_stops(stop, pair.tokenizer)
         finder = stop_finder(pair.tokenizer, stops) if stops else None
@@ -181,12 +174,8 @@ class Task:
             else as_ids("end_tokens", sampling.end_tokens)
         )
         ends = frozenset() if sampling.ignore_eos else ends
-        refuse(
-            (
-                not callable(clock),
-                f"clock must be a function that returns seconds, not {quoted(clock)}.",
-            )
-        )
+        if not callable(clock):
+            raise InputError(f"clock must be a function that returns seconds, not {quoted(clock)}.")
         shared: dict[Any, Any] = {}
         requests = [
             Request(
@@ -201,12 +190,8 @@ class Task:
 
 
 def _references(pair: ModelPair, method: Method) -> list[list[TokenId]]:
-    refuse(
-        (
-            method.references and pair.tokenizer is None,
-            "Reference documents need a tokenizer; this pair has none.",
-        )
-    )
+    if method.references and pair.tokenizer is None:
+        raise InputError("Reference documents need a tokenizer; this pair has none.")
     lists = [
         list(pair.tokenizer(text, add_special_tokens=False).input_ids) for text in method.references
     ]
@@ -241,13 +226,10 @@ def penalties_of(sampling: Sampling, pair: ModelPair, prompt: list[TokenId]) -> 
 
 
 def checked_pair(pair: ModelPair) -> ModelPair:
-    refuse(
-        (
-            not isinstance(pair, ModelPair),
-            "The first argument is a ModelPair, as load_pair() returns, not "
-            f"{type(pair).__name__}.",
+    if not isinstance(pair, ModelPair):
+        raise InputError(
+            f"The first argument is a ModelPair, as load_pair() returns, not {type(pair).__name__}."
         )
-    )
     return pair
 
 
@@ -259,17 +241,15 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
     """
     checked_pair(pair)
     method = as_method(method)
-    refuse(
-        (
-            method.uses_draft and pair.draft is None,
+    if method.uses_draft and pair.draft is None:
+        raise InputError(
             f"{method.name} needs a draft model, and there is none: load a target with a draft, or "
-            "choose a decoder without one.",
-        ),
-        (
-            method.uses_head and pair.head is None,
-            f"{method.name} needs a head, and there is none: load the target with one.",
-        ),
-    )
+            "choose a decoder without one."
+        )
+    if method.uses_head and pair.head is None:
+        raise InputError(
+            f"{method.name} needs a head, and there is none: load the target with one."
+        )
     pair.follow(roles(method))
     return method
 
@@ -302,6 +282,7 @@ def roles(method: Method) -> tuple[str, ...]:
 
 
 def row_bytes(pair: ModelPair, method: Method) -> int:
+    """Bytes of one cache row in all models that a decoder asks."""
     return sum(pair.packed[role].row_bytes for role in roles(method))
 
 
@@ -329,13 +310,11 @@ def cache_need(
 def _fits(pair: ModelPair, method: Method, prompt: int, budget: int) -> None:
     for role in roles(method):
         positions = pair.packed[role].positions
-        refuse(
-            (
-                positions is not None and prompt + budget > positions,
+        if positions is not None and prompt + budget > positions:
+            raise InputError(
                 f"The prompt of {prompt} tokens and {budget} new ones exceed the {positions} "
-                f"positions of the {role} model; shorten the prompt or max_new_tokens.",
+                f"positions of the {role} model; shorten the prompt or max_new_tokens."
             )
-        )
 
 
 @overload

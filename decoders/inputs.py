@@ -31,6 +31,7 @@ def text(name: str, value: str) -> str:
 
 
 def is_gguf(name: Any) -> bool:
+    """Whether a name is that of a GGUF file, there or not."""
     return isinstance(name, (str, Path)) and Path(name).suffix.lower() == ".gguf"
 
 
@@ -66,7 +67,8 @@ def as_tokens(rule: str, tokens: Any, vocabulary: int) -> list[TokenId]:
         vocabulary: V
     """
     ids = as_list(tokens)
-    refuse((not isinstance(ids, list), f"{rule}, not {type(tokens).__name__}."))
+    if not isinstance(ids, list):
+        raise InputError(f"{rule}, not {type(tokens).__name__}.")
     for i in ids:
         if not is_whole(i):
             raise InputError(f"{rule}, and {quoted(i)} is not a token id.")
@@ -82,12 +84,10 @@ def as_seed(seed: Any) -> int | list[int]:
     listed = as_list(seed)
     seeds = listed if isinstance(listed, list) else [listed]
     # Those of torch.Generator.
-    refuse(
-        (
-            not all(is_whole(s) and -(2**63) <= plain(s) < 2**64 for s in seeds),
-            f"seed must be a whole number below 2**64 or a list of them, not {quoted(seed)}.",
+    if not all(is_whole(s) and -(2**63) <= plain(s) < 2**64 for s in seeds):
+        raise InputError(
+            f"seed must be a whole number below 2**64 or a list of them, not {quoted(seed)}."
         )
-    )
     return [int(s) for s in seeds] if isinstance(listed, list) else int(listed)
 
 
@@ -97,41 +97,37 @@ def as_seeds(seed: Any, count: int) -> list[int]:
     seeds = first if isinstance(first, list) else [first + i for i in range(count)]
     # The last of the numbers that follow a seed may be too large.
     as_seed(seeds)
-    refuse(
-        (
-            len(seeds) != count,
+    if len(seeds) != count:
+        raise InputError(
             f"There are {count} prompts and {len(seeds)} seeds; give one int, or one seed for each "
-            "prompt.",
+            "prompt."
         )
-    )
     return seeds
 
 
 def as_stops(stop: Any, tokenizer: Any) -> list[str]:
     stops = [stop] if isinstance(stop, str) else as_list(stop)
-    refuse(
-        (
-            not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops),
+    if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
+        raise InputError(
             "stop must be a text of at least one character or a list of such texts, not "
-            f"{quoted(stop)}.",
+            f"{quoted(stop)}."
         )
-    )
     for i, s in enumerate(stops):
         text(f"Stop string {i + 1}", s)
-    refuse((stops and tokenizer is None, "Stop strings need a tokenizer; this pair has none."))
+    if stops and tokenizer is None:
+        raise InputError("Stop strings need a tokenizer; this pair has none.")
     for name in special_tokens(tokenizer).values() if stops else ():
         for s in stops:
-            refuse(
-                (
-                    name and name in s and name != s,
+            if name and name in s and name != s:
+                raise InputError(
                     f"The stop string {quoted(s)} has the special token {name} and more; give "
-                    f"{quoted(name)} alone, as texts have no special tokens.",
+                    f"{quoted(name)} alone, as texts have no special tokens."
                 )
-            )
     return stops
 
 
 def special_tokens(tokenizer: Any) -> dict[TokenId, str]:
+    """The tokens that are no text, each with its name."""
     added = {i: t.content for i, t in tokenizer.added_tokens_decoder.items() if t.special}
     return {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids} | added
 
@@ -165,12 +161,8 @@ def stop_finder(tokenizer: Any, stops: Sequence[str]) -> Callable[[list[TokenId]
 
 def as_ids(name: str, ids: Any) -> frozenset[TokenId]:
     listed = [ids] if is_whole(ids) else as_list(ids)
-    refuse(
-        (
-            not isinstance(listed, (list, set, frozenset)) or not all(is_whole(i) for i in listed),
-            f"{name} must be token ids, as in [0, 2], not {quoted(ids)}.",
-        )
-    )
+    if not isinstance(listed, (list, set, frozenset)) or not all(is_whole(i) for i in listed):
+        raise InputError(f"{name} must be token ids, as in [0, 2], not {quoted(ids)}.")
     return frozenset(map(int, listed))
 
 
@@ -179,32 +171,27 @@ def cancel_check(cancel: Any) -> Callable[[], bool] | None:
     if cancel is None:
         return None
     check = getattr(cancel, "is_set", cancel)
-    refuse(
-        (
-            not callable(check),
+    if not callable(check):
+        raise InputError(
             "cancel must be a threading.Event or a function that returns True, not "
-            f"{quoted(cancel)}.",
+            f"{quoted(cancel)}."
         )
-    )
     return check
 
 
 def as_references(owner: str, references: Any) -> tuple[str, ...]:
+    """The reference documents of a decoder: one text or a list of texts, none of them empty."""
     texts = (references,) if isinstance(references, str) else as_list(references)
-    refuse(
-        (
-            not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) for t in texts),
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) for t in texts):
+        raise InputError(
             f"{owner}: references must be texts, not {quoted(references)}; read a file with "
-            "read_reference(path).",
+            "read_reference(path)."
         )
-    )
     for i, words in enumerate(texts):
-        refuse(
-            (
-                not text(f"Reference document {i + 1}", words).strip(),
-                f"Reference document {i + 1} is empty; give it some text or leave it out.",
+        if not text(f"Reference document {i + 1}", words).strip():
+            raise InputError(
+                f"Reference document {i + 1} is empty; give it some text or leave it out."
             )
-        )
     return tuple(texts)
 
 
@@ -315,7 +302,8 @@ def encode(prompt: Any, tokenizer: Any, vocabulary: int, bos: TokenId | None = N
             tokenizer, and for messages that the tokenizer's template cannot render
     """
     if isinstance(prompt, str):
-        refuse((prompt and tokenizer is None, NO_TOKENIZER))
+        if prompt and tokenizer is None:
+            raise InputError(NO_TOKENIZER)
         encoded = _text(text("The prompt", prompt), tokenizer) if prompt else Encoded([])
     elif isinstance(prompt, Mapping):
         if "input_ids" in prompt:
@@ -334,7 +322,8 @@ def encode(prompt: Any, tokenizer: Any, vocabulary: int, bos: TokenId | None = N
                 )
                 encoded = encoded._replace(notes=(note,))
     ids = as_tokens(RULE, encoded.ids, vocabulary)
-    refuse((not ids, "The prompt is empty; give at least one character or token."))
+    if not ids:
+        raise InputError("The prompt is empty; give at least one character or token.")
     return encoded._replace(ids=ids)
 
 
@@ -366,13 +355,11 @@ def checked(messages: Sequence[Any]) -> list[dict[str, str]]:
     """The messages of one prompt; raises InputError for the first that cannot be used."""
     for number, message in enumerate(messages, 1):
         name = f"Message {number}"
-        refuse(
-            (
-                not isinstance(message, Mapping),
+        if not isinstance(message, Mapping):
+            raise InputError(
                 f"{name} must have a role and a content, as in {{'role': 'user', 'content': "
-                f"'Hello'}}, not be {quoted(message)}.",
+                f"'Hello'}}, not be {quoted(message)}."
             )
-        )
         role, content = message.get("role"), cast(str, message.get("content"))
         others = [key for key in message if key not in ("role", "content")]
         refuse(

@@ -53,6 +53,7 @@ TEXT_ALONE = (
 
 
 def settings_of(config: GenerationConfig | None, names: Sequence[str]) -> dict[str, Any]:
+    """The settings in `names` that a generation config asks for, with their values."""
     return {
         name: value
         for name in names

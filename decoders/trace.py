@@ -68,6 +68,7 @@ class Trial:
 
     @property
     def alternatives(self) -> tuple[tuple[TokenId, float], ...]:
+        """The five likeliest tokens with their raw target probabilities."""
         ids, logits, log_sum = self.likeliest
         return tuple((i, math.exp(x - log_sum)) for i, x in zip(ids, logits, strict=True))
 

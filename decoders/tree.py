@@ -62,9 +62,11 @@ class TokenTree:
         return a
 
     def text(self, node: NodeId, stop: int = 0) -> list[TokenId]:
+        """The tokens from depth `stop` to `node`, in reading order."""
         return [self.tokens[n] for n in self.lineage(node, stop)]
 
     def new_tokens(self, node: NodeId) -> list[TokenId]:
+        """The tokens after the prompt, up to and including `node`."""
         return self.text(node, self.prompt_length)
 
     def new_length(self, node: NodeId) -> int:

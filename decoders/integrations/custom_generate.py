@@ -33,7 +33,7 @@ from transformers.generation.streamers import BaseStreamer
 from decoders.engine.heads.head import Head
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import in_eval_mode
-from decoders.errors import ModelError, refuse
+from decoders.errors import InputError, ModelError, refuse
 from decoders.generate import stream
 from decoders.inputs import as_seed, as_stops, as_tokenizer, stop_finder
 from decoders.integrations.fields import PromptRow, refuse_soft_prompt, rows, sampling, withheld
@@ -78,6 +78,8 @@ GENERATOR = setting(None, "the candidate generator", read=proposes_from_text)
 
 @dataclass(frozen=True)
 class Proposals(Source):
+    """A candidate generator's tokens, which count as certain."""
+
     name = "candidates"
     kind = Kind.CERTAIN
 
@@ -170,6 +172,7 @@ def collect(events: Iterator[Event], streamer: BaseStreamer | None) -> list[Resu
 def answer(
     input_ids: torch.Tensor, results: list[Result], config: GenerationConfig
 ) -> torch.Tensor | Generated:
+    """The output of `generate`: the sequences, or `Generated` if the config asks for it."""
     pad = config._pad_token_tensor
     new = [torch.tensor(result.tokens, dtype=input_ids.dtype) for result in results]
     filled = pad_sequence(new, batch_first=True, padding_value=0 if pad is None else int(pad))
@@ -376,17 +379,12 @@ class CustomGenerate:
         ]
         counted = EosTokenCriteria, MaxLengthCriteria
         others = StoppingCriteriaList([c for c in criteria if not isinstance(c, counted)])
-        refuse(
-            (
-                config._pad_token_tensor is None
-                and len(prompts) > 1
-                and (ids or others or self.stops),
-                "Rows may end at different lengths; give generate a pad_token_id.",
-            )
-        )
+        if config._pad_token_tensor is None and len(prompts) > 1 and (ids or others or self.stops):
+            raise InputError("Rows may end at different lengths; give generate a pad_token_id.")
         finds = stop_finder(self.tokenizer, self.stops) if self.stops else None
 
         def ends(request: int, tokens: list[TokenId]) -> bool:
+            """Whether stop strings end it, or the criteria, which see the whole padded row."""
             if finds and finds(tokens):
                 return True
             given = prompts[request].given

@@ -257,12 +257,10 @@ def rows(
         ),
     )
     positions, counted = inputs.get("position_ids"), real.long().cumsum(1) - 1
-    refuse(
-        (
-            positions is not None and (positions.to(real.device) != counted)[real].any(),
-            "Decoders count positions from the first token of a prompt; leave position_ids out.",
+    if positions is not None and (positions.to(real.device) != counted)[real].any():
+        raise InputError(
+            "Decoders count positions from the first token of a prompt; leave position_ids out."
         )
-    )
     return [PromptRow(row, row[keep].tolist()) for row, keep in zip(input_ids, real, strict=True)]
 
 

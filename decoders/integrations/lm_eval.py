@@ -17,7 +17,7 @@ from lm_eval.api.model import LM
 from lm_eval.models.utils import normalize_gen_kwargs
 
 from decoders.engine.loading.pair import ModelPair
-from decoders.errors import InputError, refuse
+from decoders.errors import InputError
 from decoders.generate import generate
 from decoders.settings import Method
 from decoders.shapes import TokenId
@@ -53,12 +53,8 @@ class DecodersLM(LM):
         seed: int = 0,
     ):
         super().__init__()
-        refuse(
-            (
-                pair.tokenizer is None,
-                "Tasks are texts, and this pair has no tokenizer; load one that has.",
-            )
-        )
+        if pair.tokenizer is None:
+            raise InputError("Tasks are texts, and this pair has no tokenizer; load one that has.")
         self.pair, self.method, self.tokenizer = pair, method, pair.tokenizer
         self.batch_size, self.max_gen_toks, self.seed = batch_size, max_gen_toks, seed
 
@@ -69,13 +65,11 @@ class DecodersLM(LM):
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:
-        refuse(
-            (
-                not getattr(self.tokenizer, "chat_template", None),
+        if not getattr(self.tokenizer, "chat_template", None):
+            raise InputError(
                 "This pair's tokenizer has no chat template; leave apply_chat_template out, or "
-                "load a chat model.",
+                "load a chat model."
             )
-        )
         return self.tokenizer.apply_chat_template(
             chat_history,
             tokenize=False,
@@ -107,13 +101,11 @@ class DecodersLM(LM):
         options = normalize_gen_kwargs(wishes, self.max_gen_toks)
         until = options.get("until") or []
         budget, longest = options["max_gen_toks"], self.pair.positions or LONGEST
-        refuse(
-            (
-                budget >= longest,
+        if budget >= longest:
+            raise InputError(
                 f"A task asks for {budget} new tokens, and the models see {longest}; set "
-                "max_gen_toks lower.",
+                "max_gen_toks lower."
             )
-        )
         sampled = {"temperature": float(options.get("temperature") or 0.0)}
         if sampled["temperature"] > 0:
             sampled |= {

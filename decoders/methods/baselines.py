@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from decoders.beams import Beam, Joint, commit_beams, draw_beams, drawn_trials
 from decoders.distribution import Warping
-from decoders.errors import refuse
+from decoders.errors import InputError
 from decoders.methods.budget import LONGEST, AutoLength, Count
 from decoders.reading import Reading
 from decoders.request import Ask, Request
@@ -246,13 +246,11 @@ class SpeculativeBeamSearch(BeamSearch):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse(
-            (
-                self.draft_beams is not None and self.draft_beams < self.beams,
+        if self.draft_beams is not None and self.draft_beams < self.beams:
+            raise InputError(
                 f"{self.name}: draft_beams must be at least the {self.beams} beams kept per step, "
-                f"not {self.draft_beams}; leave it empty, or keep fewer beams.",
+                f"not {self.draft_beams}; leave it empty, or keep fewer beams."
             )
-        )
 
     @claim
     def uses_draft(self) -> bool:

@@ -180,6 +180,7 @@ class Order:
         self.place: dict[TokenId, int] = {x: i for i, x in enumerate(self.ids.tolist())}
 
     def at(self, token: TokenId) -> tuple[float, float]:
+        """The q of all tokens before this one, and its own."""
         place = self.place[token]
         return float(self.lower[place]), float(self.masses[place])
 

@@ -203,6 +203,7 @@ class Budget:
         return (m for m in self.members if m.plan is self.plan and not m.request.finished)
 
     def join(self, member: AutoLength) -> None:
+        """Count a request in, which begins or was not in step."""
         self.followers = [ref(m) for m in (*(m for m in self.live if m is not member), member)]
         if member.plan is BEFORE:
             for other in self.live if self.plan.most else ():

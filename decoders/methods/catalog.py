@@ -115,13 +115,11 @@ def joined(method: Any, others: Mapping[str, type[Method]]) -> type[Method]:
     )
     # The default settings must be allowed.
     method()
-    refuse(
-        (
-            method.law is not None and method.law not in list(Law),
+    if method.law is not None and method.law not in list(Law):
+        raise InputError(
             f"its law is {quoted(method.law)}, and a law is one of "
-            f"{', '.join(repr(law.value) for law in Law)} or None.",
+            f"{', '.join(repr(law.value) for law in Law)} or None."
         )
-    )
     return method
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decoders.beams import likeliest_path
-from decoders.errors import refuse
+from decoders.errors import InputError
 from decoders.methods.copies import Lookup
 from decoders.methods.rules import Rule, Verdict, accepted, sides
 from decoders.methods.sources import CHAINS, Draft
@@ -174,12 +174,10 @@ class MTJD(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse(
-            (
-                self.exact and self.form == "sample",
-                "mtjd: exact needs form='search'; beam sampling does not try every sequence.",
+        if self.exact and self.form == "sample":
+            raise InputError(
+                "mtjd: exact needs form='search'; beam sampling does not try every sequence."
             )
-        )
 
     @property
     def branches(self) -> tuple[int, int]:
@@ -187,14 +185,12 @@ class MTJD(Method):
 
     def refuse(self, vocabulary: int, budget: int) -> None:
         length = min(self.block_length, budget)
-        refuse(
-            (
-                self.exact and vocabulary**length > MOST_SEQUENCES,
+        if self.exact and vocabulary**length > MOST_SEQUENCES:
+            raise InputError(
                 f"mtjd: exact would try {vocabulary}**{length} sequences, more than "
                 f"{MOST_SEQUENCES}; "
-                "take a smaller block_length, or beams.",
+                "take a smaller block_length, or beams."
             )
-        )
 
     def decode(self, request: Request) -> Decoding:
         beams, sampled = None if self.exact else self.beams, self.form == "sample"

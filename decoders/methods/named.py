@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, ClassVar
 
-from decoders.errors import InputError, quoted, refuse
+from decoders.errors import InputError, quoted
 from decoders.inputs import as_references
 from decoders.methods import block, copies, lossy, mtad, rules, sources
 from decoders.methods.block import Block, MultiPath, Traversal
@@ -36,6 +36,7 @@ from decoders.settings import Criterion, Decoding, Law, Method, claim, nearest, 
 
 
 def by_name(base: type[Any], *modules: ModuleType) -> dict[str, type[Any]]:
+    """The classes of these modules that inherit from `base` and have a name, in their order."""
     return {
         each.name: each
         for module in modules
@@ -74,13 +75,11 @@ def part(parts: Mapping[str, type[Any]], owner: str, text: object, **more: Any) 
     name, inside = match.groups()
     for each in re.split(r",\s*(?=[a-z_]+\s*=)", inside) if inside else ():
         key, equals, value = (word.strip() for word in each.partition("="))
-        refuse(
-            (
-                not equals,
+        if not equals:
+            raise InputError(
                 f"{owner}: settings of a {what} are written as {name}(name=value), not "
-                f"{quoted(text)}.",
+                f"{quoted(text)}."
             )
-        )
         usual = parts[name].__dataclass_fields__.get(key)
         # One number of several, as in tree(expansion=2), stays a text that the setting reads.
         several = usual is not None and isinstance(usual.default, tuple)
@@ -150,6 +149,7 @@ class Combination(Method):
 
     @cached_property
     def parts(self) -> Parts:
+        """The source and the rule that its settings say; requests share them."""
         source, rule = self.usual
         return self._part(SOURCES, "draft", source), self._part(RULES, "rule", rule)
 
@@ -164,13 +164,11 @@ class Combination(Method):
                 f"{' or '.join(r.name for r in RULES.values() if r.fits(source))}."
             )
 
-        refuse(
-            (
-                source.longest <= rule.window,
+        if source.longest <= rule.window:
+            raise InputError(
                 f"{self.name}: the rule {rule.name} needs drafts longer than its window of "
-                f"{rule.window}; lengthen the draft or shorten the window.",
+                f"{rule.window}; lengthen the draft or shorten the window."
             )
-        )
 
     def _part(self, parts: Mapping[str, type[Any]], key: str, usual: type[Any]) -> Any:
         """The part that the setting `key` names, or the usual one, with the settings it shares."""
@@ -181,13 +179,11 @@ class Combination(Method):
         given = {f.name: value for f in both if (value := getattr(self, f.name)) != f.default}
         theirs = part(parts, self.name, text).__dataclass_fields__
         for name in given:
-            refuse(
-                (
-                    name not in theirs,
+            if name not in theirs:
+                raise InputError(
                     f"{self.name}: {name} is no setting of {key}={quoted(text)}, which has "
-                    f"{', '.join(sorted(theirs)) or 'none'}; leave it out.",
+                    f"{', '.join(sorted(theirs)) or 'none'}; leave it out."
                 )
-            )
         return part(parts, self.name, text, **given)
 
     @property

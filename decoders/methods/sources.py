@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 from decoders.distribution import Distribution
-from decoders.errors import InputError, is_whole, quoted, refuse
+from decoders.errors import InputError, is_whole, quoted
 from decoders.methods.budget import LONGEST, AutoLength
 from decoders.reading import Reading
 from decoders.request import Ask, Doubt, Draw, RandomSource, Request
@@ -100,6 +100,7 @@ def chain(
 def said(
     request: Request, nodes: list[NodeId], model: str = "draft"
 ) -> Generator[Ask, list[Reading], list[Distribution]]:
+    """The warped distributions of a model after these nodes."""
     readings = yield request.ask(model, nodes)
     return [request.warp(r) for r in readings]
 
@@ -230,13 +231,11 @@ def tree_size(name: str, expansion: tuple[int, ...]) -> int:
     for children in expansion:
         layer *= children
         size += layer
-        refuse(
-            (
-                size > LARGEST_TREE,
+        if size > LARGEST_TREE:
+            raise InputError(
                 f"{name}: more than {LARGEST_TREE} draft tokens per round are too many; take fewer "
-                "children or layers.",
+                "children or layers."
             )
-        )
     return size
 
 
@@ -293,6 +292,7 @@ class Source(Checked, ABC):
 
     @property
     def drafter(self) -> str:
+        """The model that drafts, if one does."""
         return "head" if self.uses_head else "draft"
 
     @property

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from decoders.distribution import Warping
-from decoders.errors import allowed, refuse
+from decoders.errors import InputError, allowed
 from decoders.methods.catalog import as_method
 from decoders.settings import Law, Method
 from decoders.testing.oracle import TooManyWays, assert_exact, decode, distance, output_law, ways
@@ -70,12 +70,10 @@ def assert_law(
     """
     method = as_method(method)
     claimed = law or method.law
-    refuse(
-        (
-            claimed is None,
-            f"{method.name} claims no law with these settings; say which one it should have.",
+    if claimed is None:
+        raise InputError(
+            f"{method.name} claims no law with these settings; say which one it should have."
         )
-    )
     name = allowed("law", str(claimed), choices=[each.value for each in Law])
     for situation in situations:
         assert_exact(method, situation, law=name, limit=limit)

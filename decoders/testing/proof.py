@@ -108,6 +108,7 @@ def tables(V: int, nodes: int) -> Iterator[Table]:
 
 
 def _size(pair: tuple[Row, ...]) -> tuple[int, int]:
+    """The largest denominator, then the number of zeros."""
     parts = pair[0] + pair[1]
     return max(x.denominator for x in parts), parts.count(Fraction(0))
 
@@ -201,13 +202,11 @@ def is_chain(verify: Callable) -> bool:
         ]
     except (TypeError, ValueError):
         names = []
-    refuse(
-        (
-            len(names) not in (len(CHAIN), len(TREE)),
+    if len(names) not in (len(CHAIN), len(TREE)):
+        raise InputError(
             f"A function to prove is called as verify({', '.join(CHAIN)}) for chains or "
-            f"verify({', '.join(TREE)}) for trees, not as {quoted(', '.join(names))}.",
+            f"verify({', '.join(TREE)}) for trees, not as {quoted(', '.join(names))}."
         )
-    )
     return len(names) == len(CHAIN)
 
 
@@ -267,14 +266,12 @@ class Setup:
             ) from error
         # What is drawn from them rarely might not show in the law.
         refuse((generators() != before, HIDDEN))
-        refuse(
-            (
-                not (0 <= row <= len(tokens) and 0 <= token < self.table.V),
+        if not (0 <= row <= len(tokens) and 0 <= token < self.table.V):
+            raise InputError(
                 f"The function returned {row}, {token}; it must return how many of "
                 f"{len(tokens)} tokens it keeps (of a tree: the last row that it keeps) and "
-                f"an id below {self.table.V}.",
+                f"an id below {self.table.V}."
             )
-        )
         return (*paths[row], token)
 
     def _draft(self, source: Branches) -> tuple[list[TokenId], list[int], list[Path]]:
@@ -497,6 +494,7 @@ def compared(table: Table, shape: Shape, law: dict[Path, float]) -> Counterexamp
 
 
 def _decimals(size: float) -> int:
+    """The decimals that show a difference of this size, six or more."""
     return max(6, 1 - math.floor(math.log10(size))) if size else 6
 
 

@@ -133,13 +133,11 @@ class Training:
         held_out: Sequence[Path] = (),
         start: Path | None = None,
     ):
-        refuse(
-            (
-                pair.tokenizer is None,
+        if pair.tokenizer is None:
+            raise InputError(
                 "A drafter is trained on text, which needs the target's tokenizer; load it with "
-                "the target.",
+                "the target."
             )
-        )
         self.pair, self.work, self.recipe = pair, work, recipe
         self.device = pair.target.device
         self._gather(files, questions, answers, held_out)
@@ -216,13 +214,11 @@ class Training:
         order = np.random.default_rng(self.recipe.seed).permutation(len(prompts))
         self.asked = [prompts[i] for i in order[: self.recipe.own_texts]]
         total = sum(len(text.ids) for text in self.given) + len(self.asked) * length
-        refuse(
-            (
-                total < 4 * length or not probes,
+        if total < 4 * length or not probes:
+            raise InputError(
                 f"The files hold too little text; give at least {8 * length} tokens of it, better "
-                "a million.",
+                "a million."
             )
-        )
 
     def _clean(self, every: Iterable[Any], text_of: Callable[[Any], str] = str) -> Iterator[Any]:
         """Those that share no words with a held-out prompt; the others are counted."""
@@ -233,6 +229,7 @@ class Training:
                 yield each
 
     def _claim(self, start: Path | None) -> None:
+        """Take the folder for this training, or find that it is this training's."""
         table: Any = self.pair.target.get_input_embeddings()
         given = b"".join(text.ids.tobytes() for text in self.given)
         prompts = json.dumps([self.asked, self.probes]).encode()
@@ -252,13 +249,11 @@ class Training:
             raise InputError(
                 f"The folder {self.work} cannot be used ({error.strerror}); name another."
             ) from None
-        refuse(
-            (
-                not same,
+        if not same:
+            raise InputError(
                 f"The folder {self.work} holds another training; name another folder, or give the "
-                "same sizes, texts and target.",
+                "same sizes, texts and target."
             )
-        )
 
     def write_own(self) -> Iterator[int]:
         return texts.write_own(
@@ -344,6 +339,7 @@ class Training:
     # ---- figures
 
     def acceptance(self) -> Acceptance:
+        """What becomes of drafts on the held-out prompts, as `generate` decodes them."""
         folder, target = self.work / "latest", self.pair.target
         self.student.save(folder)
         if self.recipe.kind == "head":
@@ -367,6 +363,7 @@ class Training:
     # ---- files
 
     def checkpoint(self) -> None:
+        """Write what a training needs to go on from here."""
         part, module = self._checkpoint.with_suffix(".part"), self.student.module
         state = {
             "step": self.step,

@@ -22,7 +22,7 @@ from decoders.engine.loading.heads import read_head
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import positions_of
 from decoders.engine.protocols import Layers
-from decoders.errors import allowed, refuse
+from decoders.errors import InputError, allowed
 
 KINDS = "head", "draft"
 # The least number of each size.
@@ -74,13 +74,11 @@ class Recipe:
         for name, least in LEAST.items():
             allowed(name, getattr(self, name), least, 2**31 - 1)
         heads = self.heads or max(1, self.width // 64)
-        refuse(
-            (
-                self.width % (2 * heads),
+        if self.width % (2 * heads):
+            raise InputError(
                 f"width must be a multiple of {2 * heads}, twice the number of heads, not "
-                f"{self.width}.",
+                f"{self.width}."
             )
-        )
 
 
 @dataclass(frozen=True)
@@ -104,6 +102,7 @@ class Acceptance:
 
 
 def in_words(shares: Sequence[float]) -> str:
+    """The shares, and the tokens of a round whose draft has all these places."""
     tokens = 1 + sum(accumulate(shares, mul))
     return f"{', '.join(f'{share:.2f}' for share in shares)} ({tokens:.2f} tokens a pass)"
 
@@ -262,12 +261,8 @@ class HeadStudent:
         """
         target = pair.target
         spec, weights = read_head(str(folder), target)
-        refuse(
-            (
-                "mix.weight" not in weights or "d2t" not in weights,
-                f"The head {folder} is not one that this trainer made; name another.",
-            )
-        )
+        if "mix.weight" not in weights or "d2t" not in weights:
+            raise InputError(f"The head {folder} is not one that this trainer made; name another.")
         ids = weights.pop("d2t").long().numpy() + np.arange(len(weights["lm_head.weight"]))
         table: Any = target.get_input_embeddings()
         if weights["embed_tokens.weight"].data_ptr() == table.weight.data_ptr():

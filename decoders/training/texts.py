@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from decoders.engine.loading.pair import ModelPair
-from decoders.errors import InputError, refuse
+from decoders.errors import InputError
 from decoders.generate import generate
 from decoders.inputs import encode
 
@@ -93,13 +93,11 @@ def read_answers(files: Sequence[Path], vocabulary: int) -> Iterator[Text]:
                 whole = ids.ndim == 1 and len(ids) > 0 and ids.min() >= 0 and ids.max() < vocabulary
             except (ValueError, TypeError, OverflowError):
                 whole = False
-            refuse(
-                (
-                    not whole,
+            if not whole:
+                raise InputError(
                     f"A line of {file} is not [prompt ids, answer ids, temperature] with ids below "
-                    f"{vocabulary:,}; give answers that this target wrote.",
+                    f"{vocabulary:,}; give answers that this target wrote."
                 )
-            )
             yield Text(ids, len(prompt))
 
 
@@ -131,6 +129,7 @@ class HeldOut:
 
 
 def as_prompt(pair: ModelPair, question: str) -> list[int]:
+    """A question as the target's chat template puts it, or as it is if there is none."""
     chat = getattr(pair.tokenizer, "chat_template", None)
     prompt = [{"role": "user", "content": question}] if chat else question
     return encode(prompt, pair.tokenizer, pair.vocabulary).ids
@@ -196,6 +195,7 @@ def in_batches(texts: Sequence[Text], tokens: int, seed: int) -> Iterator[list[T
 
 
 def padded(texts: Sequence[Text]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Texts as one array of ids (B, T), their prompts (B,) and their lengths (B,)."""
     lengths = np.array([len(text.ids) for text in texts])
     ids = np.zeros((len(texts), lengths.max()), np.int64)
     for row, text in zip(ids, texts, strict=True):

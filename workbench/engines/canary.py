@@ -250,6 +250,7 @@ def read(
 
 
 def _draws(p: torch.Tensor, q: torch.Tensor | None, texts: Sequence[Ids]) -> tuple[np.ndarray, ...]:
+    """The fields of `Draws` of texts; p and q: the laws before every token."""
     cell = labels(p, q)
     tokens = torch.tensor([token for text in texts for token in text], device=p.device)
     likeliest = torch.zeros_like(p).scatter_(1, p.argmax(-1, keepdim=True), 1.0)

@@ -131,6 +131,7 @@ class Wire:
     def _asked(
         self, method: str, path: str, body: Any = None
     ) -> Iterator[tuple[httpx.Response, Iterator[bytes]]]:
+        """The response, and the bytes of its body within the limits."""
         try:
             with closing(self._sent(self._http.build_request(method, path, json=body))) as response:
                 pieces = self._pieces(response)
@@ -251,6 +252,7 @@ class Client:
 
     @property
     def version(self) -> str | None:
+        """The engine's version; None if it is not told."""
         if self.dialect.version is None:
             return None
         path, field = self.dialect.version
@@ -312,12 +314,14 @@ class Client:
                 )
 
     def _sentence(self, error: InputError) -> str:
+        """The error with the engine's name, whoever has raised it."""
         name, words = f"Engine {self.wire.engine.name}", self.wire.hidden(str(error))
         return words if words.startswith(name) else f"{name}: {words[0].lower()}{words[1:]}"
 
     def record(
         self, pieces: Sequence[tuple[Chunk, float]], seconds: float, note: str = ""
     ) -> Record:
+        """What the pieces of an answer say together."""
         chunks = [chunk for chunk, _ in pieces]
         ids = tuple(token for chunk in chunks for token in chunk.ids or ())
         counts = [chunk.count for chunk in chunks if chunk.count is not None]

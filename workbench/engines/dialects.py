@@ -142,6 +142,7 @@ def message(event: Any) -> str:
 
 
 def completions(events: Iterable[Event]) -> Iterator[Chunk]:
+    """The chunks of an answer of the completions API, whole or in chunks."""
     for event in unbroken(events):
         # The one that counts tokens may have no choice.
         answer = Completion.of({"choices": [], **event} if event.get("usage") else event)

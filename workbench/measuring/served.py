@@ -236,6 +236,7 @@ def chosen(study: Study, engines: Engines) -> Mapping[str, Engine]:
 
 
 def texts(study: Study) -> list[str | None]:
+    """The prompts as text, None for those that only their ids tell."""
     templated = study.settings.chat_template
     return [
         p.text if isinstance(p.text, str) and not (p.ids or templated) else None
@@ -407,6 +408,7 @@ def measure(
 
 
 def remarks(record: Record, model: str | None, ours: bool) -> list[str]:
+    """What a reader of an engine's figures and text must know, in sentences."""
     if not ours:
         serves = (
             "It does not say which model it serves"
