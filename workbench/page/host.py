@@ -52,6 +52,7 @@ class Host:
         self._stops: dict[tuple[str | None, str], threading.Event] = {}  # by session and tab
         # Ends what has its texts and only times them; set when somebody waits for the device.
         self.quiet = threading.Event()
+        self.newest = "0"  # the ticket of whoever pressed Run last
 
     def check(self, study: Study, choice: PairChoice) -> None:
         """Refuse a study that cannot be run here; nothing is loaded and nothing runs.
@@ -205,6 +206,12 @@ class Host:
     def stop(self, job: tuple[str | None, str]) -> None:
         if job in self._stops:
             self._stops[job].set()
+
+    def ticket(self) -> str:
+        """The number of one who waits for the device from now on."""
+        self.newest = str(int(self.newest) + 1)
+        self.quiet.set()
+        return self.newest
 
     def leave(self, job: tuple[str | None, str]) -> None:
         """Another run is shown in the place of a job's: it ends, and shows nothing more."""

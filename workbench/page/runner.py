@@ -1,7 +1,6 @@
 """Who runs a study: the buttons of a tab, which also follow it, and the endpoints for programs."""
 
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -94,7 +93,7 @@ class Runner:
         )  # fmt: skip
         # Input that `_ask` rejects gives no ticket, so it neither queues nor runs.
         started = self._number.change(
-            self._run, self._ticket,
+            self._run, [self._ticket, self._number],
             [*self.outputs, *tab.results.outputs],
             show_progress="minimal", show_progress_on=self.place,
             js=f"WorkbenchPage.began('{self.prefix}')", **DEVICE,
@@ -126,15 +125,14 @@ class Runner:
 
     def _queued(self) -> Updates:
         """Updates that run the last ticket once the device is free; until then one may leave."""
-        self.host.quiet.set()  # somebody's texts are there and only timed
         return {
-            self._number: secrets.token_hex(8),
+            self._number: self.host.ticket(),
             self.progress: words.note("Waiting for the device."),
             **self._visible(self.leave),
             self.again: gr.update(visible=False),
         }
 
-    def _run(self, ticket: Ticket | None, request: gr.Request) -> Iterator[Updates]:
+    def _run(self, ticket: Ticket | None, number: str, request: gr.Request) -> Iterator[Updates]:
         """Updates of one study while it runs.
 
         If this is closed, as with the tab, the decoder ends; the finished part is kept.
@@ -157,7 +155,7 @@ class Runner:
                 # A run may have grown while this waited; now no other visitor adds to it.
                 study, earlier = renew() if renew else (study, None)
                 with closing(self.host.run(study, choice, stopped, earlier)) as events:
-                    for updates in self._followed(events, follower, shared, stopped):
+                    for updates in self._followed(events, follower, shared, stopped, number):
                         if not self.host.in_view(stopped):
                             return
                         if renew:  # what was added to a run would be added a second time
@@ -172,6 +170,7 @@ class Runner:
         follower: Any,
         shared: bool,
         stopped: threading.Event,
+        number: str,
     ) -> Iterator[Updates]:
         kept, quiet = "", False  # the id of the run once a part is finished; whether it is shown
         for event in events:
@@ -187,6 +186,8 @@ class Runner:
             elif self.tab.times_quietly and isinstance(event, Finished) and event.at.last_text:
                 quiet = True
                 self.host.quiet = stopped
+                if number != self.host.newest:  # somebody has been waiting for these texts
+                    stopped.set()
                 pause = FIGURES_SECONDS
                 settled = event.at.laps == 1
                 whole = self.tab.results.show(event.run, bool(event.unkept), settled=settled)

@@ -58,6 +58,7 @@ class Replayed:
 
     def run(self, study, choice, stopped=None) -> Iterator[Event]:
         error, self.error = self.error, None
+        self.stopped = stopped
         if error is not None and STEPS[self.step] is None:
             raise error
         for event in self.events:
@@ -100,11 +101,12 @@ def recorded(pair, unmetered) -> dict[str, list[Event]]:
 
 
 @pytest.fixture
-def replays(house, recorded, monkeypatch) -> Callable[..., None]:
+def replays(house, recorded, monkeypatch) -> Callable[..., Replayed]:
     """Lets the page's device replay a tab's study, and perhaps break down at a step of it."""
 
-    def let(tab: str, *breaks: Any) -> None:
-        monkeypatch.setattr(house[0], "device", Replayed(recorded[tab], *breaks))
+    def let(tab: str, *breaks: Any) -> Replayed:
+        monkeypatch.setattr(house[0], "device", device := Replayed(recorded[tab], *breaks))
+        return device
 
     return let
 
@@ -312,6 +314,19 @@ def test_stop_ends_the_job_of_its_own_tab(house):
         visitor.press(names[0])
         assert (compare.is_set(), other.is_set()) == (True, False)
     visitor.press(names[0])  # nothing runs any more
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_who_presses_run_before_the_texts_are_there_waits_for_them_alone(house, replays, waits):
+    """Only a run whose texts were there already made way: others were timed to the end."""
+    page, device = house[1], replays("")
+    first, second = Visitor(page, COMPARE), Visitor(page, COMPARE)
+    waiting = second.firing("run", "click")
+    for i, _ in enumerate(first.firing("run", "click")):
+        if waits and i == 2:
+            next(waiting)
+    assert device.stopped.is_set() == waits
+    assert "Done" in said(first, "")
 
 
 def test_who_leaves_a_run_ends_it(house):
