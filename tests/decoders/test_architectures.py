@@ -12,6 +12,7 @@ from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.models.plain import Following, PlainModel
 from tests import zoo
 from tests.models import by_transformers, whole_softmax
+from tests.pairwise import EVERYWHERE
 
 PROMPTS = [[5, 6, 7, 8], [3], list(range(20, 40))]
 WINDOWS = [list(range(10, 50))]  # a prompt longer than two of them
@@ -70,9 +71,14 @@ PLAIN = {
     "lfm2": {},
 }
 REFUSED = {"bert, looking ahead": {"is_decoder": False}}
+# One of each kind of position, reach, layer and cache; EVERYWHERE=1 takes all.
+SOME = (
+    "llama, longrope", "mixtral", "gpt2", "deepseek_v3", "gemma2, window of 16",
+    "llama4_text, chunks of 16", "gpt_oss", "diffllama", "bloom", "mamba", "qwen3_5_text", *REFUSED,
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*PACKED, *PLAIN, *REFUSED])
+@pytest.mark.parametrize("name", [*PACKED, *PLAIN, *REFUSED] if EVERYWHERE else SOME)
 def test_an_architecture(name):
     target, draft = zoo.build_pair(name.split(",")[0], **{**PACKED, **PLAIN, **REFUSED}[name])
     try:
@@ -92,7 +98,7 @@ def test_an_architecture(name):
 LONG = (  # those that people load, tiny: windows and chunks of 16 tokens
     "gemma2", "gemma3_text", "gpt_oss", "olmo3", "cohere2", "llama4_text", "falcon", "bloom",
     "qwen3_5_text", "mamba", "deepseek_v3",
-)  # fmt: skip
+)[:: 1 if EVERYWHERE else 2]  # fmt: skip
 # parts of them, also in a float64 model
 IN_FLOAT32 = {"llama4_text", "bloom", "qwen3_5_text", "mamba", "deepseek_v3"}
 FLOAT32 = 1e-4

@@ -127,7 +127,7 @@ def interpreter():
 
 
 @needs_triton
-@pytest.mark.parametrize("case", CASES if EVERYWHERE else [*CASES][:5])
+@pytest.mark.parametrize("case", CASES if EVERYWHERE else [*CASES][:4])
 def test_triton_interpreted(interpreter, case):
     assert interpreter.submit(triton_error, case).result() < TOLERANCE
 
@@ -176,7 +176,7 @@ def of_one_token(
 
 @needs_triton
 @pytest.mark.parametrize(("text", "reach", "passes"), [
-    (70, None, 7),
+    (70, None, 7 if EVERYWHERE else 3),
     (1022, None, 7 if EVERYWHERE else 2),
     (70, Reach(30), 3),
     (70, Reach(30, chunked=True), 3),

@@ -11,6 +11,7 @@ from decoders import ModelPair, catalog, generate
 from tests import zoo
 from tests.elsewhere import FAR, TwoDevices, put_far
 from tests.models import by_transformers
+from tests.pairwise import EVERYWHERE
 
 hooks = pytest.importorskip("accelerate.hooks")
 PROMPTS = [[5, 6, 7], list(range(10, 31)), [3]]
@@ -45,7 +46,9 @@ def two_devices():
         yield
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3_text", "llama4_text"])
+@pytest.mark.parametrize(
+    "name", ["llama", "gemma3_text", "llama4_text"] if EVERYWHERE else ["gemma3_text"]
+)
 def test_each_layer_has_its_rows_where_it_is(name, two_devices):
     """Such models ran one request at a time.
 
