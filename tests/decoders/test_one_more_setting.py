@@ -10,7 +10,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # `within` keeps logits that are at most so far below the highest one. File, place, what follows.
 EDITS = (
-    ("decoders/distribution.py", "    temperature_last: bool\n", "    within: float\n"),
     (
         "decoders/distribution.py",
         'llama.cpp does", choices=(True, False)\n    )\n',

@@ -254,7 +254,8 @@ def test_a_launch_takes_one_copy_in_and_one_back(doors, decoder, sampling, reque
     assert 0 < count["launches"] <= most * count["rounds"] + most * (most - 1) // 2 + 2
     assert count["in"] == count["out"] == count["launches"]
     assert count["operators"] == 0
-    assert count["moves"] <= 2 * count["rounds"]  # in the rows of either model
+    # In the rows of either model, and of the rounds that the longer text begins with.
+    assert count["moves"] <= 2 * count["rounds"] + 2
 
 
 def test_all_decoders_are_counted():
