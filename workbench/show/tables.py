@@ -122,20 +122,21 @@ def notes(run: Run) -> list[str]:
     """What a reader of the figures must know; rows of which the same is true share a sentence."""
     lines, said = rows(run.results), defaultdict[str, list[Row]](list)
     for row in lines:
-        remarks = [f"Unsteady: {reason}." for reason in unsteady(row)]
-        remarks += [remark for result in row.results for remark in result.remarks]
-        for remark in dict.fromkeys(remarks):
+        each = [f"Unsteady: {reason}." for reason in unsteady(row)]
+        each += [remark for result in row.results for remark in result.remarks]
+        for remark in dict.fromkeys(each):
             said[remark].append(row)
     how = f"{UNSURE} marks speeds that cannot be trusted." if any(map(unsteady, lines)) else ""
     if all(len(result.laps) < 2 for result in run.results if not result.errors):
         how = f"{how} Timed once: speeds may differ from run to run.".strip()
     named = study_of(run.kind).by_decoder
-    return [how] * bool(how) + [
+    remarks = [
         f"{', '.join(row.label for row in some)}: {remark}"
         if named
         else f"{len(some)} of {len(lines)} rows: {remark}"
         for remark, some in said.items()
     ]
+    return [how, *remarks] if how else remarks
 
 
 # ---- Settings and environment of a run
