@@ -114,12 +114,12 @@ def main() -> None:
     reports = [report(Journal(), id) for id in args.ids or [measured()]]
     names = [found.plan.name for found in reports]
     if len(names) > 1 or names[0] not in PAGES:
-        parts = [part(found, markdown(found, charts=True)) for found in reports]
+        parts = [part(found, markdown(found)) for found in reports]
         (args.page or RULES).write_text(HEAD + "".join(parts), encoding="utf-8")
         return
     (found,) = reports
     made = f"Made of {_command(found)} by `python -m tools.experiment`."
-    page = f"{markdown(found, charts=True)}\n{made}\n"
+    page = f"{markdown(found)}\n{made}\n"
     (args.page or PAGES[found.plan.name]).write_text(page, encoding="utf-8")
     if found.plan.name != PLAN:
         return

@@ -54,15 +54,6 @@ CHOOSING = {
     Recycled: (Recycler, best_first),
 }  # fmt: skip
 PROMPT = "Once upon a time, there was a little girl who"
-STYLES = """.wb-chart { --ink: var(--md-default-fg-color);
-  --faint: var(--md-default-fg-color--light); --rule: var(--md-default-fg-color--lightest);
-  --ground: var(--md-code-bg-color); --paper: var(--md-default-bg-color); margin: 1.5em 0; }
-.md-typeset td:first-child code { white-space: nowrap; }
-@media (min-width: 60em) {
-  .md-typeset .grid { grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); }
-  .md-typeset .grid pre { font-size: .65rem; } }
-.md-typeset .grid > :first-child code { white-space: pre-wrap; }
-"""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -79,8 +70,6 @@ def on_files(files: Files, config: Any) -> Files:
     pages["decoders/index.md"] = index()
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
-    charts = (ROOT / "workbench" / "web" / "charts.css").read_text("utf-8")
-    files.append(File.generated(config, "charts.css", content=STYLES + charts))
     image = (ROOT / "assets" / "workbench.png").read_bytes()
     files.append(File.generated(config, "workbench.png", content=image))
     return files

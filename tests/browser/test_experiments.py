@@ -31,7 +31,7 @@ def test_a_plan_runs_is_shown_and_is_there_after_a_reload(visit, address):
     expect(
         page.locator("#experiment-report td").filter(has_text="speculative rule=typical").first
     ).to_be_visible()
-    expect(page.locator("#experiment-report svg.plot").first).to_be_visible()
+    expect(page.locator("#experiment-report .js-plotly-plot").first).to_be_visible()
     expect(page.locator("#experiment-past input")).to_have_value(re.compile("Which rule"))
     # it stayed above a filled list
     expect(page.locator("#experiment-past")).not_to_contain_text("None yet")

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from textwrap import wrap
 from typing import Any
 
+import plotly.graph_objects as go
 from pydantic import TypeAdapter
 
 from decoders.process import assets
@@ -19,7 +21,7 @@ from workbench.runs.record import Result
 from workbench.show import plots, tables
 from workbench.show.looks import look, look_of
 from workbench.show.quantities import FIGURES, MISSING, significant
-from workbench.show.view import as_csv, frame
+from workbench.show.view import as_csv, figure_html, frame
 from workbench.studies.settings import WARPING, counted
 
 
@@ -218,7 +220,7 @@ Content = str | list[str] | tables.Table
 class Section:
     title: str
     content: list[Content]
-    charts: Sequence[str] = ()
+    charts: Sequence[go.Figure] = ()
 
 
 def as_markdown(content: list[Content]) -> str:
@@ -239,29 +241,45 @@ def as_html(section: Section) -> str:
         else:
             text = tables.markup(c) if isinstance(c, tables.Table) else f"<p>{html.escape(c)}</p>"
             parts.append(text)
-    if section.charts:
-        parts.append(f'<div class="wb-charts">{"".join(section.charts)}</div>')
     return "".join(parts)
 
 
-RANGES = "Whiskers: 95% intervals over prompts or batches."
+LINE = 44  # letters of a title that a phone's width holds
 
 
-def draw(report: Report, drawing: Drawing) -> list[str]:
-    """A chart for each figure of the drawing, "" where nothing is measured."""
+def draw(report: Report, drawing: Drawing) -> Iterator[go.Figure]:
+    """The charts of a drawing, one for each of its figures that was measured."""
     one = _curve if drawing.kind == "curve" else _front
-    return [one(report, drawing, y) for y in drawing.y]
+    for y in drawing.y:
+        chart = one(report, drawing, y)
+        if chart.data:  # on a phone, the legend has a line for each
+            yield chart.update_layout(height=chart.layout.height + 12 * len(chart.data))
 
 
-def _title(drawing: Drawing, y: str) -> str:
-    title = drawing.title or f"{y} by {drawing.x.replace('_', ' ')}"
-    return f"{title}: {y}" if drawing.title and len(drawing.y) > 1 else title
+def _plane(drawing: Drawing, y: str) -> go.Figure:
+    x = drawing.x.replace("_", " ")
+    title = drawing.title or f"{y} by {x}"
+    if drawing.title and len(drawing.y) > 1:
+        title = f"{title}: {y}"
+    lines = wrap(_text(title), LINE)
+    return plots.plane("<br>".join(lines), x, y).update_layout(margin_t=24 + 20 * len(lines))
 
 
-def _curve(report: Report, drawing: Drawing, y: str) -> str:
-    """y over a setting, with a line for each remaining label. Cells without it are levels."""
-    lines: dict[str, dict[float, tuple[float, float, float]]] = {}
-    levels: dict[str, float] = {}
+def _text(words: str) -> str:
+    """Words as Plotly's text, in which tags are markup."""
+    return html.escape(words, quote=False)
+
+
+def _whiskers(intervals: Sequence[figures.Interval]) -> dict[str, Any]:
+    return plots.whiskers(
+        (i.value - i.low for i in intervals), (i.high - i.value for i in intervals)
+    )
+
+
+def _curve(report: Report, drawing: Drawing, y: str) -> go.Figure:
+    """y over a setting, with a line for each remaining label. Cells without it are dotted lines."""
+    lines: dict[str, dict[float, figures.Interval]] = {}
+    levels: dict[str, figures.Interval] = {}
     names = report.names(drawing.part)
     for cell in report.of_part(drawing.part):
         value = {**cell.spec, **cell.spec["settings"]}.get(drawing.x)
@@ -272,48 +290,44 @@ def _curve(report: Report, drawing: Drawing, y: str) -> str:
             rest = names[cell.cell].replace(f" {drawing.x}={value}", "")
             # Batch size, seed and the like stand behind a comma.
             rest = rest.replace(f", {drawing.x.removesuffix('_size')} {value:g}", "")
-            lines.setdefault(rest, {})[value] = (interval.value, interval.low, interval.high)
+            lines.setdefault(rest, {})[value] = interval
         else:
-            levels[names[cell.cell]] = interval.value
-    if not lines:
-        return ""
-    curves = [
-        plots.Curve(name, look(i), dict(sorted(points.items())))
-        for i, (name, points) in enumerate(lines.items())
-    ]
-    beside = [(name, look(i), value) for i, (name, value) in enumerate(levels.items(), len(curves))]
-    says = f"{RANGES} Dotted: without this setting." if beside else RANGES
-    return plots.curves(_title(drawing, y), says, curves, drawing.x.replace("_", " "), y, beside)
+            levels[names[cell.cell]] = interval
+    chart = _plane(drawing, y)
+    for i, (name, points) in enumerate(lines.items()):
+        each = dict(sorted(points.items()))
+        plots.line(
+            chart, {x: interval.value for x, interval in each.items()}, _text(name), look(i),
+            "%{x}: %{y:.3g}",
+        )  # fmt: skip
+        chart.data[-1].update(error_y=_whiskers([*each.values()]))
+    ends = [min(x), max(x)] if (x := {x for points in lines.values() for x in points}) else []
+    for i, (name, interval) in enumerate(levels.items() if ends else (), len(lines)):
+        plots.line(
+            chart, dict.fromkeys(ends, interval.value), _text(name), look(i)._replace(dash="dot"),
+            "%{y:.3g}",
+        )  # fmt: skip
+    return chart
 
 
-def _front(report: Report, drawing: Drawing, y: str) -> str:
+def _front(report: Report, drawing: Drawing, y: str) -> go.Figure:
+    """A point for each cell, the highest first."""
     names = report.names(drawing.part)
     points = [
-        p
-        for c in report.of_part(drawing.part)
-        if (p := _point(report, c, names[c.cell], drawing.x, y))
+        (b, a, cell)
+        for cell in report.of_part(drawing.part)
+        if (a := report.figure(drawing.x, cell)) and (b := report.figure(y, cell))
     ]
-    if not points:
-        return ""
-    return plots.scatter(_title(drawing, y), RANGES, points, drawing.x, y)
+    alone = len({cell.spec["decoder"] for *_, cell in points}) == len(points)
+    chart = _plane(drawing, y)
+    for i, (b, a, cell) in enumerate(sorted(points, key=lambda point: -point[0].value)):
+        style = look_of(cell.spec["decoder"]) if alone else look(i)
+        plots.line(chart, {a.value: b.value}, _text(names[cell.cell]), style, "%{x:.3g}, %{y:.3g}")
+        chart.data[-1].update(error_x=_whiskers([a]), error_y=_whiskers([b]))
+    return chart
 
 
-def _point(report: Report, cell: CellRows, name: str, x: str, y: str) -> plots.Point | None:
-    a, b = report.figure(x, cell), report.figure(y, cell)
-    if a is None or b is None:
-        return None
-    return plots.Point(
-        name,
-        look_of(cell.spec["decoder"]),
-        a.value,
-        b.value,
-        f"{shown(a, '')} {x}, {shown(b, '')} {y}",
-        (a.low, a.high),
-        (b.low, b.high),
-    )
-
-
-INTERVALS = "Brackets: 95% intervals by a paired bootstrap over prompts (or batches)."
+INTERVALS = "Brackets, bars: 95% intervals by a paired bootstrap over prompts (or batches)."
 VERDICTS = {
     "reproduced": "Reproduced",
     "not reproduced": "Not reproduced: here it is the other way round",
@@ -401,7 +415,7 @@ def orderings(report: Report) -> Section:
 
 def _part(report: Report, part: Sweep) -> Section:
     drawings = [drawing for drawing in report.plan.drawings if drawing.part == part.name]
-    charts = [chart for drawing in drawings for chart in draw(report, drawing) if chart]
+    charts = [chart for drawing in drawings for chart in draw(report, drawing)]
     unsaid = [*dict.fromkeys(c.unsaid for c in report.of_part(part.name) if c.unsaid)]
     content: list[Content | None] = [
         part.about,
@@ -418,24 +432,21 @@ def _part(report: Report, part: Sweep) -> Section:
 # ---- Reports as files, and the orderings that ship
 
 
-def markdown(report: Report, charts: bool = False) -> str:
-    """The report as Markdown.
-
-    Args:
-        charts: include the charts, as HTML for pages that have their style sheet
-    """
+def markdown(report: Report) -> str:
+    """The report as Markdown, which has no charts."""
     parts = [f"# {report.plan.title}", report.plan.about.strip()]
     for section in sections(report):
         parts += [f"## {section.title}", as_markdown(section.content)]
-        parts += section.charts if charts else ()
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
 def to_html(report: Report) -> str:
-    parts = [f"<p>{html.escape(report.plan.about.strip())}</p>"]
-    for section in sections(report):
+    parts, every = [f"<p>{html.escape(report.plan.about.strip())}</p>"], [*sections(report)]
+    for section in every:
         parts += [f"<h2>{html.escape(section.title)}</h2>", as_html(section)]
-    return frame(report.name, report.plan.title, "\n".join(parts))
+        parts += map(figure_html, section.charts)
+    drawn = any(section.charts for section in every)
+    return frame(report.name, report.plan.title, "\n".join(parts), plotly=drawn)
 
 
 METRICS = (

@@ -17,7 +17,7 @@ from workbench.runs.figures import Row, label, unsteady
 from workbench.runs.store import ENERGY_ON_GPU
 from workbench.show import laws
 from workbench.show.looks import look_of
-from workbench.show.plots import GREY, canvas, line, or_words
+from workbench.show.plots import GREY, canvas, line, or_words, plane, whiskers
 from workbench.show.quantities import (
     BY_NAME,
     Quantity,
@@ -75,11 +75,10 @@ def bars(
         textposition="outside",
         cliponaxis=False,
         hovertemplate="%{y}: %{text}<extra></extra>",
-        error_x={
-            "type": "data", "symmetric": False, "color": GREY, "thickness": 1.2, "width": 3,
-            "array": [value.above if value else 0 for value in values],
-            "arrayminus": [value.below if value else 0 for value in values],
-        } if any(value and value.below + value.above for value in values) else None,
+        error_x=whiskers(
+            (value.below if value else 0 for value in values),
+            (value.above if value else 0 for value in values),
+        ) if any(value and value.below + value.above for value in values) else None,
     )  # fmt: skip
     longest = max([value.mean + value.above for value in values if value] or [1.0])
     room = 1.2 + max(map(len, texts), default=0) / 12  # for the figure after the longest bar
@@ -171,7 +170,7 @@ def round_times(rows: Sequence[Row]) -> go.Figure:
 
 
 def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
-    chart = _plane("Speed against perplexity", "perplexity", "tokens/s")
+    chart = plane("Speed against perplexity", "perplexity", "tokens/s")
     both = [(r, spread(BY_NAME["speed"], r), spread(BY_NAME["perplexity"], r)) for r in rows]
     points = [(row, fast, likely) for row, fast, likely in both if fast and likely]
     means = [likely.mean for *_, likely in points]
@@ -191,7 +190,7 @@ def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
 
 
 def acceptance_by_position(rows: Sequence[Row]) -> go.Figure:
-    chart = _plane("Acceptance by place", "place in the draft", "kept")
+    chart = plane("Acceptance by place", "place in the draft", "kept")
     for row in rows:
         tested, accepted = acceptance(row)
         shares = {
@@ -217,13 +216,6 @@ def acceptance(row: Row) -> tuple[Counter[int], Counter[int]]:
             tested[place] += trial.fate != Fate.DISCARDED
             accepted[place] += trial.fate == Fate.ACCEPTED
     return tested, accepted
-
-
-def _plane(title: str, x: str, y: str) -> go.Figure:
-    chart = canvas(x, y, height=340)
-    name = {"text": title, "font": {"size": 15}, "x": 0, "xanchor": "left"}
-    legend = {"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0}
-    return chart.update_layout(title=name, legend=legend, margin={"t": 44, "l": 8, "r": 48})
 
 
 def _titled(title: str, says: str, count: int) -> go.Figure:

@@ -124,16 +124,43 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
     assert "<b>plan" not in page
     assert "Llama &lt;13B&gt;" in page
     assert "default-src 'none'" in page
-    assert page.count('<figure class="wb-chart">') == 2  # nothing has a score
-    assert len(page) < 400_000
+    assert page.count('class="plotly-graph-div"') == 2  # nothing has a score
     text = markdown(found)
     assert "| speculative |" in text
     assert "3 orderings of the papers: 1 reproduced, 1 not reproduced, 1 not measured." in text
     reproduced = "- ✓ MTAD drafts more at threshold 0 (a paper). Here tokens/call is 1 with "
     assert f"Reproduced (1):\n\n{reproduced}" in text
-    assert "<figure" not in text
-    assert markdown(found, charts=True).count("<figure") == 2
     assert f"- experiment: {found.progress.id}" in text
+
+
+def test_a_front_has_a_point_with_its_intervals_for_each_cell_the_highest_first(found):
+    drawing = found.plan.drawings[0]
+    [front] = draw(found, replace(drawing, title="<b> & co"))
+    assert front.layout.title.text == "&lt;b&gt; &amp; co"
+    assert sorted(trace.name for trace in front.data) == sorted(
+        cell.label for cell in found.of_part("decoders")
+    )
+    heights = [trace.y[0] for trace in front.data]
+    assert heights == sorted(heights, reverse=True)
+    for trace in front.data:
+        cell = next(c for c in found.of_part("decoders") if c.label == trace.name)
+        for name, at, bars in (
+            ("tokens/s", trace.x, trace.error_x), ("perplexity", trace.y, trace.error_y),
+        ):  # fmt: skip
+            interval = found.figure(name, cell)
+            assert at[0] == interval.value
+            assert at[0] - bars.arrayminus[0] == pytest.approx(interval.low)
+            assert at[0] + bars.array[0] == pytest.approx(interval.high)
+
+
+def test_a_curve_has_a_line_over_the_setting_and_levels_for_decoders_without_it(found):
+    [curve] = draw(found, found.plan.drawings[1])  # nothing has a score
+    lines = {trace.name: trace for trace in curve.data}
+    assert list(lines) == ["mtad", "greedy", "speculative"]
+    assert lines["mtad"].x == (0.0, 0.5, 1.0)
+    assert len(lines["mtad"].error_y.array) == 3
+    assert lines["greedy"].x == (0.0, 1.0)
+    assert (lines["greedy"].y, lines["greedy"].line.dash) == ((1.0, 1.0), "dot")
 
 
 def test_csv_has_a_line_for_each_row_and_no_formula(found):
@@ -221,7 +248,8 @@ def test_what_is_of_one_of_several_sets_names_it(two_sets):
         assert len(names) == len(set(names))
         assert {name.rsplit(", ", 1)[1] for name in names} == {"short.jsonl", "long.jsonl"}
     [front] = (figure for drawing in two_sets.plan.drawings for figure in draw(two_sets, drawing))
-    assert all(f"speculative, batch 1, {name}.jsonl" in front for name in ("short", "long"))
+    points = {trace.name for trace in front.data}
+    assert points >= {f"speculative, batch 1, {name}.jsonl" for name in ("short", "long")}
     assert judged(two_sets)[0].words.startswith("on short.jsonl: tokens/call is 1 with ")
 
 

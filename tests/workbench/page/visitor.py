@@ -26,6 +26,7 @@ class Visitor:
         request: as Gradio passes it to handlers
         event: likewise
         breakdowns: exceptions that handlers raised; Gradio shows them in a corner of the page
+        rendered: the parts that the last call of a `gr.render` made
     """
 
     def __init__(self, page: gr.Blocks, query: str = "", session: str = "a visitor"):
@@ -34,6 +35,7 @@ class Visitor:
         self.request = SimpleNamespace(session_hash=session, client=client, query_params=params)
         self.event: gr.EventData | None = None
         self.breakdowns: list[Exception] = []
+        self.rendered: list[Any] = []
         self._messages: dict[str, str] = {}
         self._shown: dict[Any, dict[str, Any]] = {}
         self.fire(page, "load")
@@ -112,6 +114,10 @@ class Visitor:
             changed += self._apply(function.outputs, inputs)
         elif function.js and "WorkbenchPage.tell" in function.js:
             self._messages = inputs[0] or {}
+        elif function.renderable:
+            with gr.Blocks() as rendered:
+                function.renderable.fn(*inputs)
+            self.rendered = list(rendered.blocks.values())
         elif function.fn is not None:
             try:
                 answers = function.fn(

@@ -16,6 +16,7 @@ from workbench.experiments.journal import ExperimentProgress, Journal
 from workbench.experiments.report import WRITERS, as_html, orderings_html, report, sections, shipped
 from workbench.models.presets import PairChoice
 from workbench.page import words
+from workbench.page.frame import plot
 from workbench.page.host import Host
 from workbench.page.widgets import QUIET, room
 from workbench.studies.settings import seconds_left
@@ -31,7 +32,7 @@ RUNS_HERE = (
     "Press **Run the plan** to measure it here. What is finished is kept: stop, and resume later. "
     "Plans of your own begin in the terminal, and stand here among the past experiments."
 )
-Shown = tuple[str, int, float]  # an experiment, its items done, and when it was drawn
+Shown = list[Any]  # an experiment, its items done, and when it was drawn
 
 
 def noting(handler: Callable[..., str | None]) -> Callable[..., str]:
@@ -119,8 +120,11 @@ class ExperimentsTab:
                 "Make files", elem_id="experiment-make", visible=False, min_width=120
             )
         self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
-        self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
-        self.shown = gr.State(None)  # so that nothing is drawn twice
+        self.shown = gr.JSON(visible="hidden")  # so that nothing is drawn twice
+        with gr.Column(elem_id="experiment-report", elem_classes="wb-note wb-experiment"):
+            gr.render(self.shown, [self.shown.change], queue=False, show_progress="hidden")(
+                self._report
+            )
         self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs
 
     def _wire(self, pair: gr.State) -> None:
@@ -128,7 +132,7 @@ class ExperimentsTab:
         state = [self.past, self.shown]
         outputs = [
             self.past, self.stop, self.resume, self.make, self.timer,
-            self.progress, self.report, self.shown,
+            self.progress, self.shown,
         ]  # fmt: skip
         gr.on(
             [self.tab.select, self.timer.tick, self.past.input],
@@ -186,7 +190,7 @@ class ExperimentsTab:
         try:
             past = self.journal.experiments()
         except InputError as error:
-            return [*[gr.skip()] * 5, words.note(str(error), "alert"), gr.skip(), gr.skip()]
+            return [*[gr.skip()] * 5, words.note(str(error), "alert"), gr.skip()]
         busy = self.background.running
         if id is None and busy:
             id = self.background.id
@@ -209,7 +213,7 @@ class ExperimentsTab:
             *(gr.update(visible=visible) for visible in (running, left, bool(now and now.done))),
             gr.Timer(active=running),
             self._says(now),
-            *self._report(now, shown),
+            self._next(now, shown),
         ]
 
     def _says(self, now: ExperimentProgress | None) -> str:
@@ -224,20 +228,32 @@ class ExperimentsTab:
             parts.append(words.note(f"{here.title}: {here.fault}", "alert"))
         return "".join(parts)
 
-    def _report(self, now: ExperimentProgress | None, shown: Shown | None) -> list[Any]:
-        """The report, and what is shown now; nothing new while it is the same or was just drawn."""
+    def _next(self, now: ExperimentProgress | None, shown: Shown | None) -> Any:
+        """What the report is to show; the same while nothing is new or it was just drawn."""
         if now is None:
-            return ["", None]
+            return None
         if shown is not None and shown[0] == now.id:
             waits = now.running and time.monotonic() - shown[2] < REDRAW_SECONDS
             if waits or shown[1] == now.done:
-                return [gr.skip(), gr.skip()]
+                return gr.skip()
+        return [now.id, now.done, time.monotonic()]
+
+    def _report(self, shown: Shown | None) -> None:
+        if shown is None:
+            return
         try:
-            whole = report(self.journal, now.id)
+            parts = sections(report(self.journal, shown[0]))
         except InputError as error:  # the plan names a decoder that is gone
-            return [words.note(str(error), "alert"), None]
-        parts = [f"<h3>{html.escape(s.title)}</h3>{as_html(s)}" for s in sections(whole)]
-        return ["".join(parts), (now.id, whole.progress.done, time.monotonic())]
+            gr.HTML(words.note(str(error), "alert"))
+            return
+        for i, section in enumerate(parts):
+            # By its key a part keeps its place on the page when it is drawn anew.
+            text = f"<h3>{html.escape(section.title)}</h3>{as_html(section)}"
+            gr.HTML(text, key=i, preserved_by_key=[])
+            with gr.Row():
+                for j, chart in enumerate(section.charts):
+                    with gr.Column(min_width=340):
+                        plot(value=chart, elem_classes="chart", key=(i, j), preserved_by_key=[])
 
 
 def _named(past: ExperimentProgress) -> str:
