@@ -36,12 +36,15 @@ def test_the_legend_lights_its_tokens(page):
 
 
 def test_a_word_explains_itself_to_a_mouse_and_to_the_keyboard(page):
-    """ "Perplexity" stood there without a word, or with one that only a mouse found."""
+    """ "Perplexity" stood there without a word, or with one that only a mouse found; then with one
+    that went whenever anything scrolled, as lanes of the picture do while it plays."""
     open_recorded(page, recordings()[0])
     word, help = panel(page, "greedy").locator(".top .wb-term").first, page.locator("#wb-help")
     word.hover()
     expect(help).to_be_visible()
     expect(help).to_contain_text("passes of the large model")
+    page.locator("#picture .words").first.dispatch_event("scroll")
+    expect(help).to_be_visible()
     page.mouse.move(0, 0)
     expect(help).to_be_hidden()
     word.focus()

@@ -44,6 +44,11 @@
     box.style.top = `${Math.max(8, below ? at.bottom + 6 : at.top - height - 6)}px`;
   }
 
+  function again(term) {
+    hide();
+    if (term && term.matches(":hover, :focus")) show(term);
+  }
+
   const termOf = (event) => event.target.closest && event.target.closest(".wb-term");
   document.addEventListener("pointerover", (event) => event.pointerType === "mouse" && termOf(event) && show(termOf(event)));
   document.addEventListener("pointerout", (event) => event.pointerType === "mouse" && termOf(event) && document.activeElement !== current && hide());
@@ -51,5 +56,5 @@
   document.addEventListener("focusout", (event) => termOf(event) && hide());
   document.addEventListener("click", (event) => (termOf(event) ? show(termOf(event)) : hide()));
   document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
-  window.addEventListener("scroll", hide, { passive: true, capture: true });
+  window.addEventListener("scroll", () => again(current), { passive: true, capture: true }); // of the page, or of a lane that plays
 })();
