@@ -20,7 +20,7 @@ from decoders import catalog
 from decoders.__main__ import table
 from decoders.methods.catalog import GROUP
 from tests.browser.conftest import serving
-from tests.pairwise import EVERYWHERE
+from tests.pairwise import EVERYWHERE, part
 from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
 from workbench import __main__ as program
 from workbench.experiments import plan as plans
@@ -30,7 +30,7 @@ from workbench.terminal import heads, verdicts
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), README]
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 PORT = "7860"  # the address that a page names
 
 
@@ -67,7 +67,7 @@ def port(pair, tmp_path_factory) -> Iterator[str]:  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.stem
+    "page", part(p for p in PAGES if blocks(p, "python")), ids=lambda page: page.stem
 )
 def test_every_python_block_runs(page, tmp_path, monkeypatch, request, capsys):
     """Code blocks run in turn in one namespace, as a reader would type them.
@@ -123,7 +123,9 @@ LONG = r"Stories \+ head|--schemes vanilla|--draws 100"  # these decode for long
 PARSED = re.compile(PLACEHOLDERS if EVERYWHERE else f"{PLACEHOLDERS}|{LONG}")
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", part(p for p in PAGES if blocks(p, "sh")), ids=lambda page: page.stem
+)
 def test_every_command_runs_or_is_there(page, tmp_path, monkeypatch, capsys):
     """Commands run in turn in one folder, beside the files that the page shows.
 

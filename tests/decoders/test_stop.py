@@ -11,6 +11,7 @@ import pytest
 
 from decoders import generate, load_pair, stream
 from tests.needs import needs_kernels
+from tests.pairwise import part
 
 LEAST, GENEROUS = 0.02, 3.0  # seconds
 OPENINGS = (
@@ -64,7 +65,7 @@ def delay(pair, prompt, method, after, **options) -> float:
 
 
 @needs_kernels
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", part(CASES))
 def test_a_stop_is_heard_within_a_step(pair, case):
     """A chain of tokens is one call of kernels, and so was a prompt of any length."""
     prompt, options = CASES[case]

@@ -16,6 +16,7 @@ from decoders.tree import TokenTree
 from tests import zoo
 from tests.decoders.engine.test_graphs import kernels  # noqa: F401 - a fixture
 from tests.models import FAMILIES, build, whole_softmax
+from tests.pairwise import part
 
 LAYERS = 0, 1, -1  # the embedding, what enters the second layer, what comes after the final norm
 WINDOWED = "mistral", "gemma3_text"
@@ -73,7 +74,7 @@ def features_agree(engine, model, tolerance, chunk=None, layers=LAYERS):
 
 @pytest.mark.parametrize(
     ("family", "dtype"),
-    [*zip([*FAMILIES, *WINDOWED, *PLAIN], cycle([torch.float64, torch.float32]))],
+    part(zip([*FAMILIES, *WINDOWED, *PLAIN], cycle([torch.float64, torch.float32]))),
     ids=str,
 )
 def test_they_are_those_of_transformers(family, dtype):

@@ -25,7 +25,7 @@ from decoders.reading import Readings, held
 from decoders.tree import TokenTree
 from tests import zoo
 from tests.models import build
-from tests.pairwise import EVERYWHERE
+from tests.pairwise import EVERYWHERE, part
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
 OPTIONS = {"max_new_tokens": 10, "ignore_eos": True}
@@ -143,7 +143,8 @@ def models():
 
 
 @pytest.mark.parametrize(
-    "decoder", ["greedy", "multinomial", "beam_search", "speculative", "mtad", "dsbd", "specinfer"]
+    "decoder",
+    part(["greedy", "multinomial", "beam_search", "speculative", "mtad", "dsbd", "specinfer"]),
 )
 def test_the_same_tokens(kernels, pairs, decoder, caplog):
     """In a batch, alone, and in the next run, which takes over the arena and the graphs."""

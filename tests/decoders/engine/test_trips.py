@@ -16,7 +16,7 @@ from decoders import ModelPair, catalog, devices, generate
 from decoders.engine.cache import Arena
 from tests.decoders.engine.test_graphs import stand_in, with_kernels
 from tests.models import build_both
-from tests.pairwise import EVERYWHERE
+from tests.pairwise import EVERYWHERE, part
 
 READS = "item", "tolist", "__bool__", "__int__", "__float__", "__index__", "cpu", "numpy"
 VIEWS = {
@@ -243,7 +243,7 @@ SOME = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("decoder", "sampling", "requests"), GRID if EVERYWHERE else SOME[::2])
+@pytest.mark.parametrize(("decoder", "sampling", "requests"), GRID if EVERYWHERE else part(SOME, 3))
 def test_a_launch_takes_one_copy_in_and_one_back(doors, decoder, sampling, requests):
     """Each token of a draft was a launch, with 28 operators and two copies beside it; without a
     top-k, each distribution was read back by itself, up to 33 times a launch."""

@@ -83,6 +83,7 @@ def trained(request, pair, lines, tmp_path_factory):
     return training, before, steps, folder / "out"
 
 
+@pytest.mark.slow
 def test_it_learns(trained):
     training, before, steps, _ = trained
     assert [step for step, _, _ in steps] == list(range(1, TINY.steps + 1))
@@ -92,6 +93,7 @@ def test_it_learns(trained):
         assert shares[0] > max(REACHED, first[0])
 
 
+@pytest.mark.slow
 def test_what_is_saved_drafts_for_its_target(trained, pair, tmp_path):
     training, *_, out = trained
     pair.target.save_pretrained(tmp_path / "target")

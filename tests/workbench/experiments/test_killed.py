@@ -52,7 +52,7 @@ def test_killed_at_random_moments_it_ends_with_the_rows_of_an_undisturbed_run(
     undisturbed, tmp_path
 ):
     path, source, done = tmp_path / "j.sqlite", random.Random(15), 0
-    for _ in range(5 if EVERYWHERE else 2):
+    for _ in range(5 if EVERYWHERE else 1):
         process = started(path, 0.15)
         while committed(path) <= done and process.is_alive():
             time.sleep(0.01)

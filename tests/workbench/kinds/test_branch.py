@@ -10,6 +10,7 @@ import decoders
 from decoders import InputError
 from decoders.distribution import Warping, warp
 from tests.models import build_pair, build_tokenizer, plain_logits
+from tests.pairwise import part
 from tests.workbench.conftest import finished
 from tests.workbench.measuring.conftest import comparison
 from tests.workbench.page.visitor import Visitor
@@ -38,7 +39,7 @@ def run(exact, unmetered) -> Run:
     return finished(exact, comparison(*NAMES, prompt="abcab", **SHARED), unmetered)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", part(NAMES))
 def test_a_branch_is_a_decoding_of_its_prefix_from_scratch(exact, run, unmetered, name):
     """At every token the branch's one job decodes the ids of its prefix with the same settings; at
     some the run is compared, too."""

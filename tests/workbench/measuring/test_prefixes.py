@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import decoders
 from decoders.distribution import Warping, warp
 from tests.models import plain_logits
+from tests.pairwise import part
 from tests.workbench.measuring.test_draws import draw, ended
 from workbench.measuring.transcript import FINE, cut_off
 from workbench.runs.draws import findings
@@ -77,7 +78,7 @@ def test_a_decoder_that_ignores_top_k_is_caught_by_one_text(pair, unmetered, mon
 
 
 @pytest.mark.parametrize(
-    "shared", [{"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.1, "top_n_sigma": 2.0}]
+    "shared", part([{"min_p": 0.1, "top_n_sigma": 2.0}, {"top_k": 3}, {"top_p": 0.5}], 3)
 )
 def test_exact_decoders_never_write_what_the_target_never_writes(pair, unmetered, shared):
     names = ["multinomial", "speculative", "specinfer", "dsbd", "beam_sampling"]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from decoders import InputError
-from tests.pairwise import EVERYWHERE, pairwise
+from tests.pairwise import EVERYWHERE, pairwise, part
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.batch import Batch
 from workbench.kinds.comparison import Comparison
@@ -212,7 +212,7 @@ def test_leaving_the_tab_ends_the_job(house):
     works(Visitor(page, COMPARE, "the next one"), "")
 
 
-@pytest.mark.parametrize("way", ["address", "list"])
+@pytest.mark.parametrize("way", part(["address", "list"]))
 def test_who_opens_another_run_while_their_own_ends_sees_nothing_more_of_it(house, replays, way):
     """Whoever went back in the moment when a run ended saw that run's "Speeds are rough" over the
     example, and its texts and charts over it if they went earlier."""

@@ -11,6 +11,7 @@ from decoders.generate import Batching, Sampling, Task, prepare
 from decoders.loop import Loop
 from tests.laws import has_the_targets_law
 from tests.models import build, folder_of_three
+from tests.pairwise import part
 
 PROMPTS = [5, 6, 7, 8], [3], list(range(20, 40))
 BY_HEAD = [
@@ -52,7 +53,7 @@ def drafted(results):
     return [[entry.drafted for entry in result.rounds] for result in results]
 
 
-@pytest.mark.parametrize(("name", "settings"), BY_HEAD)
+@pytest.mark.parametrize(("name", "settings"), part(BY_HEAD))
 def test_it_drafts_what_it_drafts_in_the_place_of_the_draft(pair, headed, name, settings):
     method = catalog[name](**settings)
     alone = {k: v for k, v in settings.items() if v != "head"}

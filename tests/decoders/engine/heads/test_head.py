@@ -18,7 +18,7 @@ from tests.heads import Slow, drafts_for, rms, saved
 from tests.laws import has_the_targets_law
 from tests.models import VOCABULARY, build, build_tokenizer
 from tests.needs import needs_kernels
-from tests.pairwise import EVERYWHERE
+from tests.pairwise import EVERYWHERE, part
 
 LAYERS = 2, 3, 4
 PROMPTS = [5, 6, 7, 8], [3], list(range(20, 40))
@@ -55,7 +55,7 @@ def test_a_head_alone_is_no_target(folders):
         load_pair(folders[1])
 
 
-@pytest.mark.parametrize("name", TAKING_DRAFTS if EVERYWHERE else FEW)
+@pytest.mark.parametrize("name", TAKING_DRAFTS if EVERYWHERE else part(FEW))
 def test_every_decoder_takes_it(pair, name):
     """In a batch, with prompts in chunks, each request gets the tokens that it gets alone."""
     drafts_for(pair, name, PROMPTS)
@@ -86,7 +86,7 @@ def test_a_text_is_read_as_the_first_token_of_a_draft_or_as_a_draft_is_drawn(pai
 
 @pytest.mark.parametrize(
     ("name", "length"),  # with beams few drafts are decided upon
-    [("speculative", 30), ("specinfer", 30), ("dsbd", 60)],
+    part([("specinfer", 30), ("speculative", 30), ("dsbd", 60)], 3),
 )
 def test_q_is_what_the_head_says_there_through_whole_texts(pair, name, length):
     """Round after round: kept tokens are made of the target's states, drafts of the head's own.

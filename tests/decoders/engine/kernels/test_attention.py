@@ -9,7 +9,7 @@ from decoders.engine.attention.interface import Packing
 from decoders.engine.cache import Reach
 from decoders.engine.kernels.program import attend
 from tests.decoders.engine.attention.test_kernels import draw_pass, worst_error
-from tests.pairwise import pairwise
+from tests.pairwise import pairwise, part
 
 DTYPES = torch.float32, torch.bfloat16
 
@@ -32,13 +32,13 @@ def by_kernel(q, packing, layer, scale, softcap, sinks):
     return out
 
 
-@pytest.mark.parametrize(("shapes", "window", "kind", "layout", "dtype"), pairwise(
+@pytest.mark.parametrize(("shapes", "window", "kind", "layout", "dtype"), part(pairwise(
     ["chains", "trees", "prompts", "mixed"],
     [0, 1, 7, 30],
     [(0.0, False), (3.0, False), (0.0, True)],
     [((2, 20, 24), 4), ((1, 64, 80), 5)],
     DTYPES,
-))  # fmt: skip
+)))  # fmt: skip
 def test_attention(shapes, window, kind, layout, dtype):
     """Rows of the cache in bfloat16 are read as they are, and nothing else is rounded to it."""
     (softcap, sunk), (layout, heads) = kind, layout

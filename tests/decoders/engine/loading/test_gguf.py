@@ -57,6 +57,7 @@ def test_quantised_weights_become_the_numbers_that_they_stand_for(models, files)
     assert not getattr(found, "hf_quantizer", None)
 
 
+@pytest.mark.slow
 def test_a_file_drafts_for_a_folder_and_a_folder_for_a_file(files):
     pair = load_pair(EMBEDDED / "target", files[1], device="cpu")
     assert generate(pair, PROMPT, "speculative", max_new_tokens=4).text

@@ -94,7 +94,8 @@ def adds_up_alike() -> bool:
     return all((few[:n] @ weights == (few @ weights)[:n]).all() for n in (1, 5, 16))
 
 
-@pytest.mark.parametrize("dtype", ERROR if EVERYWHERE else [torch.float16], ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ERROR, ids=str)
 def test_a_row_has_the_same_bits_in_any_pass(interpreter, dtype):  # noqa: F811
     """Among few and many tokens, in a tree, and beside other requests."""
     if dtype == torch.float32 and not adds_up_alike():

@@ -16,6 +16,7 @@ from decoders.tree import TokenTree
 from tests import zoo
 from tests.decoders.engine.lowering.test_groups import passes
 from tests.models import FAMILIES, build, build_tokenizer, halved
+from tests.pairwise import part
 
 pytest.importorskip("numba")
 KNOWN = "llama", "qwen3", "qwen2", "mistral", "olmo2", "mixed", "phi3", "gemma2"
@@ -126,7 +127,7 @@ def test_passes_in_bfloat16_round_where_the_model_rounds(family, in_bfloat16):
         assert all(agree(*rows, torch.bfloat16) for rows in zip(found, plain, strict=True))
 
 
-@pytest.mark.parametrize("family", KNOWN)
+@pytest.mark.parametrize("family", part(KNOWN))
 def test_a_row_has_the_same_bits_in_any_pass_in_bfloat16(family, in_bfloat16):
     """Among few and many tokens, beside other requests, and in a tree.
 

@@ -13,6 +13,7 @@ from decoders.tree import TokenTree
 from tests import zoo
 from tests.histories import histories
 from tests.models import build, build_pair
+from tests.pairwise import part
 
 # Kinds of cache: rewound; windowed; recurrent, which is copied; rewound, and token 1 has no
 # position; recurrent that forgets if it gets several tokens.
@@ -78,7 +79,7 @@ def test_positions_of_padding_are_not_counted():
     assert len(generate(pair, [5] * 30, "greedy", max_new_tokens=64, ignore_eos=True).tokens) == 64
 
 
-@pytest.mark.parametrize("model_type", ["roberta", "data2vec-text", "xmod"])
+@pytest.mark.parametrize("model_type", part(["roberta", "data2vec-text", "xmod"], 3))
 def test_positions_are_counted_without_padding(model_type):
     """RoBERTa and its like count positions without padding tokens, but all cached tokens.
 
