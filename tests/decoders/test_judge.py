@@ -16,6 +16,7 @@ from decoders.testing.oracle import decode
 from decoders.testing.proof import Everywhere, Table, most_accepted
 from decoders.testing.situations import warp
 from decoders.trace import DRAFTED
+from tests.pairwise import part
 from tests.pieces import distributions
 
 P, Q = [[1 / 3, 2 / 3]] * 3, [[2 / 3, 1 / 3]] * 3
@@ -48,7 +49,7 @@ def test_the_example_of_block_verification():
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("seed", [1, 4])
+@pytest.mark.parametrize("seed", part([1, 4]))
 def test_chances_are_the_mean_over_random_numbers(rule, seed):
     p, q, tokens = rows(seed, 8 if rule == "fly" else 3)
     (told,) = judge(p, q, tokens, [rule])

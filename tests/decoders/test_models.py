@@ -134,7 +134,7 @@ def test_alone_or_in_any_batch(ending, name):
     assert [r.metrics.prefill_calls > 0 for r in results] == [len(p) > 5 for p in shuffled]
 
 
-@pytest.mark.parametrize("name", catalog)
+@pytest.mark.parametrize("name", part(catalog))
 def test_perplexity_and_trace_are_the_plain_models(pair, name):
     """log p, alternatives and perplexity of the output are those of a separate forward pass."""
     options = {"max_new_tokens": 20, "seed": 1, "top_k": 20, "ignore_eos": True}

@@ -163,7 +163,9 @@ SOME = "multinomial", "speculative", "mtad", "dsbd"
 
 @pytest.mark.parametrize(
     ("decoder", "sampling"),
-    [*itertools.product(SOME, SAMPLINGS)] if EVERYWHERE else [*zip(SOME, SAMPLINGS, strict=True)],
+    [*itertools.product(SOME, SAMPLINGS)]
+    if EVERYWHERE
+    else part(zip(SOME, SAMPLINGS, strict=True)),
 )
 def test_the_same_tokens_whether_logits_come_back_or_stay(
     kernels, pairs, monkeypatch, decoder, sampling

@@ -106,7 +106,7 @@ CLAIMED = [m for cls in catalog.values() for m in variations(cls) if m.law]
 def test_each_decoder_has_the_law_it_declares(method):
     for i, situation in enumerate(SITUATIONS):
         try:
-            assert_exact(method, situation, limit=1200 if EVERYWHERE else 600 if i == 0 else 150)
+            assert_exact(method, situation, limit=1200 if EVERYWHERE else 400 if i == 0 else 100)
         except TooManyWays:
             assert i, f"{method!r} has too many ways to go to be checked: give it smaller settings"
             break

@@ -9,20 +9,21 @@ from decoders.methods.dsbd import DSBD
 from decoders.testing.oracle import assert_exact, ways
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
+from tests.pairwise import part
 
 END = frozenset({1})
 PER_LAYER = "beam sampling per layer"
 
 
 @pytest.mark.parametrize("law", ["beam sampling", PER_LAYER])
-@pytest.mark.parametrize(("method", "situation"), [
+@pytest.mark.parametrize(("method", "situation"), part([
     (DSBD(1, 2, 2), drawn(2, 1, budget=2)),
     (DSBD(2, 2, 1), drawn(2, 2)),
     (DSBD(2, 2, 2), drawn(3, 5, warping=Warping(1.0, 2), end=END)),
     (DSBD(1, 3, 2), drawn(2, 6, warping=Warping(1.3, 2))),
     (DSBD(1, 2, 3), drawn(2, 7, budget=2, warping=Warping(0.8, 2))),
     (DSBD(1, 1, 2), drawn(3, 8, warping=Warping(1.0, 3, 0.9), end=END)),
-], ids=repr)  # fmt: skip
+]), ids=repr)  # fmt: skip
 def test_with_a_fixed_width_the_output_has_beam_samplings_law(method, situation, law):
     assert_exact(method, situation, law=law)
 

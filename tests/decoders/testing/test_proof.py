@@ -9,7 +9,7 @@ import torch
 from decoders import InputError
 from decoders.distribution import Whole
 from decoders.testing import CHILDREN, prove
-from tests.pairwise import EVERYWHERE
+from tests.pairwise import EVERYWHERE, part
 
 likeliest, without_replacement = CHILDREN["likeliest"], CHILDREN["without-replacement"]
 PRIVATE = np.random.default_rng()
@@ -153,7 +153,7 @@ def rounded_draws(source, q, count):
 TREES = ((2,), (1, 2), (2, 1))
 
 
-@pytest.mark.parametrize("verify", [match, block, stopped_after])
+@pytest.mark.parametrize("verify", part([match, block, stopped_after]))
 def test_a_lossless_rule_for_chains_passes(verify):
     proof = prove(verify, shapes=((1,), (1, 1)))
     assert proof.lossless, proof
@@ -169,12 +169,12 @@ def test_block_verification_accepts_the_most_that_is_possible():
     assert best.tables > 200
 
 
-@pytest.mark.parametrize(("verify", "sample"), [
+@pytest.mark.parametrize(("verify", "sample"), part([
     (multi_round, None),
     (traversal(right), None),
     (traversal(right, replacement=False), without_replacement),
     (walk, likeliest),
-])  # fmt: skip
+]))  # fmt: skip
 def test_a_lossless_rule_for_trees_passes(verify, sample):
     sizes = (2, 3) if EVERYWHERE else (2,)
     proof = prove(verify, shapes=TREES, sizes=sizes, **({"sample": sample} if sample else {}))

@@ -9,7 +9,7 @@ import pytest
 
 import decoders
 from decoders import catalog
-from tests.pairwise import pairwise
+from tests.pairwise import pairwise, part
 from tests.workbench.measuring.conftest import (
     FAILURES,
     FEW,
@@ -173,7 +173,9 @@ def assert_contained(found, name, message):
 
 @pytest.mark.parametrize(
     ("kind", "failure", "when"),
-    pairwise(KINDS, list(FAILURES), [(True, 0), (True, 2), (False, 0), (False, 1), (False, 6)]),
+    part(
+        pairwise(KINDS, list(FAILURES), [(True, 0), (True, 2), (False, 0), (False, 1), (False, 6)])
+    ),
 )
 def test_a_decoder_that_fails_at_any_step_has_its_error_and_the_others_finish(
     pair, unmetered, monkeypatch, rows_out, tmp_path, kind, failure, when

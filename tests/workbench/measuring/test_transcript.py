@@ -1,10 +1,11 @@
 import pytest
 
 import decoders
+from tests.pairwise import part
 from workbench.measuring.transcript import Pieces, Place, Transcript, finite
 
 
-@pytest.mark.parametrize("name", list(decoders.catalog))
+@pytest.mark.parametrize("name", part(decoders.catalog))
 def test_a_transcript_says_what_the_library_says(pair, byte_tokenizer, name):
     """Every decoder: the same tokens, fates, numbers and counts; pieces add up to the text."""
     prompt = byte_tokenizer("abc abc abc").input_ids

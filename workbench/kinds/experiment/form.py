@@ -233,7 +233,7 @@ class ExperimentsTab:
         if now is None:
             return None
         if shown is not None and shown[0] == now.id:
-            waits = now.running and time.monotonic() - shown[2] < REDRAW_SECONDS
+            waits = shown[1] and now.running and time.monotonic() - shown[2] < REDRAW_SECONDS
             if waits or shown[1] == now.done:
                 return gr.skip()
         return [now.id, now.done, time.monotonic()]

@@ -22,7 +22,7 @@ from tests.decoders.engine.attention.test_kernels import (  # noqa: F401 - a fix
 from tests.decoders.engine.lowering.test_groups import MOST, lowering_of, model_of, passes
 from tests.decoders.engine.test_graphs import with_kernels
 from tests.models import build
-from tests.pairwise import EVERYWHERE
+from tests.pairwise import EVERYWHERE, part
 
 pytestmark = pytest.mark.skipif(not find_spec("triton"), reason="Triton is not for this platform")
 ERROR = {torch.float32: 1e-5, torch.float16: 5e-3}
@@ -120,7 +120,7 @@ if EVERYWHERE:
     ]
 
 
-@pytest.mark.parametrize(("card", "dtype", "tokens", "how"), COMPILED, ids=str)
+@pytest.mark.parametrize(("card", "dtype", "tokens", "how"), part(COMPILED), ids=str)
 def test_kernels_compile_for_cards(monkeypatch, tmp_path, card, dtype, tokens, how):
     """Products are those of matrix units, each for eight tokens: a token's sums are the same
     whatever the tile is. The units of 9.0 for 64 lines at once are not used."""
