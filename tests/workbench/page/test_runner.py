@@ -325,6 +325,7 @@ def test_who_presses_run_before_the_texts_are_there_waits_for_them_alone(house, 
     for i, _ in enumerate(first.firing("run", "click")):
         if waits and i == 2:
             next(waiting)
+    waiting.close()  # else it may end, and be kept, in the middle of a later test
     assert device.stopped.is_set() == waits
     assert "Done" in said(first, "")
 

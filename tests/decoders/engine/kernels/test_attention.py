@@ -32,6 +32,7 @@ def by_kernel(q, packing, layer, scale, softcap, sinks):
     return out
 
 
+@pytest.mark.slow  # test_lower sees it in whole passes
 @pytest.mark.parametrize(("shapes", "window", "kind", "layout", "dtype"), part(pairwise(
     ["chains", "trees", "prompts", "mixed"],
     [0, 1, 7, 30],
