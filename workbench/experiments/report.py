@@ -261,7 +261,7 @@ def _plane(drawing: Drawing, y: str) -> go.Figure:
     title = drawing.title or f"{y} by {x}"
     if drawing.title and len(drawing.y) > 1:
         title = f"{title}: {y}"
-    lines = wrap(_text(title), LINE)
+    lines = [_text(line) for line in wrap(title, LINE)]
     return plots.plane("<br>".join(lines), x, y).update_layout(margin_t=24 + 20 * len(lines))
 
 
