@@ -124,7 +124,7 @@ PARSED = re.compile(PLACEHOLDERS if EVERYWHERE else f"{PLACEHOLDERS}|{LONG}")
 
 
 @pytest.mark.parametrize(
-    "page", part(p for p in PAGES if blocks(p, "sh")), ids=lambda page: page.stem
+    "page", part((p for p in PAGES if blocks(p, "sh")), 3), ids=lambda page: page.stem
 )
 def test_every_command_runs_or_is_there(page, tmp_path, monkeypatch, capsys):
     """Commands run in turn in one folder, beside the files that the page shows.

@@ -21,7 +21,7 @@ from decoders.engine.weights import (
     hasten,
 )
 from tests.needs import needs_kernels
-from tests.pairwise import pairwise
+from tests.pairwise import pairwise, part
 
 
 @pytest.mark.parametrize(("shape", "dtype", "bias", "copied"), pairwise(
@@ -100,7 +100,7 @@ def mapped(monkeypatch) -> list:
 
 @pytest.mark.parametrize(
     ("rows", "dtype"),
-    [(0, torch.float32), (PAGE // 16, torch.bfloat16), (PAGE // 4 + 5, torch.float64)],
+    part([(PAGE // 16, torch.bfloat16), (0, torch.float32), (PAGE // 4 + 5, torch.float64)]),
 )
 def test_a_tensor_holds_what_is_written_and_its_memory_goes_with_it(rows, dtype, mapped):
     tensor = empty((2, rows, 3), dtype)

@@ -28,14 +28,14 @@ def test_with_a_fixed_width_the_output_has_beam_samplings_law(method, situation,
     assert_exact(method, situation, law=law)
 
 
-@pytest.mark.parametrize(("method", "situation"), [
+@pytest.mark.parametrize(("method", "situation"), part([
     (DSBD(2, 2), drawn(2, 1)),
     (DSBD(2, 3, width_threshold=0.3), drawn(2, 2, warping=Warping(0.7, 2), end=END)),
     (DSBD(1, 3, width_threshold=0.7, min_beams=2), drawn(2, 3, budget=2, warping=Warping(0.9, 2))),
     (DSBD(2, 2, width_threshold=0.2), drawn(3, 4, warping=Warping(1.0, 0, 0.7), end=END)),
     (DSBD(1, 3, width_threshold=0.1, keep_one=True), drawn(2, 5, warping=Warping(0.7, 2))),
     (DSBD(2, 2, 2, keep_one=True), drawn(2, 4, warping=Warping(0.7, 3), end=END)),
-], ids=repr)  # fmt: skip
+]), ids=repr)  # fmt: skip
 def test_with_dynamic_width_or_one_kept_beam_each_layer_is_iid(method, situation):
     assert_exact(method, situation, law=PER_LAYER)
 

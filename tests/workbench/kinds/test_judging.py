@@ -5,6 +5,7 @@ import pytest
 
 from decoders import InputError, load_pair
 from tests.models import folder_of_three
+from tests.pairwise import part
 from tests.workbench.conftest import finished
 from tests.workbench.kinds.test_branch import answer
 from tests.workbench.page.visitor import Visitor
@@ -35,7 +36,7 @@ def rounds(run: Run, decoder: str) -> list:
     return [r for r in result.alone.rounds if any(t.fate in drafted for t in r.trials)]
 
 
-@pytest.mark.parametrize("decoder", OWN)
+@pytest.mark.parametrize("decoder", part(OWN))
 def test_its_own_rule_keeps_what_the_run_recorded(pair, judged, decoder):
     for entry in rounds(judged, decoder):
         told = of_round(pair, judged, decoder, entry.index)

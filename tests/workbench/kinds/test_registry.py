@@ -227,7 +227,7 @@ def documents(run, batch_run, draw_run, branch_run) -> list[tuple]:
     return [(data, list(places(data))) for data in found]
 
 
-@settings(max_examples=400 if EVERYWHERE else 20)
+@settings(max_examples=400 if EVERYWHERE else 10)
 @given(data=st.data())
 def test_whatever_stands_in_a_file_it_is_a_run_or_one_sentence(documents, data):
     """`metrics: {}`, texts in place of numbers, 10^400 and `settings.speculative: 5` gave a 500

@@ -15,7 +15,7 @@ from decoders import InputError, catalog, generate, load_pair, smollm2
 from decoders.engine.weights import COPIED_BYTES
 from decoders.inputs import encode
 from tests.models import build_chat_tokenizer
-from tests.pairwise import EVERYWHERE
+from tests.pairwise import part
 from workbench.models import presets
 from workbench.models.presets import EMBEDDED, HEAD, PAIRS, SMOLLM2, PairChoice, first, fits, tuned
 from workbench.page import words
@@ -181,7 +181,7 @@ def tiny(model_type, vocabulary, layers):
 
 @pytest.mark.parametrize(
     ("target", "chat", "end", "draft"),
-    [*PRESETS][:: 1 if EVERYWHERE else 3],
+    part(PRESETS, 6),
     ids=lambda value: value if value is None or len(value) < 20 else "template",
 )
 def test_a_preset_loads_and_answers_chats(target, chat, end, draft, tmp_path):

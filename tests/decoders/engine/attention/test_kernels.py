@@ -82,7 +82,7 @@ def worst_error(way, packing: Packing, dtype: torch.dtype, heads: int, softcap=0
     return (ours - exact).abs().max().item()
 
 
-# What is drawn, and heads with what else they do. `make test` interprets two of them.
+# What is drawn, and heads with what else they do. `make test` interprets one of them.
 CASES = {
     "chains": ({"shapes": "chains"}, {"heads": 4}),
     "trees, groups of 3, sizes that are no powers of two": (
@@ -109,7 +109,7 @@ CASES = {
 }  # fmt: skip
 
 
-INTERPRETED = "trees, groups of 3, sizes that are no powers of two", "window and sinks"
+INTERPRETED = ["window and sinks"]
 
 
 def triton_error(case: str) -> float:
@@ -187,7 +187,7 @@ def of_one_token(
             (2100, Reach(1030), 6 if EVERYWHERE else 2),
             (70, Reach(30, chunked=True), 3),
         ],
-        3,
+        5,
     ),
     ids=str,
 )

@@ -118,7 +118,9 @@ def test_q_is_what_the_head_says_there_through_whole_texts(pair, name, length):
 
 
 @needs_kernels
-@pytest.mark.parametrize("warping", [{"temperature": 0}, {}, {"temperature": 0.7, "top_p": 0.9}])
+@pytest.mark.parametrize(
+    "warping", part([{"temperature": 0}, {}, {"temperature": 0.7, "top_p": 0.9}])
+)
 def test_kernels_draw_a_draft_in_one_call(warping, tmp_path, monkeypatch):
     """They give the tokens, chances and counts of drawing one by one, alone and in a batch.
 

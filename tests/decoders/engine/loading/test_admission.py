@@ -85,7 +85,7 @@ def test_silent_failure_is_caught(kind, dtype, shift):
     DTYPES,
     [0.0, -10.0],
     [{}, {"num_hidden_layers": 24, "initializer_range": 0.1}, {"initializer_range": 0.02}],
-), 3), ids=str)  # fmt: skip
+), 6), ids=str)  # fmt: skip
 def test_rounding_is_allowed_for(dtype, shift, changes):
     assert not ModelPair(make(Changed, dtype, shift, **changes), None).plain
 
