@@ -42,7 +42,7 @@ def as_list(value: Any) -> Any:
     if hasattr(type(value), "tolist") and getattr(value, "nbytes", 0) <= 8 * MOST_LISTED:
         try:
             return value.tolist()
-        except (RuntimeError, NotImplementedError):  # sparse tensors, and those on "meta"
+        except RuntimeError:  # sparse tensors, and those on "meta"
             return value
     return list(value) if isinstance(value, tuple) else value
 

@@ -79,7 +79,7 @@ def test_drafts_change_no_token_of_greedy_decoding(name, size):
         assert [t.log_p for t in result.trials] == pytest.approx(law.amax(-1).tolist(), abs=1e-4)
 
 
-@pytest.fixture(scope="module", params=part(["jamba", "mamba", "rwkv"], 3))
+@pytest.fixture(scope="module", params=part(["mamba", "jamba", "rwkv"], 3))
 def pair(request) -> ModelPair:
     return ModelPair(*zoo.build_pair(request.param, vocab_size=97))
 

@@ -48,8 +48,8 @@ def line(
     )  # fmt: skip
 
 
-def level(figure: go.Figure, y: float, text: str = "") -> None:
-    figure.add_hline(y, line={"color": GREY, "width": 1, "dash": "dot"}, annotation={"text": text})
+def level(figure: go.Figure, y: float) -> None:
+    figure.add_hline(y, line={"color": GREY, "width": 1, "dash": "dot"})
 
 
 def or_words(figure: go.Figure, words: str = "no measurement gives this figure") -> go.Figure:
