@@ -39,9 +39,9 @@ def as_list(value: Any) -> Any:
     """Tensors, arrays, tuples and ranges as lists (up to MOST_LISTED); anything else unchanged."""
     if isinstance(value, range):
         return list(value) if len(value[: MOST_LISTED + 1]) <= MOST_LISTED else value
-    if hasattr(type(value), "tolist") and getattr(value, "nbytes", 0) <= 8 * MOST_LISTED:
+    if hasattr(type(value), "tolist"):
         try:
-            return value.tolist()
+            return value.tolist() if getattr(value, "nbytes", 0) <= 8 * MOST_LISTED else value
         except RuntimeError:  # sparse tensors, and those on "meta"
             return value
     return list(value) if isinstance(value, tuple) else value

@@ -79,6 +79,8 @@ BAD = {
     "no prompt": ({"prompt": None}, f"{PROMPT}, not NoneType."),
     "number": ({"prompt": 7}, f"{PROMPT}, not int."),
     "float tensor": ({"prompt": torch.rand(3)}, "is not a token id."),
+    # its number of bytes is asked for, which raised torch's RuntimeError
+    "sparse tensor": ({"prompt": torch.tensor([3, 4]).to_sparse()}, f"{PROMPT}, not Tensor."),
     "nested twice": ({"prompt": [[[1, 2]]]}, "[1, 2] is not a token id."),
     "id too large": ({"prompt": [1, VOCABULARY]},
         f"Token id {VOCABULARY} is out of range; the vocabulary has ids 0 to {VOCABULARY - 1}."),

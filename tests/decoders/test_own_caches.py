@@ -18,8 +18,7 @@ SIZES = 97, 128, 1_000, 32_000, 50_280
 TABLE = Path(__file__).parents[2] / "docs" / "models.md"
 LISTED = re.findall(r"^\| (\S+) \| plain \| with its own cache", TABLE.read_text(), re.MULTILINE)
 QUICK = [
-    ("mamba", 97), ("mamba", 50_280), ("falcon_mamba", 32_000), ("jamba", 97), ("rwkv", 1_000),
-    ("lfm2", 97), ("qwen3_5_text", 128), ("bloom", 1_000), ("gpt_neo", 50_280),
+    ("mamba", 97), ("jamba", 97), ("qwen3_5_text", 128), ("bloom", 1_000),
 ]  # fmt: skip
 PROMPTS = [[5, 6, 7], list(range(10, 31)), [3], [9] * 12]
 DRAFTING = catalog["speculative"](draft_length=3), catalog["specinfer"](expansion=(2, 2, 1))
@@ -54,7 +53,7 @@ def steps(target, prompt, greedy):
 
 
 @pytest.mark.parametrize(
-    ("name", "size"), [(n, v) for n in LISTED for v in SIZES] if EVERYWHERE else part(QUICK, 3)
+    ("name", "size"), [(n, v) for n in LISTED for v in SIZES] if EVERYWHERE else QUICK
 )
 def test_drafts_change_no_token_of_greedy_decoding(name, size):
     """Mamba, FalconMamba and Jamba forget their state in a cached pass of several tokens.
